@@ -1,0 +1,116 @@
+//! What passes between the engine and whoever executes a task.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::state::{UnknownState, coded_enum};
+use crate::{Micros, TaskKey};
+
+/// Reads the time. The engine's follows the database; tests bring their own.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    fn now(&self) -> Micros;
+}
+
+/// One claimed attempt, ready to execute: every expression is already a value.
+#[derive(Debug, Clone)]
+pub struct Assignment {
+    pub key: TaskKey,
+    /// The claiming session; with `attempt` it is the fencing token.
+    pub session: i64,
+    pub attempt: i32,
+    pub generation: i32,
+    pub order: Arc<Order>,
+}
+
+impl Assignment {
+    /// Stable over the attempts of one generation, so that a sink can recognise a repetition.
+    pub fn idempotency_key(&self) -> String {
+        format!("{}.g{}", self.key, self.generation)
+    }
+}
+
+/// What to execute. Shared between all runs of a task that has no expressions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Order {
+    pub namespace: String,
+    pub workflow: String,
+    pub task: String,
+    pub action: OrderAction,
+    /// Added to the allow-listed environment, in order; later ones win.
+    pub env: Vec<(String, String)>,
+    pub timeout_ms: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum OrderAction {
+    Run { script: String, shell: Option<String>, cwd: Option<String> },
+    Function { handler: String, payload: Value },
+}
+
+/// What became of an attempt.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    pub key: TaskKey,
+    pub session: i64,
+    pub attempt: i32,
+    pub started_at: Micros,
+    pub finished_at: Micros,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Success {
+        output: Option<Value>,
+    },
+    Failed(Failure),
+    /// Killed because somebody asked for it.
+    Cancelled {
+        reason: String,
+    },
+    /// Handed back unexecuted or unfinished (shutdown): it costs no attempt of the budget.
+    Released,
+}
+
+/// Why an attempt failed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A short stable word: `exit`, `signal`, `timeout`, `spawn`, `output`, `handler`, `expression`, `store_rejected`, …
+    pub kind: String,
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The last log lines or a stack trace, at most 10,000 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The task itself says that trying again is useless.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub permanent: bool,
+}
+
+coded_enum! {
+    /// Where a log line came from.
+    LogStream("log stream") {
+        Stdout = 0 "stdout",
+        Stderr = 1 "stderr",
+        /// Written by Mainspring about the task: a timeout, a truncation.
+        System = 2 "system",
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    pub at: Micros,
+    pub stream: LogStream,
+    pub text: String,
+}
+
+/// Some consecutive lines of one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogChunk {
+    pub key: TaskKey,
+    pub attempt: i32,
+    pub lines: Vec<LogLine>,
+}
