@@ -1,0 +1,77 @@
+//! What an operator can choose about execution.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The variables of the worker's own environment that tasks may see. Everything else stays outside, so that the
+/// database URL or a token of the server never reaches a task.
+pub const DEFAULT_ENVIRONMENT: &[&str] =
+    &["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"];
+
+/// What becomes of running processes while the store cannot be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnStoreLoss {
+    /// They go on and hand in later, for at most this long.
+    Continue(Duration),
+    /// They are killed as soon as the lease may have been given away.
+    Kill,
+}
+
+impl Default for OnStoreLoss {
+    fn default() -> Self {
+        Self::Continue(Duration::from_secs(600))
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct PoolConfig {
+    /// Where the pool makes its private directory of working directories; the system's temporary folder by default.
+    pub root: Option<PathBuf>,
+    /// What a relative `cwd` is relative to; the worker's current directory by default.
+    pub base: Option<PathBuf>,
+    /// Names of variables passed on from the worker's environment.
+    pub environment: Vec<String>,
+    /// Between TERM and KILL.
+    pub grace: Duration,
+    /// Between telling a function that it should stop and dropping it.
+    pub function_grace: Duration,
+    /// How long output may stay open after the main process has exited.
+    pub drain: Duration,
+    /// Bytes of log kept per attempt; what follows is dropped, visibly.
+    pub log_limit: usize,
+    /// The command line that calls [`watchdog::main`](crate::watchdog::main), such as `[current_exe, "watchdog"]`.
+    /// Without it, processes outlive a killed worker.
+    pub watchdog: Option<Vec<OsString>>,
+    pub on_store_loss: OnStoreLoss,
+    /// The session's time to live. A worker that does not even run for twice as long is taken for stopped, and the
+    /// watchdog kills its processes, since they are being executed again elsewhere.
+    pub lease_ttl: Duration,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            root: None,
+            base: None,
+            environment: DEFAULT_ENVIRONMENT.iter().map(ToString::to_string).collect(),
+            grace: Duration::from_secs(10),
+            function_grace: Duration::from_millis(500),
+            drain: Duration::from_secs(1),
+            log_limit: 8 * 1024 * 1024,
+            watchdog: None,
+            on_store_loss: OnStoreLoss::default(),
+            lease_ttl: Duration::from_millis(3500),
+        }
+    }
+}
+
+impl PoolConfig {
+    /// How long the store may stay silent before running processes must end.
+    pub(crate) fn store_patience(&self) -> Duration {
+        match self.on_store_loss {
+            OnStoreLoss::Continue(patience) => patience.max(self.lease_ttl),
+            OnStoreLoss::Kill => self.lease_ttl,
+        }
+    }
+}

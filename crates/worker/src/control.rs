@@ -1,0 +1,59 @@
+//! How a running attempt is told to end.
+
+use std::sync::Mutex;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::text::locked;
+
+/// Why the engine wants an attempt to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CancelReason {
+    /// Somebody asked for it: it is reported as cancelled, with this reason.
+    Requested(String),
+    /// The session is dead and the attempt belongs to somebody else: kill it and report nothing.
+    Lost,
+}
+
+/// What an attempt that is told to end reports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Cancel(String),
+    Release,
+    Lost,
+}
+
+/// Shared by the pool and one attempt. Stopping is a request that leaves time to tidy up; killing does not wait.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    stop: Mutex<Option<Stop>>,
+    pub(crate) stopped: CancellationToken,
+    pub(crate) killed: CancellationToken,
+}
+
+impl Control {
+    /// The first reason stands, except that a lost attempt always dies in silence.
+    pub(crate) fn stop(&self, stop: Stop) {
+        let lost = stop == Stop::Lost;
+        {
+            let mut current = locked(&self.stop);
+            if current.is_none() || lost {
+                *current = Some(stop);
+            }
+        }
+        self.stopped.cancel();
+        if lost {
+            self.killed.cancel();
+        }
+    }
+
+    /// Ends without grace, but with a report.
+    pub(crate) fn kill(&self, stop: Stop) {
+        self.stop(stop);
+        self.killed.cancel();
+    }
+
+    pub(crate) fn reason(&self) -> Option<Stop> {
+        locked(&self.stop).clone()
+    }
+}

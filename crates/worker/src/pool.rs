@@ -1,0 +1,290 @@
+//! The pool: what runs at the moment, and how it is told to end.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, OrderAction, Outcome};
+use mainspring_core::{Micros, TaskKey};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::config::PoolConfig;
+use crate::control::{CancelReason, Control, Stop};
+use crate::function::{self, CatchPanic, FunctionCall, Handler, LogSink, Registry};
+use crate::shell::{self, Script, Surroundings, Workbench};
+use crate::text::locked;
+use crate::watchdog::Guard;
+
+/// Why a pool cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("starting a worker pool needs a tokio runtime")]
+    NoRuntime,
+    #[error("cannot make a directory for tasks in {}: {source}", path.display())]
+    Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot start the watchdog {command:?}: {source}")]
+    Watchdog { command: Vec<OsString>, source: std::io::Error },
+}
+
+/// Executes assignments. Clones are handles to the same pool.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+type Running = HashMap<(TaskKey, i32), Arc<Control>>;
+
+#[derive(Debug)]
+struct Shared {
+    config: PoolConfig,
+    clock: Arc<dyn Clock>,
+    registry: Registry,
+    completions: mpsc::UnboundedSender<Completion>,
+    logs: mpsc::Sender<LogChunk>,
+    workbench: Workbench,
+    guard: Option<Guard>,
+    runtime: Handle,
+    running: Mutex<Running>,
+    /// Told whenever the last running attempt has ended.
+    idle: Notify,
+    closing: AtomicBool,
+    closed: CancellationToken,
+    heard: Mutex<Instant>,
+}
+
+impl Pool {
+    /// Must be called inside a tokio runtime, which will execute the tasks.
+    pub fn start(
+        config: PoolConfig,
+        clock: Arc<dyn Clock>,
+        registry: Registry,
+        completions: mpsc::UnboundedSender<Completion>,
+        logs: mpsc::Sender<LogChunk>,
+    ) -> Result<Self, Error> {
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
+        let workbench = Workbench::new(&config).map_err(|source| {
+            let path = config.root.clone().unwrap_or_else(std::env::temp_dir);
+            Error::Directory { path, source }
+        })?;
+        let guard = match config.watchdog.clone() {
+            None => None,
+            Some(command) => match Guard::start(command.clone(), workbench.root(), &config) {
+                Ok(guard) => Some(guard),
+                Err(source) => return Err(Error::Watchdog { command, source }),
+            },
+        };
+        let shared = Arc::new(Shared {
+            config,
+            clock,
+            registry,
+            completions,
+            logs,
+            workbench,
+            guard,
+            runtime,
+            running: Mutex::default(),
+            idle: Notify::new(),
+            closing: AtomicBool::new(false),
+            closed: CancellationToken::new(),
+            heard: Mutex::new(Instant::now()),
+        });
+        shared.runtime.spawn(Arc::clone(&shared).pulse());
+        Ok(Self { shared })
+    }
+
+    /// Starts all of them and returns at once. Functions that need not wait are finished before this returns.
+    pub fn assign(&self, assignments: Vec<Assignment>) {
+        for assignment in assignments {
+            self.shared.begin(assignment);
+        }
+    }
+
+    /// Ends one attempt, if it is still running here.
+    pub fn cancel(&self, key: TaskKey, attempt: i32, reason: CancelReason) {
+        let control = locked(&self.shared.running).get(&(key, attempt)).cloned();
+        if let Some(control) = control {
+            control.stop(match reason {
+                CancelReason::Requested(reason) => Stop::Cancel(reason),
+                CancelReason::Lost => Stop::Lost,
+            });
+        }
+    }
+
+    /// The session is lost: everything dies at once, and nothing is reported.
+    pub fn kill_all(&self) {
+        self.shared.each(|control| control.stop(Stop::Lost));
+    }
+
+    /// The store renewed our lease.
+    pub fn heard(&self) {
+        *locked(&self.shared.heard) = Instant::now();
+        if let Some(guard) = &self.shared.guard {
+            guard.beat();
+        }
+    }
+
+    /// The attempts that are running now.
+    pub fn holding(&self) -> Vec<(TaskKey, i32)> {
+        locked(&self.shared.running).keys().copied().collect()
+    }
+
+    /// How many attempts are running now.
+    pub fn running(&self) -> usize {
+        locked(&self.shared.running).len()
+    }
+
+    /// Takes nothing new, waits for what runs, and after `grace` hands back what is unfinished. Every attempt is
+    /// reported when this returns. Calling it again, or twice at once, does no harm.
+    pub async fn shutdown(&self, grace: Duration) {
+        let shared = &self.shared;
+        shared.closing.store(true, Ordering::SeqCst);
+        if tokio::time::timeout(grace, shared.until_idle()).await.is_err() {
+            shared.each(|control| control.stop(Stop::Release));
+            shared.until_idle().await;
+        }
+        shared.closed.cancel();
+        shared.workbench.close();
+        if let Some(guard) = &shared.guard {
+            guard.close();
+        }
+    }
+}
+
+impl Shared {
+    fn begin(self: &Arc<Self>, assignment: Assignment) {
+        if self.closing.load(Ordering::Relaxed) {
+            self.report(&assignment, self.clock.now(), Outcome::Released);
+            return;
+        }
+        let handler = match &assignment.order.action {
+            OrderAction::Run { .. } => None,
+            OrderAction::Function { handler: name, payload } => {
+                let started_at = self.clock.now();
+                let Some(handler) = self.registry.get(name) else {
+                    self.report(&assignment, started_at, Outcome::Failed(self.registry.unknown(name)));
+                    return;
+                };
+                if let Some(outcome) = function::immediate(handler.as_ref(), payload, assignment.attempt) {
+                    self.report(&assignment, started_at, outcome);
+                    return;
+                }
+                Some(Arc::clone(handler))
+            }
+        };
+        let control = Arc::new(Control::default());
+        match locked(&self.running).entry((assignment.key, assignment.attempt)) {
+            // Delivered twice: it is already being executed.
+            Entry::Occupied(_) => return,
+            Entry::Vacant(entry) => entry.insert(Arc::clone(&control)),
+        };
+        self.runtime.spawn(Arc::clone(self).execute(assignment, handler, control));
+    }
+
+    async fn execute(
+        self: Arc<Self>,
+        assignment: Assignment,
+        handler: Option<Arc<dyn Handler>>,
+        control: Arc<Control>,
+    ) {
+        let started_at = self.clock.now();
+        let outcome = match handler {
+            Some(handler) => {
+                let call = self.call(&assignment, &control);
+                function::run(handler, call, &control, self.config.function_grace).await
+            }
+            None => {
+                let script = CatchPanic(Box::pin(self.run_script(&assignment, &control)));
+                script.await.unwrap_or_else(|failure| Some(Outcome::Failed(failure)))
+            }
+        };
+        if let Some(outcome) = outcome {
+            self.report(&assignment, started_at, outcome);
+        }
+        let mut running = locked(&self.running);
+        running.remove(&(assignment.key, assignment.attempt));
+        if running.is_empty() {
+            self.idle.notify_waiters();
+        }
+    }
+
+    async fn run_script(&self, assignment: &Assignment, control: &Control) -> Option<Outcome> {
+        let OrderAction::Run { script, shell, cwd } = &assignment.order.action else { return None };
+        let around = Surroundings {
+            config: &self.config,
+            clock: self.clock.as_ref(),
+            workbench: &self.workbench,
+            guard: self.guard.as_ref(),
+            logs: &self.logs,
+        };
+        let script = Script { text: script, shell: shell.as_deref(), cwd: cwd.as_deref() };
+        shell::run(around, assignment, script, control).await
+    }
+
+    fn call(&self, assignment: &Assignment, control: &Control) -> FunctionCall {
+        FunctionCall {
+            key: assignment.key,
+            session: assignment.session,
+            attempt: assignment.attempt,
+            generation: assignment.generation,
+            order: Arc::clone(&assignment.order),
+            cancel: control.stopped.clone(),
+            log: LogSink {
+                key: assignment.key,
+                attempt: assignment.attempt,
+                clock: Arc::clone(&self.clock),
+                logs: self.logs.clone(),
+                left: Arc::new(AtomicUsize::new(self.config.log_limit)),
+            },
+        }
+    }
+
+    fn report(&self, assignment: &Assignment, started_at: Micros, outcome: Outcome) {
+        let completion = Completion {
+            key: assignment.key,
+            session: assignment.session,
+            attempt: assignment.attempt,
+            started_at,
+            finished_at: self.clock.now(),
+            outcome,
+        };
+        // Nobody listens any more only when the whole process is going away.
+        let _ = self.completions.send(completion);
+    }
+
+    fn each(&self, act: impl Fn(&Control)) {
+        let controls: Vec<_> = locked(&self.running).values().cloned().collect();
+        controls.iter().for_each(|control| act(control));
+    }
+
+    async fn until_idle(&self) {
+        loop {
+            let idle = self.idle.notified();
+            if locked(&self.running).is_empty() {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Shows the watchdog that this process runs, and ends everything when the store was silent for too long.
+    async fn pulse(self: Arc<Self>) {
+        let every = (self.config.lease_ttl / 4).max(Duration::from_millis(10));
+        let patience = self.config.store_patience();
+        let closed = self.closed.clone();
+        while closed.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+            if let Some(guard) = &self.guard {
+                guard.alive();
+            }
+            if locked(&self.heard).elapsed() > patience {
+                // The session may still be alive in the store: handed back, the attempts are not forgotten there.
+                self.each(|control| control.kill(Stop::Release));
+            }
+        }
+    }
+}

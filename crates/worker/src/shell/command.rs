@@ -1,0 +1,269 @@
+//! What is executed for a script: interpreter, arguments, environment, working directory.
+//!
+//! | `shell` | command |
+//! | --- | --- |
+//! | none | as `bash` if there is one, else as `sh` |
+//! | `bash` | `bash --noprofile --norc -eo pipefail -c SCRIPT` |
+//! | `sh` | `sh -e -c SCRIPT` |
+//! | anything else | its words, with `{0}` replaced by a file holding the script, or that file as last argument |
+//!
+//! The first failing command ends a bash or sh script, as users of GitHub Actions expect. Scripts too long for an
+//! argument go through a file as well.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mainspring_core::work::{Assignment, Failure};
+use nix::errno::Errno;
+use nix::unistd::{AccessFlags, access};
+use tokio::process::{Child, Command};
+
+use super::direct::plain_command;
+use super::place::Place;
+use crate::config::PoolConfig;
+use crate::text::locked;
+
+/// Linux refuses single arguments of 128 KiB.
+const ARGUMENT_LIMIT: usize = 100_000;
+const FALLBACK_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const BASH: &[&str] = &["--noprofile", "--norc", "-eo", "pipefail"];
+const SH: &[&str] = &["-e"];
+
+/// What all attempts of a pool have in common, found out once.
+#[derive(Debug)]
+pub(crate) struct Workbench {
+    root: Mutex<Option<tempfile::TempDir>>,
+    root_path: PathBuf,
+    base: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    path: OsString,
+    default_shell: &'static str,
+    /// Where programs were found in the common PATH.
+    programs: Mutex<HashMap<String, PathBuf>>,
+    next: AtomicU64,
+}
+
+type Environment<'a> = Vec<(&'a OsStr, Cow<'a, OsStr>)>;
+
+/// A script to start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Script<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) shell: Option<&'a str>,
+    pub(crate) cwd: Option<&'a str>,
+}
+
+impl Workbench {
+    pub(crate) fn new(config: &PoolConfig) -> io::Result<Self> {
+        let parent = config.root.clone().unwrap_or_else(std::env::temp_dir);
+        std::fs::create_dir_all(&parent)?;
+        let root = tempfile::Builder::new().prefix("mainspring-").tempdir_in(std::path::absolute(parent)?)?;
+        let base = match &config.base {
+            Some(base) => std::path::absolute(base)?,
+            None => std::env::current_dir()?,
+        };
+        let mut environment: Vec<(OsString, OsString)> = Vec::new();
+        for name in &config.environment {
+            if let Some(value) = std::env::var_os(name) {
+                environment.push((name.into(), value));
+            }
+        }
+        let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+        let path = path.unwrap_or_else(|| {
+            environment.push(("PATH".into(), FALLBACK_PATH.into()));
+            FALLBACK_PATH.into()
+        });
+        let default_shell = if search(&path, "bash").is_some() { "bash" } else { "sh" };
+        Ok(Self {
+            root_path: root.path().to_owned(),
+            root: Mutex::new(Some(root)),
+            base,
+            environment,
+            path,
+            default_shell,
+            programs: Mutex::default(),
+            next: AtomicU64::new(1),
+        })
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root_path
+    }
+
+    /// Removes everything on disk; no attempt may be running.
+    pub(crate) fn close(&self) {
+        drop(locked(&self.root).take());
+    }
+
+    /// Starts the script in a process group of its own.
+    pub(super) fn start(&self, assignment: &Assignment, script: Script<'_>) -> Result<(Child, Place), Failure> {
+        if script.text.contains('\0') {
+            return Err(refused("the script contains a NUL character"));
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let cwd = script.cwd.filter(|cwd| !cwd.is_empty()).map(|cwd| self.base.join(cwd));
+        let mut place = Place::make(&self.root_path, number, cwd.is_none()).map_err(|error| {
+            refused(format!("cannot make a working directory in {}: {error}", self.root_path.display()))
+        })?;
+        let directory = match (&cwd, place.directory()) {
+            (Some(directory), _) => directory.clone(),
+            (None, Some(directory)) => directory.to_owned(),
+            (None, None) => self.root_path.clone(),
+        };
+        let output = place.output.clone();
+        let environment = self.environment(assignment, &output)?;
+        let prepare = |program: &Path| {
+            let mut command = Command::new(program);
+            command.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&directory);
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+            command
+        };
+        let shell = script.shell.map(str::trim).filter(|shell| !shell.is_empty()).unwrap_or(self.default_shell);
+        let path = environment.iter().rev().find(|(name, _)| *name == "PATH").map_or(self.path.as_os_str(), |(_, v)| v);
+        if let Some(child) = self.start_directly(shell, script.text, path, &environment, &directory, prepare) {
+            return Ok((child, place));
+        }
+        let words = self.words(shell, script.text, &mut place)?;
+        let Some(program) = self.find(&words[0], path, &directory) else {
+            return Err(refused(format!("the shell `{}` does not exist in PATH ({})", words[0], path.display())));
+        };
+        match prepare(&program).args(&words[1..]).spawn() {
+            Ok(child) => Ok((child, place)),
+            Err(error) => {
+                locked(&self.programs).remove(&words[0]);
+                Err(explain(&error, &program, &directory))
+            }
+        }
+    }
+
+    /// Without a shell, if the script is a plain command that can be found; else the shell says what is wrong with it.
+    fn start_directly(
+        &self,
+        shell: &str,
+        script: &str,
+        path: &OsStr,
+        environment: &Environment<'_>,
+        directory: &Path,
+        prepare: impl Fn(&Path) -> Command,
+    ) -> Option<Child> {
+        if shell != "bash" && shell != "sh" {
+            return None;
+        }
+        // Functions and start-up files in the environment can give any word another meaning.
+        let meddling = |name: &OsStr| name == "BASH_ENV" || name.as_encoded_bytes().starts_with(b"BASH_FUNC_");
+        if environment.iter().any(|(name, _)| meddling(name)) {
+            return None;
+        }
+        let words = plain_command(script)?;
+        let program = self.find(words[0], path, directory)?;
+        prepare(&program).arg0(words[0]).args(&words[1..]).spawn().ok()
+    }
+
+    fn words(&self, shell: &str, script: &str, place: &mut Place) -> Result<Vec<String>, Failure> {
+        let options = match shell {
+            "bash" => Some(BASH),
+            "sh" => Some(SH),
+            _ => None,
+        };
+        let mut words: Vec<String> = match options {
+            Some(options) => std::iter::once(shell).chain(options.iter().copied()).map(str::to_owned).collect(),
+            None => shell.split_whitespace().map(str::to_owned).collect(),
+        };
+        if options.is_some() && script.len() <= ARGUMENT_LIMIT {
+            words.extend(["-c".to_owned(), script.to_owned()]);
+            return Ok(words);
+        }
+        let file = place.write_script(script).map_err(|error| refused(format!("cannot write the script: {error}")))?;
+        let file = file.to_string_lossy();
+        if words.iter().any(|word| word.contains("{0}")) {
+            words.iter_mut().for_each(|word| *word = word.replace("{0}", &file));
+        } else {
+            words.push(file.into_owned());
+        }
+        Ok(words)
+    }
+
+    /// The program's absolute path. Looking it up here rather than in the child keeps the cheap way of spawning.
+    fn find(&self, program: &str, path: &OsStr, directory: &Path) -> Option<PathBuf> {
+        if program.contains('/') {
+            return Some(directory.join(program));
+        }
+        if path != self.path {
+            return search(path, program);
+        }
+        let mut programs = locked(&self.programs);
+        if let Some(found) = programs.get(program) {
+            return Some(found.clone());
+        }
+        let found = search(path, program)?;
+        programs.insert(program.to_owned(), found.clone());
+        Some(found)
+    }
+}
+
+impl Workbench {
+    /// Nothing of the worker's own environment but the allowed names; then the order's; then ours, which always hold.
+    fn environment<'a>(&'a self, assignment: &'a Assignment, output: &'a Path) -> Result<Environment<'a>, Failure> {
+        let order = &assignment.order;
+        let mut environment: Environment<'a> = Vec::with_capacity(self.environment.len() + order.env.len() + 9);
+        environment.extend(self.environment.iter().map(|(name, value)| (name.as_os_str(), Cow::from(value))));
+        for (name, value) in &order.env {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Err(refused(format!(
+                    "`{}` cannot be the name of an environment variable",
+                    name.escape_debug()
+                )));
+            }
+            if value.contains('\0') {
+                return Err(refused(format!("the environment variable `{name}` contains a NUL character")));
+            }
+            environment.push((name.as_ref(), Cow::from(OsStr::new(value))));
+        }
+        let mut own = |name: &'static str, value: Cow<'a, OsStr>| environment.push((OsStr::new(name), value));
+        own("MAINSPRING_RUN_ID", owned(assignment.key.run.to_string()));
+        own("MAINSPRING_TASK_ID", owned(assignment.key.to_string()));
+        own("MAINSPRING_TASK", Cow::from(OsStr::new(&order.task)));
+        own("MAINSPRING_WORKFLOW", Cow::from(OsStr::new(&order.workflow)));
+        own("MAINSPRING_NAMESPACE", Cow::from(OsStr::new(&order.namespace)));
+        own("MAINSPRING_ATTEMPT", owned(assignment.attempt.to_string()));
+        own("MAINSPRING_FENCING_TOKEN", owned(format!("{}.{}", assignment.session, assignment.attempt)));
+        own("MAINSPRING_IDEMPOTENCY_KEY", owned(assignment.idempotency_key()));
+        own("MAINSPRING_OUTPUT", Cow::from(output.as_os_str()));
+        Ok(environment)
+    }
+}
+
+fn owned(text: String) -> Cow<'static, OsStr> {
+    Cow::Owned(text.into())
+}
+
+fn search(path: &OsStr, program: &str) -> Option<PathBuf> {
+    std::env::split_paths(path)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file() && access(candidate, AccessFlags::X_OK).is_ok())
+}
+
+fn refused(message: impl Into<String>) -> Failure {
+    Failure { kind: "spawn".into(), message: message.into(), ..Failure::default() }
+}
+
+fn explain(error: &io::Error, program: &Path, directory: &Path) -> Failure {
+    if !directory.is_dir() {
+        return refused(format!("the working directory `{}` does not exist", directory.display()));
+    }
+    match error.kind() {
+        ErrorKind::NotFound => refused(format!("the program `{}` does not exist", program.display())),
+        _ if error.raw_os_error() == Some(Errno::E2BIG as i32) => refused(
+            "script and environment are too large for the operating system; \
+             a single variable may have 128 KiB: pass large values through files",
+        ),
+        _ => refused(format!("cannot start `{}`: {error}", program.display())),
+    }
+}

@@ -1,0 +1,79 @@
+//! Small helpers about texts and locks that several rooms of this crate need.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Locks even after a panic elsewhere: what is guarded here is consistent after every single operation.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The end of a text, at most `limit` characters.
+pub(crate) fn last_characters(text: &str, limit: usize) -> &str {
+    match text.char_indices().rev().nth(limit.saturating_sub(1)) {
+        Some((start, _)) if limit > 0 => &text[start..],
+        None if limit > 0 => text,
+        _ => "",
+    }
+}
+
+/// The beginning of a text, at most `limit` characters.
+pub(crate) fn first_characters(text: &str, limit: usize) -> &str {
+    match text.char_indices().nth(limit) {
+        Some((end, _)) => &text[..end],
+        None => text,
+    }
+}
+
+/// `1500 ms` as a person would write it: the largest unit that divides it.
+pub(crate) fn duration(duration: Duration) -> String {
+    let milliseconds = duration.as_millis();
+    for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {
+        if milliseconds > 0 && milliseconds.is_multiple_of(size) {
+            return format!("{}{unit}", milliseconds / size);
+        }
+    }
+    format!("{milliseconds}ms")
+}
+
+/// Reads `500ms 30s 5m 2h 1d`.
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.find(|character: char| !character.is_ascii_digit())?;
+    let number: u64 = text[..digits].parse().ok()?;
+    let milliseconds = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    number.checked_mul(milliseconds).map(Duration::from_millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_they_are_read() {
+        for text in ["500ms", "30s", "5m", "2h", "1d", "1500ms", "90s"] {
+            assert_eq!(duration(parse_duration(text).unwrap()), text);
+        }
+        for text in ["", "5", "s", "5 s", "-5s", "99999999999999999999s", "18446744073709551615d", "1w"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn ends_of_texts_respect_characters() {
+        assert_eq!(last_characters("häßlich", 3), "ich");
+        assert_eq!(last_characters("äöü", 2), "öü");
+        assert_eq!(last_characters("abc", 3), "abc");
+        assert_eq!(last_characters("abc", 9), "abc");
+        assert_eq!(last_characters("abc", 0), "");
+        assert_eq!(first_characters("äöü", 2), "äö");
+        assert_eq!(first_characters("äöü", 5), "äöü");
+    }
+}

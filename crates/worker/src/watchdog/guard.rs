@@ -1,0 +1,144 @@
+//! The worker's end of the pipe.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use crate::config::PoolConfig;
+use crate::text::locked;
+
+/// A helper that reads nothing for so many bytes is stuck.
+const UNSENT_LIMIT: usize = 1024 * 1024;
+
+/// Feeds the helper, and replaces it when it dies. Writing never waits.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    command: Vec<OsString>,
+    directory: PathBuf,
+    alive: Duration,
+    beat: Duration,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    groups: HashSet<i32>,
+    helper: Option<Helper>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Helper {
+    child: Child,
+    pipe: ChildStdin,
+    /// What the pipe had no room for.
+    unsent: Vec<u8>,
+}
+
+impl Guard {
+    pub(crate) fn start(command: Vec<OsString>, directory: &Path, config: &PoolConfig) -> io::Result<Self> {
+        let guard = Self {
+            command,
+            directory: directory.to_owned(),
+            alive: config.lease_ttl * 2,
+            beat: config.store_patience(),
+            state: Mutex::default(),
+        };
+        let helper = guard.spawn(&HashSet::new())?;
+        locked(&guard.state).helper = Some(helper);
+        Ok(guard)
+    }
+
+    pub(crate) fn add(&self, group: i32) {
+        let mut state = locked(&self.state);
+        state.groups.insert(group);
+        self.say(&mut state, format_args!("+{group}\n"));
+    }
+
+    pub(crate) fn remove(&self, group: i32) {
+        let mut state = locked(&self.state);
+        state.groups.remove(&group);
+        self.say(&mut state, format_args!("-{group}\n"));
+    }
+
+    pub(crate) fn beat(&self) {
+        self.say(&mut locked(&self.state), format_args!("beat {}\n", self.beat.as_millis()));
+    }
+
+    /// Also where a dead helper is noticed while nothing else happens.
+    pub(crate) fn alive(&self) {
+        self.say(&mut locked(&self.state), format_args!("alive {}\n", self.alive.as_millis()));
+    }
+
+    /// The helper ends with its pipe.
+    pub(crate) fn close(&self) {
+        let mut state = locked(&self.state);
+        state.closed = true;
+        if let Some(Helper { mut child, pipe, .. }) = state.helper.take() {
+            drop(pipe);
+            if let Err(error) = child.wait() {
+                tracing::warn!(%error, "cannot wait for the watchdog");
+            }
+        }
+    }
+
+    fn say(&self, state: &mut State, line: std::fmt::Arguments<'_>) {
+        if state.closed {
+            return;
+        }
+        if let Some(helper) = &mut state.helper {
+            match helper.say(line) {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "the watchdog does not answer and is replaced"),
+            }
+            let mut child = state.helper.take().map(|helper| helper.child);
+            if let Some(child) = &mut child {
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        match self.spawn(&state.groups) {
+            Ok(helper) => state.helper = Some(helper),
+            Err(error) => tracing::error!(%error, "cannot replace the watchdog; trying again"),
+        }
+    }
+
+    fn spawn(&self, groups: &HashSet<i32>) -> io::Result<Helper> {
+        let (program, arguments) = self.command.split_first().ok_or(ErrorKind::InvalidInput)?;
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().current_dir("/").process_group(0);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        let pipe = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
+        fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let mut helper = Helper { child, pipe, unsent: Vec::new() };
+        helper.say(format_args!("directory {}\n", self.directory.display()))?;
+        for group in groups {
+            helper.say(format_args!("+{group}\n"))?;
+        }
+        helper.say(format_args!("alive {}\nbeat {}\n", self.alive.as_millis(), self.beat.as_millis()))?;
+        Ok(helper)
+    }
+}
+
+impl Helper {
+    fn say(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+        self.unsent.write_fmt(line)?;
+        while !self.unsent.is_empty() {
+            match self.pipe.write(&self.unsent) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => drop(self.unsent.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.unsent.len() < UNSENT_LIMIT => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! The helper process.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, sigprocmask};
+use nix::unistd::{Pid, getpgrp};
+
+/// After reading, the helper does not look again for so long, unless the pipe closes: a busy worker must not pay for
+/// a change of process with every line.
+const NAP: Duration = Duration::from_millis(100);
+/// When the whole machine was suspended, worker and helper wake together: the worker gets this long to speak up.
+const SECOND_LOOK: Duration = Duration::from_millis(300);
+/// Longer than any line that makes sense.
+const LINE_LIMIT: usize = 64 * 1024;
+
+/// The hidden subcommand: guards what standard input announces. Returns when it closes.
+pub fn main() -> io::Result<()> {
+    run(io::stdin().as_fd().try_clone_to_owned()?)
+}
+
+/// Blocks until the pipe closes, then kills what is still registered.
+pub fn run(input: OwnedFd) -> io::Result<()> {
+    // Signals for the worker (a terminal, a service manager) are not for its watchdog, which ends with its pipe.
+    let ignored: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT].into_iter().collect();
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&ignored), None)?;
+    fcntl(&input, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+    let mut input = File::from(input);
+    let mut ledger = Ledger::default();
+    loop {
+        let now = Instant::now();
+        let patience = ledger.deadline().map(|at| at.saturating_duration_since(now));
+        wait(&input, PollFlags::POLLIN, patience)?;
+        if !drain(&mut input, &mut ledger)? {
+            break;
+        }
+        if ledger.is_overdue(Instant::now()) {
+            wait(&input, PollFlags::POLLIN, Some(SECOND_LOOK))?;
+            if !drain(&mut input, &mut ledger)? {
+                break;
+            }
+            if ledger.is_overdue(Instant::now()) {
+                ledger.kill();
+            }
+            continue;
+        }
+        wait(&input, PollFlags::empty(), Some(NAP))?;
+    }
+    ledger.kill();
+    if let Some(directory) = ledger.directory {
+        let _ = std::fs::remove_dir_all(directory);
+    }
+    Ok(())
+}
+
+/// A pipe without writers always ends the wait.
+fn wait(input: &File, events: PollFlags, patience: Option<Duration>) -> io::Result<()> {
+    let timeout = match patience {
+        None => PollTimeout::NONE,
+        // Rounded up, or the last millisecond would be spent spinning.
+        Some(patience) => PollTimeout::try_from(patience + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX),
+    };
+    match poll(&mut [PollFd::new(input.as_fd(), events)], timeout) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Reads all there is; false at the end of the pipe.
+fn drain(input: &mut File, ledger: &mut Ledger) -> io::Result<bool> {
+    let mut buffer = [0; 4096];
+    loop {
+        match input.read(&mut buffer) {
+            Ok(0) => return Ok(false),
+            Ok(length) => ledger.read(&buffer[..length], Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What the worker has said so far.
+#[derive(Debug, Default)]
+struct Ledger {
+    groups: BTreeSet<i32>,
+    alive: Option<Instant>,
+    beat: Option<Instant>,
+    directory: Option<PathBuf>,
+    partial: Vec<u8>,
+}
+
+impl Ledger {
+    fn read(&mut self, bytes: &[u8], now: Instant) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.partial.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.partial.len() > LINE_LIMIT {
+                let line = std::mem::take(&mut self.partial);
+                if let Ok(line) = std::str::from_utf8(&line) {
+                    self.apply(line.trim_end(), now);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, line: &str, now: Instant) {
+        // Groups 0 and 1 mean oneself and the system; no worker announces them.
+        let group = |text: &str| text.parse().ok().filter(|group: &i32| *group > 1);
+        let after = |text: &str| text.parse().ok().and_then(|ms| now.checked_add(Duration::from_millis(ms)));
+        if let Some(group) = line.strip_prefix('+').and_then(group) {
+            self.groups.insert(group);
+        } else if let Some(group) = line.strip_prefix('-').and_then(group) {
+            self.groups.remove(&group);
+        } else if let Some(ms) = line.strip_prefix("alive ") {
+            self.alive = after(ms);
+        } else if let Some(ms) = line.strip_prefix("beat ") {
+            self.beat = after(ms);
+        } else if let Some(path) = line.strip_prefix("directory ") {
+            self.directory = Some(PathBuf::from(path));
+        }
+    }
+
+    /// When to kill if nothing more is heard; none while there is nothing to kill.
+    fn deadline(&self) -> Option<Instant> {
+        if self.groups.is_empty() {
+            return None;
+        }
+        self.alive.into_iter().chain(self.beat).min()
+    }
+
+    fn is_overdue(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|at| at <= now)
+    }
+
+    fn kill(&mut self) {
+        let own = getpgrp();
+        for group in std::mem::take(&mut self.groups) {
+            let group = Pid::from_raw(group);
+            if group != own {
+                let _ = killpg(group, Signal::SIGKILL);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ledger_follows_the_lines() {
+        let now = Instant::now();
+        let mut ledger = Ledger::default();
+        ledger.read(b"+10\n+1", now);
+        ledger.read(b"1\n-10\n+0\n+1\n+-5\nnonsense\n\xff\n", now);
+        assert_eq!(ledger.groups.iter().copied().collect::<Vec<_>>(), [11]);
+        assert_eq!(ledger.deadline(), None);
+        ledger.read(b"alive 50\nbeat 70\n", now);
+        assert!(!ledger.is_overdue(now + Duration::from_millis(49)));
+        assert!(ledger.is_overdue(now + Duration::from_millis(50)));
+        ledger.read(b"alive 100\n", now);
+        assert_eq!(ledger.deadline(), Some(now + Duration::from_millis(70)));
+        ledger.read(b"-11\n", now);
+        assert!(!ledger.is_overdue(now + Duration::from_secs(10)));
+    }
+}

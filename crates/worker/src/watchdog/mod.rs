@@ -1,0 +1,21 @@
+//! Sees to it that no process of a task outlives its worker.
+//!
+//! A worker that is killed, stopped or cut off cannot tidy up after itself, and meanwhile its tasks are executed again
+//! elsewhere. So each worker has a helper process: the same binary, started anew, which only reads a pipe and remembers
+//! process groups. When the pipe closes, or the worker or the store falls silent for too long, it kills them.
+//!
+//! | line | meaning |
+//! | --- | --- |
+//! | `+N`, `-N` | process group N begins, has ended |
+//! | `alive MS` | the worker runs; kill if it does not say so again within MS milliseconds |
+//! | `beat MS` | the store renewed the lease; the same for MS |
+//! | `directory PATH` | to be removed at the end |
+//!
+//! Not covered: processes that left their group (`setsid`), and those started in the instant between the start of
+//! a process and the line that announces it.
+
+mod guard;
+mod helper;
+
+pub(crate) use guard::Guard;
+pub use helper::{main, run};
