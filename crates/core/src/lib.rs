@@ -3,14 +3,25 @@
 //! Nothing here waits, reads a clock, opens a file or talks to anybody. Time and randomness are parameters,
 //! so every decision can be replayed in a test.
 
+mod author;
+pub mod dag;
+pub mod diagnostic;
+pub mod expr;
 pub mod ids;
+mod inputs;
+pub mod plan;
 pub mod retry;
 pub mod rule;
 pub mod state;
 pub mod work;
 pub mod workflow;
+mod yaml;
 
+pub use author::parse;
+pub use diagnostic::{Diagnostic, Diagnostics};
+pub use expr::{Scope, TaskView};
 pub use ids::{RunId, TaskKey};
+pub use plan::Decision;
 pub use workflow::Workflow;
 
 /// Microseconds since the Unix epoch, UTC: the only representation of an instant inside the program.

@@ -1,0 +1,191 @@
+//! From what was written to the validated workflow: names become indexes, the graph is checked, expressions too.
+
+use std::collections::HashMap;
+
+use crate::Workflow;
+use crate::dag;
+use crate::diagnostic::{Report, did_you_mean, quoted};
+use crate::expr::NameTable;
+use crate::rule::TriggerRule;
+use crate::workflow::{Reads, Stage, Task};
+use crate::yaml::Tree;
+
+use super::expressions::{Checker, Read};
+use super::spec::{Field, Spec, TaskSpec};
+
+/// Suggesting costs; a file with more unknown names than this is helped by none.
+const MAX_SUGGESTIONS: usize = 100;
+const MAX_CYCLES: usize = 10;
+
+pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> Option<Workflow> {
+    let Spec { mut workflow, mut tasks, texts } = spec;
+    let names = index_names(&tasks, report);
+    resolve_needs(&mut tasks, &names, report);
+    let checker = Checker { tree, names: &names, inputs: &workflow.inputs, env: &workflow.env };
+    for text in &texts {
+        checker.workflow_text(text, report);
+    }
+    let mut reads: Vec<Vec<Read>> = Vec::with_capacity(tasks.len());
+    for spec in &mut tasks {
+        let mut own = Vec::new();
+        for text in &spec.texts {
+            checker.task_text(&mut spec.task, text, &mut own, report);
+        }
+        let any = spec.texts.iter().any(|text| text.field != Field::Condition);
+        fill_reads(&mut spec.task, &own, any);
+        reads.push(own);
+    }
+    let dependents = dag::dependents(tasks.len(), |index| &tasks[index].task.needs);
+    let order = dag::order(|index| &tasks[index].task.needs, &dependents);
+    if order.is_acyclic() {
+        check_reads(&tasks, &reads, &order, report);
+    } else {
+        report_cycles(&tasks, &order, report);
+    }
+    workflow.tasks = tasks.into_iter().map(|spec| spec.task).collect();
+    for (task, dependents) in workflow.tasks.iter_mut().zip(dependents) {
+        task.dependents = dependents;
+    }
+    report.is_empty().then_some(workflow)
+}
+
+fn index_names<'t>(tasks: &[TaskSpec<'t>], report: &mut Report) -> NameTable<'t> {
+    let mut names = HashMap::with_capacity(tasks.len());
+    for (index, spec) in tasks.iter().enumerate() {
+        if let Some(first) = names.insert(spec.name, index as i32) {
+            names.insert(spec.name, first);
+            let key = Spec::stage_key(tasks[first as usize].task.stage);
+            if tasks[first as usize].task.stage != spec.task.stage {
+                let message = format!("there is a task {} under `{key}` already", quoted(spec.name));
+                let path = format!("/{}/{}", Spec::stage_key(spec.task.stage), spec.name);
+                report.add_with_help(spec.place, path, message, "task names are unique in the whole workflow");
+            }
+        }
+    }
+    names
+}
+
+fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut Report) {
+    let mut suggested = 0;
+    for index in 0..tasks.len() {
+        let spec = &tasks[index];
+        let stage = spec.task.stage;
+        let mut found: Vec<i32> = Vec::with_capacity(spec.needs.len());
+        let mut seen = std::collections::HashSet::with_capacity(spec.needs.len());
+        for need in &spec.needs {
+            let path = || format!("/{}/{}/needs", Spec::stage_key(stage), spec.name);
+            let Some(target) = names.get(need.name) else {
+                suggested += 1;
+                let help = if suggested <= MAX_SUGGESTIONS {
+                    did_you_mean(need.name, tasks.iter().map(|other| other.name))
+                } else {
+                    None
+                };
+                report.push(need.place, path(), format!("there is no task {}", quoted(need.name)), help);
+                continue;
+            };
+            let target_stage = tasks[*target as usize].task.stage;
+            if *target as usize == index {
+                report.add(need.place, path(), format!("the task {} needs itself", quoted(need.name)));
+            } else if !seen.insert(*target) {
+                report.add(need.place, path(), format!("{} is needed twice", quoted(need.name)));
+            } else if target_stage != stage {
+                report.add_with_help(
+                    need.place,
+                    path(),
+                    format!("{} belongs to `{}`", quoted(need.name), Spec::stage_key(target_stage)),
+                    "a task needs tasks of its own part only; `on_failure` and `finally` begin when the others have ended",
+                );
+            } else {
+                found.push(*target);
+            }
+        }
+        found.sort_unstable();
+        check_rule(&tasks[index], report);
+        tasks[index].task.needs = found;
+    }
+}
+
+/// A rule that counts outcomes can never hold where there is nothing to count.
+fn check_rule(spec: &TaskSpec<'_>, report: &mut Report) {
+    let rule = spec.task.rule;
+    let counts = matches!(rule, TriggerRule::OneSuccess | TriggerRule::OneFailed | TriggerRule::AllFailed);
+    if counts && spec.needs.is_empty() {
+        let message = format!("`{rule}` looks at the tasks this one needs, but it needs none, so it could never run");
+        let path = format!("/{}/{}/trigger_rule", Spec::stage_key(spec.task.stage), spec.name);
+        report.add_with_help(spec.rule_place.unwrap_or(spec.place), path, message, "add `needs`, or remove the rule");
+    }
+}
+
+fn report_cycles(tasks: &[TaskSpec<'_>], order: &dag::Order, report: &mut Report) {
+    for cycle in dag::cycles(|index| &tasks[index].task.needs, order, MAX_CYCLES) {
+        let first = &tasks[cycle[0] as usize];
+        let second = tasks[cycle[1 % cycle.len()] as usize].name;
+        let place = first.needs.iter().find(|need| need.name == second).map_or(first.place, |need| need.place);
+        let message = format!("tasks need each other in a circle: {}", describe_cycle(tasks, &cycle));
+        let path = format!("/{}/{}/needs", Spec::stage_key(first.task.stage), first.name);
+        report.add_with_help(place, path, message, "`a → b` means that a needs b; remove one of these needs");
+    }
+}
+
+/// `a → b → c → a`; of a long one the middle is left out.
+fn describe_cycle(tasks: &[TaskSpec<'_>], cycle: &[i32]) -> String {
+    const SHOWN_AT_EACH_END: usize = 8;
+    let name = |index: &i32| tasks[*index as usize].name;
+    let mut shown: Vec<String> = Vec::new();
+    if cycle.len() > 2 * SHOWN_AT_EACH_END + 1 {
+        shown.extend(cycle[..SHOWN_AT_EACH_END].iter().map(|index| name(index).to_owned()));
+        shown.push(format!("… {} more …", cycle.len() - 2 * SHOWN_AT_EACH_END));
+        shown.extend(cycle[cycle.len() - SHOWN_AT_EACH_END..].iter().map(|index| name(index).to_owned()));
+    } else {
+        shown.extend(cycle.iter().map(|index| name(index).to_owned()));
+    }
+    shown.push(name(&cycle[0]).to_owned());
+    shown.join(" → ")
+}
+
+fn fill_reads(task: &mut Task, reads: &[Read], any: bool) {
+    let collect = |by_condition: bool| {
+        let mut tasks: Vec<i32> =
+            reads.iter().filter(|read| read.by_condition == by_condition).map(|read| read.target).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
+    };
+    task.condition_reads = Reads { any: task.condition.is_some(), tasks: collect(true) };
+    task.reads = Reads { any, tasks: collect(false) };
+}
+
+/// Every task that an expression looks at must have ended when it is evaluated.
+fn check_reads(tasks: &[TaskSpec<'_>], reads: &[Vec<Read>], order: &dag::Order, report: &mut Report) {
+    let mut doubtful: Vec<(i32, &Read)> = Vec::new();
+    for (index, own) in reads.iter().enumerate() {
+        let task = &tasks[index].task;
+        for read in own {
+            let target = &tasks[read.target as usize];
+            if target.task.stage > task.stage || target.task.stage == Stage::OnFailure && task.stage == Stage::Main {
+                complain(&tasks[index], target, read, report);
+            } else if target.task.stage == task.stage && task.needs.binary_search(&read.target).is_err() {
+                doubtful.push((index as i32, read));
+            }
+        }
+    }
+    let pairs: Vec<(i32, i32)> = doubtful.iter().map(|(reader, read)| (*reader, read.target)).collect();
+    let reachable = dag::reaches(|index| &tasks[index].task.needs, order, &pairs);
+    for ((reader, read), upstream) in doubtful.into_iter().zip(reachable) {
+        if !upstream {
+            complain(&tasks[reader as usize], &tasks[read.target as usize], read, report);
+        }
+    }
+}
+
+fn complain(reader: &TaskSpec<'_>, target: &TaskSpec<'_>, read: &Read, report: &mut Report) {
+    let message = if reader.name == target.name {
+        format!("the task {} reads its own result", quoted(reader.name))
+    } else {
+        format!("{} reads the task {}, which need not have ended by then", quoted(reader.name), quoted(target.name))
+    };
+    let help = (reader.task.stage == target.task.stage && reader.name != target.name)
+        .then(|| format!("add `{}` to the `needs` of `{}`", target.name, reader.name));
+    report.push(read.place, &read.path, message, help);
+}

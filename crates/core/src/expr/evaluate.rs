@@ -1,0 +1,189 @@
+//! Evaluates expressions over a scope, and explains what went wrong.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde_json::{Map, Value};
+
+use crate::diagnostic::quoted;
+
+use super::reference::{Reference, describe, references};
+use super::scope::Scope;
+use super::template::{Part, split};
+use super::{MAX_EXPRESSION, MAX_RESULT};
+
+/// Instructions one expression may execute.
+const FUEL: u64 = 50_000;
+
+static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_fuel(Some(FUEL));
+    environment.remove_global("debug");
+    environment.remove_global("namespace");
+    environment
+});
+
+pub(super) fn environment() -> &'static Environment<'static> {
+    &ENVIRONMENT
+}
+
+/// Why an expression has no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct EvalError(pub(crate) String);
+
+/// Evaluates one expression in stored form.
+pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) -> Result<Value, EvalError> {
+    if source.len() > MAX_EXPRESSION {
+        return Err(EvalError(format!("an expression is longer than {MAX_EXPRESSION} bytes")));
+    }
+    let used = references(source);
+    let context = context(&used, scope, env);
+    let explain = |reason: String| {
+        used.iter()
+            .find_map(|reference| explain_missing(reference, scope, env))
+            .unwrap_or_else(|| format!("{} cannot be evaluated: {reason}", quoted(source)))
+    };
+    let expression =
+        environment().compile_expression_owned(source).map_err(|error| EvalError(explain(describe(&error))))?;
+    let value = expression.eval(context).map_err(|error| EvalError(explain(describe(&error))))?;
+    if value.is_undefined() {
+        return Err(EvalError(explain("it is undefined".into())));
+    }
+    serde_json::to_value(&value).map_err(|error| EvalError(explain(error.to_string())))
+}
+
+/// Renders a text: strings as they are, other values as JSON.
+pub(crate) fn render_text(template: &str, scope: &Scope, env: &Map<String, Value>) -> Result<String, EvalError> {
+    let mut rendered = String::new();
+    for part in parts(template)? {
+        match part {
+            Part::Text(text) => rendered.push_str(text),
+            Part::Expression { source, .. } => match evaluate(source, scope, env)? {
+                Value::String(text) => rendered.push_str(&text),
+                other => rendered.push_str(&other.to_string()),
+            },
+        }
+        limit(rendered.len(), template)?;
+    }
+    Ok(rendered)
+}
+
+/// Renders every text inside a JSON value; a text that is one whole expression becomes its value, whatever its type.
+pub(crate) fn render_json(value: &Value, scope: &Scope, env: &Map<String, Value>) -> Result<Value, EvalError> {
+    match value {
+        Value::String(text) => match parts(text)?[..] {
+            [Part::Expression { source, .. }] => evaluate(source, scope, env),
+            _ => render_text(text, scope, env).map(Value::String),
+        },
+        Value::Array(items) => items.iter().map(|item| render_json(item, scope, env)).collect(),
+        Value::Object(fields) => {
+            let mut rendered = Map::with_capacity(fields.len());
+            for (key, field) in fields {
+                rendered.insert(key.clone(), render_json(field, scope, env)?);
+            }
+            Ok(Value::Object(rendered))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+/// Whether a condition's value lets its task run: the rules of the expression language.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(truth) => *truth,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
+}
+
+fn parts(template: &str) -> Result<Vec<Part<'_>>, EvalError> {
+    split(template).map_err(|_| EvalError(format!("{} holds a `${{{{` that is never closed", quoted(template))))
+}
+
+fn limit(length: usize, template: &str) -> Result<(), EvalError> {
+    if length > MAX_RESULT {
+        return Err(EvalError(format!("{} gives more than 1 MiB", quoted(template))));
+    }
+    Ok(())
+}
+
+/// Only what the expression refers to is converted: an output may be large and the tasks many.
+fn context(used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> minijinja::Value {
+    let mut roots: BTreeMap<&'static str, minijinja::Value> = BTreeMap::new();
+    let mut tasks: BTreeMap<String, minijinja::Value> = BTreeMap::new();
+    for reference in used {
+        match (reference.root.as_str(), reference.path.first()) {
+            ("inputs", _) => _ = roots.entry("inputs").or_insert_with(|| Serde(&scope.inputs).into()),
+            ("run", _) => _ = roots.entry("run").or_insert_with(|| Serde(&scope.run).into()),
+            ("workflow", _) => _ = roots.entry("workflow").or_insert_with(|| Serde(&scope.workflow).into()),
+            ("env", _) => _ = roots.entry("env").or_insert_with(|| Serde(env).into()),
+            ("tasks", Some(name)) => {
+                if let Some(view) = scope.tasks.get(name)
+                    && !tasks.contains_key(name)
+                {
+                    tasks.insert(name.clone(), Serde(view.to_json()).into());
+                }
+            }
+            _ => {}
+        }
+    }
+    roots.insert("tasks", minijinja::Value::from(tasks));
+    minijinja::Value::from(roots)
+}
+
+/// Says which part of a path does not exist, and what does.
+fn explain_missing(reference: &Reference, scope: &Scope, env: &Map<String, Value>) -> Option<String> {
+    let (mut value, mut at, rest) = match (reference.root.as_str(), reference.path.split_first()) {
+        ("tasks", Some((name, rest))) => match scope.tasks.get(name) {
+            Some(view) => (view.to_json(), name.as_str(), rest),
+            None => return Some(format!("`tasks.{name}` is undefined: the task has not run")),
+        },
+        ("inputs", _) => (Value::Object(scope.inputs.clone()), "inputs", &reference.path[..]),
+        ("run", _) => (Value::Object(scope.run.clone()), "run", &reference.path[..]),
+        ("workflow", _) => (Value::Object(scope.workflow.clone()), "workflow", &reference.path[..]),
+        ("env", _) => (Value::Object(env.clone()), "env", &reference.path[..]),
+        _ => return None,
+    };
+    for segment in rest {
+        let next = match &mut value {
+            Value::Object(fields) => fields.remove(segment),
+            Value::Array(items) => {
+                segment.parse().ok().and_then(|index: usize| (index < items.len()).then(|| items.swap_remove(index)))
+            }
+            _ => None,
+        };
+        match next {
+            Some(next) => value = next,
+            None => {
+                let path = format!("{}.{}", reference.root, reference.path.join("."));
+                return Some(format!("{} is undefined: {at} {}", quoted(&path), what_exists(&value)));
+            }
+        }
+        at = segment;
+    }
+    None
+}
+
+fn what_exists(value: &Value) -> String {
+    const MOST: usize = 10;
+    match value {
+        Value::Object(fields) if fields.is_empty() => "is empty".into(),
+        Value::Object(fields) => {
+            let shown: Vec<String> = fields.keys().take(MOST).map(|key| quoted(key).replace('`', "")).collect();
+            let more = if fields.len() > MOST { ", …" } else { "" };
+            format!("has keys {}{more}", shown.join(", "))
+        }
+        Value::Array(items) => format!("is a list of {}", items.len()),
+        Value::String(_) => "is a text".into(),
+        Value::Number(_) => "is a number".into(),
+        Value::Bool(_) => "is true or false".into(),
+        Value::Null => "is null".into(),
+    }
+}

@@ -1,0 +1,305 @@
+//! What an expression refers to, found by reading its tokens.
+//!
+//! MiniJinja keeps its syntax tree to itself, and task names may hold `-` and `.`, which its grammar would take
+//! apart. So references are found here: `tasks.my-task.output` becomes `tasks["my-task"].output` when there is a
+//! task of that name, and what an expression reads is known without evaluating it.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::{did_you_mean, quoted};
+
+use super::evaluate::environment;
+use super::template::string_length;
+
+/// Task name → index.
+pub(crate) type NameTable<'t> = HashMap<&'t str, i32>;
+
+/// Which names an expression may use at its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Allowed {
+    pub(crate) tasks: bool,
+    pub(crate) env: bool,
+    pub(crate) inputs: bool,
+}
+
+/// An expression that compiles, in the form in which it is stored.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Analysis {
+    pub(crate) text: String,
+    pub(crate) references: Vec<Reference>,
+}
+
+/// A path like `tasks.extract.output.rows`, as far as it is written with constants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Reference {
+    pub(crate) root: String,
+    pub(crate) path: Vec<String>,
+    /// Byte offset in the expression as written.
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExprError {
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+const ROOTS: [&str; 5] = ["inputs", "run", "workflow", "tasks", "env"];
+const LATER_ROOTS: [&str; 4] = ["secrets", "item", "index", "event"];
+const FUNCTIONS: [&str; 2] = ["range", "dict"];
+const KEYWORDS: [&str; 14] =
+    ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None", "null"];
+const TASK_FIELDS: [&str; 3] = ["output", "status", "attempts"];
+
+/// Checks an expression and brings it into the stored form.
+pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> Result<Analysis, ExprError> {
+    let whole = |message: String| ExprError { offset: 0, length: source.chars().count(), message, help: None };
+    if source.is_empty() {
+        return Err(whole("the expression is empty".into()));
+    }
+    if source.len() > super::MAX_EXPRESSION {
+        return Err(whole(format!("the expression is longer than {} bytes", super::MAX_EXPRESSION)));
+    }
+    let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
+    scan.run()?;
+    let Scan { text, references, .. } = scan;
+    for reference in &references {
+        check_reference(reference, names, allowed)?;
+    }
+    match environment().compile_expression(&text) {
+        Ok(_) => Ok(Analysis { text, references }),
+        Err(error) => Err(whole(format!("{} does not compile: {}", quoted(source), describe(&error)))),
+    }
+}
+
+/// The references of an expression in stored form; used to explain a failed evaluation.
+pub(crate) fn references(source: &str) -> Vec<Reference> {
+    let names = NameTable::new();
+    let mut scan = Scan { source, names: &names, at: 0, text: String::new(), references: Vec::new() };
+    match scan.run() {
+        Ok(()) => scan.references,
+        Err(_) => Vec::new(),
+    }
+}
+
+pub(super) fn describe(error: &minijinja::Error) -> String {
+    match error.detail() {
+        Some(detail) => detail.to_owned(),
+        None => error.kind().to_string(),
+    }
+}
+
+fn check_reference(reference: &Reference, names: &NameTable<'_>, allowed: Allowed) -> Result<(), ExprError> {
+    let fail = |message: String, help: Option<String>| {
+        Err(ExprError { offset: reference.offset, length: reference.length, message, help })
+    };
+    let root = reference.root.as_str();
+    if LATER_ROOTS.contains(&root) {
+        return fail(format!("`{root}` in expressions is not supported by this version"), None);
+    }
+    if !ROOTS.contains(&root) {
+        let help = did_you_mean(root, ROOTS).unwrap_or_else(|| format!("there are {}", ROOTS.join(", ")));
+        return fail(format!("nothing is called {} in expressions", quoted(root)), Some(help));
+    }
+    match root {
+        "tasks" if !allowed.tasks => fail("no task has run yet where this expression is evaluated".into(), None),
+        "env" if !allowed.env => fail("`env` cannot be read where it is made".into(), None),
+        "inputs" if !allowed.inputs => fail("one input cannot read another".into(), None),
+        "tasks" => {
+            match reference.path.split_first() {
+                None => fail(
+                    "`tasks` must be followed by the name of a task".into(),
+                    Some("write `tasks.NAME.output` or `tasks['NAME'].output`".into()),
+                ),
+                Some((name, _)) if !names.contains_key(name.as_str()) => {
+                    fail(format!("there is no task {}", quoted(name)), did_you_mean(name, names.keys().copied()))
+                }
+                Some((name, rest)) => match rest.first() {
+                    Some(field) if !TASK_FIELDS.contains(&field.as_str()) => fail(
+                        format!("a task has no {}", quoted(field)),
+                        Some(did_you_mean(field, TASK_FIELDS).unwrap_or_else(|| {
+                            format!("write `tasks.{name}.output.{field}` if it is part of the output")
+                        })),
+                    ),
+                    _ => Ok(()),
+                },
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+struct Scan<'s, 'n> {
+    source: &'s str,
+    names: &'n NameTable<'n>,
+    at: usize,
+    text: String,
+    references: Vec<Reference>,
+}
+
+/// What stood before the current token, as far as it matters.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    /// `.`: the next word is an attribute.
+    Dot,
+    /// `|`: the next word is a filter.
+    Pipe,
+    /// `is` or `is not`: the next word is a test.
+    Is,
+}
+
+impl Scan<'_, '_> {
+    fn run(&mut self) -> Result<(), ExprError> {
+        let bytes = self.source.as_bytes();
+        let mut before = Before::Nothing;
+        while self.at < bytes.len() {
+            let start = self.at;
+            let byte = bytes[start];
+            match byte {
+                b'"' | b'\'' => {
+                    let length = string_length(&bytes[start..], byte).ok_or_else(|| ExprError {
+                        offset: start,
+                        length: 1,
+                        message: "a quoted text is never closed".into(),
+                        help: None,
+                    })?;
+                    self.copy(start + length + 1);
+                    before = Before::Nothing;
+                }
+                b'0'..=b'9' => {
+                    let end = start + run_length(&bytes[start..], |byte| byte.is_ascii_alphanumeric() || byte == b'_');
+                    self.copy(end);
+                    before = Before::Nothing;
+                }
+                b'_' | b'a'..=b'z' | b'A'..=b'Z' => before = self.word(before),
+                b'.' => {
+                    self.copy(start + 1);
+                    before = Before::Dot;
+                }
+                b'|' => {
+                    self.copy(start + 1);
+                    before = Before::Pipe;
+                }
+                byte if byte.is_ascii_whitespace() => self.copy(start + 1),
+                _ => {
+                    let width = self.source[start..].chars().next().map_or(1, char::len_utf8);
+                    self.copy(start + width);
+                    before = Before::Nothing;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, end: usize) {
+        self.text.push_str(&self.source[self.at..end]);
+        self.at = end;
+    }
+
+    fn word(&mut self, before: Before) -> Before {
+        let start = self.at;
+        let bytes = self.source.as_bytes();
+        let end = start + run_length(&bytes[start..], is_word);
+        let word = &self.source[start..end];
+        self.copy(end);
+        match before {
+            Before::Is if word == "not" => return Before::Is,
+            Before::Dot | Before::Pipe | Before::Is => return Before::Nothing,
+            Before::Nothing if word == "is" => return Before::Is,
+            Before::Nothing if KEYWORDS.contains(&word) => return Before::Nothing,
+            Before::Nothing => {}
+        }
+        let next = bytes[end..].iter().position(|byte| !byte.is_ascii_whitespace()).map(|skip| &bytes[end + skip..]);
+        let is_argument = next.is_some_and(|next| next.starts_with(b"=") && !next.starts_with(b"=="));
+        let is_call = next.is_some_and(|next| next.starts_with(b"("));
+        if is_argument || is_call && FUNCTIONS.contains(&word) {
+            return Before::Nothing;
+        }
+        let mut path = Vec::new();
+        if word == "tasks" {
+            self.task_name(&mut path);
+        }
+        self.accessors(&mut path);
+        let length = self.source[start..self.at].chars().count();
+        self.references.push(Reference { root: word.to_owned(), path, offset: start, length });
+        Before::Nothing
+    }
+
+    /// After `tasks`: the longest run of name characters that is the name of a task.
+    fn task_name(&mut self, path: &mut Vec<String>) {
+        let rest = &self.source.as_bytes()[self.at..];
+        if rest.first() != Some(&b'.') {
+            return;
+        }
+        let run = run_length(&rest[1..], |byte| is_word(byte) || matches!(byte, b'-' | b'.'));
+        let name_at = self.at + 1;
+        let known = (1..=run).rev().find(|length| {
+            let boundary = *length == run || !is_word(rest[1 + length]);
+            boundary && self.names.contains_key(&self.source[name_at..name_at + length])
+        });
+        if let Some(length) = known {
+            let name = &self.source[name_at..name_at + length];
+            self.text.push_str(&format!("[\"{name}\"]"));
+            self.at = name_at + length;
+            path.push(name.to_owned());
+        }
+    }
+
+    /// `.word`, `['text']` and `[0]`, as many as follow.
+    fn accessors(&mut self, path: &mut Vec<String>) {
+        loop {
+            let bytes = self.source.as_bytes();
+            let rest = &bytes[self.at..];
+            match rest.first() {
+                Some(b'.') => {
+                    let length = run_length(&rest[1..], is_word);
+                    if length == 0 {
+                        return;
+                    }
+                    let end = self.at + 1 + length;
+                    // A method call is not a part of the data.
+                    if bytes.get(end) == Some(&b'(') {
+                        return;
+                    }
+                    path.push(self.source[self.at + 1..end].to_owned());
+                    self.copy(end);
+                }
+                Some(b'[') => match constant_index(&self.source[self.at..]) {
+                    Some((key, length)) => {
+                        path.push(key);
+                        self.copy(self.at + length);
+                    }
+                    None => return,
+                },
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Reads `['text']` or `[12]`: the key, and how long it is written.
+fn constant_index(text: &str) -> Option<(String, usize)> {
+    let close = match text.as_bytes().get(1)? {
+        quote @ (b'"' | b'\'') => 1 + string_length(&text.as_bytes()[1..], *quote)? + 1,
+        b'0'..=b'9' => 1 + run_length(&text.as_bytes()[1..], |byte| byte.is_ascii_digit()),
+        _ => return None,
+    };
+    if text.as_bytes().get(close) != Some(&b']') {
+        return None;
+    }
+    let inner = &text[1..close];
+    let key = inner.strip_prefix(['"', '\'']).map_or(inner, |key| &key[..key.len() - 1]);
+    (!key.contains('\\')).then(|| (key.to_owned(), close + 1))
+}
+
+fn is_word(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+fn run_length(bytes: &[u8], belongs: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().take_while(|byte| belongs(**byte)).count()
+}

@@ -1,0 +1,38 @@
+//! What an expression can see.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use crate::state::TaskState;
+
+/// The data of one run that expressions look at. Only the tasks that an expression reads have to be present.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scope {
+    /// The resolved inputs of the run.
+    pub inputs: Map<String, Value>,
+    /// `id`, `created_at`, `scheduled_for`, …: whatever the engine knows about the run.
+    pub run: Map<String, Value>,
+    /// `name`, `namespace`, `version`.
+    pub workflow: Map<String, Value>,
+    pub tasks: BTreeMap<String, TaskView>,
+}
+
+/// A task as others see it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskView {
+    pub status: TaskState,
+    pub attempts: i32,
+    /// `None` reads like an empty object.
+    pub output: Option<Value>,
+}
+
+impl TaskView {
+    pub(super) fn to_json(&self) -> Value {
+        let mut view = Map::with_capacity(3);
+        view.insert("status".into(), self.status.word().into());
+        view.insert("attempts".into(), self.attempts.into());
+        view.insert("output".into(), self.output.clone().unwrap_or_else(|| Map::new().into()));
+        view.into()
+    }
+}

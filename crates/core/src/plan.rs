@@ -1,0 +1,109 @@
+//! What a task of a run does next, given what is known about the run: run or skip, and with which values.
+
+use serde_json::{Map, Value};
+
+use crate::Workflow;
+use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
+use crate::work::{Failure, Order, OrderAction};
+use crate::workflow::Action;
+
+/// What a condition says.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    Start,
+    Skip,
+    Fail(Failure),
+}
+
+impl Workflow {
+    /// Evaluates a task's `if`. A task without one starts.
+    pub fn decide(&self, index: usize, scope: &Scope) -> Decision {
+        let task = &self.tasks[index];
+        let Some(condition) = &task.condition else { return Decision::Start };
+        let decided = self.rendered_env(scope).and_then(|env| evaluate(condition, scope, &env));
+        match decided {
+            Ok(value) if is_true(&value) => Decision::Start,
+            Ok(_) => Decision::Skip,
+            Err(error) => Decision::Fail(failure(&format!("`if` of task `{}`", task.name), error)),
+        }
+    }
+
+    /// Whether [`Workflow::order`] looks at the scope at all. If not, one order serves every run.
+    pub fn needs_scope(&self, index: usize) -> bool {
+        self.tasks[index].reads.any || self.env.values().any(|text| has_expression(text))
+    }
+
+    /// The order for a worker: every expression replaced by its value.
+    pub fn order(&self, index: usize, scope: &Scope) -> Result<Order, Failure> {
+        let task = &self.tasks[index];
+        let within = |part: &str, error: EvalError| failure(&format!("{part} of task `{}`", task.name), error);
+        let mut env = self.rendered_env(scope).map_err(|error| failure("`env` of the workflow", error))?;
+        let mut own = Vec::with_capacity(task.env.len());
+        for (name, text) in &task.env {
+            own.push((
+                name.clone(),
+                render_text(text, scope, &env).map_err(|error| within(&format!("`env.{name}`"), error))?,
+            ));
+        }
+        for (name, text) in own {
+            env.insert(name, Value::String(text));
+        }
+        let mut variables: Vec<(String, String)> = Vec::new();
+        let action = match &task.action {
+            Action::Run { script, bindings, shell, cwd } => {
+                for (variable, expression) in bindings {
+                    let value = evaluate(expression, scope, &env).map_err(|error| within("`run`", error))?;
+                    variables.push((variable.clone(), text_of(value)));
+                }
+                let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, &env)).transpose();
+                let cwd = cwd.map_err(|error| within("`cwd`", error))?;
+                OrderAction::Run { script: script.clone(), shell: shell.clone(), cwd }
+            }
+            Action::Function { handler, payload } => {
+                let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
+                OrderAction::Function { handler: handler.clone(), payload }
+            }
+        };
+        let mut all: Vec<(String, String)> = env.into_iter().map(|(name, value)| (name, text_of(value))).collect();
+        all.append(&mut variables);
+        if let Some((name, _)) = all.iter().find(|(_, text)| text.contains('\0')) {
+            return Err(within("`env`", EvalError(format!("the value of `{name}` holds a NUL character"))));
+        }
+        Ok(Order {
+            namespace: self.namespace.clone(),
+            workflow: self.name.clone(),
+            task: task.name.clone(),
+            action,
+            env: all,
+            timeout_ms: task.timeout_ms,
+        })
+    }
+
+    /// The key under which this run counts for the concurrency limit; `None` without a limit.
+    pub fn concurrency_key(&self, scope: &Scope) -> Result<Option<String>, Failure> {
+        let Some(concurrency) = &self.concurrency else { return Ok(None) };
+        let Some(key) = &concurrency.key else { return Ok(Some(String::new())) };
+        let rendered = render_text(key, scope, &Map::new());
+        rendered.map(Some).map_err(|error| failure("`concurrency.key`", error))
+    }
+
+    fn rendered_env(&self, scope: &Scope) -> Result<Map<String, Value>, EvalError> {
+        let nothing = Map::new();
+        let mut env = Map::with_capacity(self.env.len());
+        for (name, text) in &self.env {
+            env.insert(name.clone(), Value::String(render_text(text, scope, &nothing)?));
+        }
+        Ok(env)
+    }
+}
+
+fn text_of(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn failure(place: &str, error: EvalError) -> Failure {
+    Failure { kind: "expression".into(), message: format!("{place}: {error}"), permanent: true, ..Failure::default() }
+}
