@@ -40,9 +40,10 @@ pub(crate) async fn run(
     let mut future = CatchPanic(future);
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     tokio::select! {
+        // The request to stop comes first: a handler that obeys it has not succeeded.
         biased;
-        result = &mut future => return Some(result.map_or_else(Outcome::Failed, outcome)),
         () = control.stopped.cancelled() => {}
+        result = &mut future => return Some(result.map_or_else(Outcome::Failed, outcome)),
         () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
     }
     // It is over either way: what the handler still returns while it tidies up no longer counts.

@@ -133,7 +133,7 @@ impl Workbench {
         let Some(program) = self.find(&words[0], path, &directory) else {
             return Err(refused(format!("the shell `{}` does not exist in PATH ({})", words[0], path.display())));
         };
-        match prepare(&program).args(&words[1..]).spawn() {
+        match prepare(&program).arg0(&words[0]).args(&words[1..]).spawn() {
             Ok(child) => Ok((child, place)),
             Err(error) => {
                 locked(&self.programs).remove(&words[0]);
