@@ -3,6 +3,7 @@
 //! Nothing here waits, reads a clock, opens a file or talks to anybody. Time and randomness are parameters,
 //! so every decision can be replayed in a test.
 
+pub mod advance;
 mod author;
 pub mod dag;
 pub mod diagnostic;

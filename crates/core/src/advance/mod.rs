@@ -1,0 +1,15 @@
+//! What follows from what, in memory: the reference for the databases.
+//!
+//! A [`Board`] holds one run. Events go in (a task was started, an attempt ended, a condition was decided, the run
+//! was cancelled), transitions come out. The two databases do the same with rows and counters; tests hold them
+//! against this model. Limits, due times and sessions are not here: they delay a start, but change no outcome.
+
+mod board;
+mod check;
+mod reopen;
+
+#[cfg(test)]
+mod tests;
+
+pub use board::{Board, Change, Ending, Refused, Slot};
+pub use reopen::Reopening;
