@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::watchdog::Guard;
 
 /// How often a group that is tidying up is asked whether anybody is left.
-const POLL: Duration = Duration::from_millis(10);
+const POLL: Duration = Duration::from_millis(20);
 
 /// Known to the watchdog from its first moment to its last; killed when dropped.
 #[derive(Debug)]
@@ -35,12 +35,32 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Waits until nobody is left in the group, or until the deadline.
+    /// Waits until nobody in the group is alive, or until the deadline.
     pub(super) async fn empties_before(&self, deadline: Instant) {
-        while killpg(self.id, None) != Err(Errno::ESRCH) && Instant::now() < deadline {
+        while Instant::now() < deadline && self.is_alive() {
             sleep(POLL).await;
         }
     }
+
+    /// The dead count as members until somebody fetches them. Where that takes long, or never happens (in a container
+    /// without an init process), only a look at each process tells.
+    fn is_alive(&self) -> bool {
+        killpg(self.id, None) != Err(Errno::ESRCH) && living_member(self.id.as_raw()).unwrap_or(true)
+    }
+}
+
+/// `None` where the system does not tell.
+fn living_member(group: i32) -> Option<bool> {
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let numbers = processes.flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    let mut stats = numbers.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok()).peekable();
+    stats.peek()?;
+    Some(stats.any(|stat| {
+        // The name, in brackets, may contain anything; behind it come state, parent and group.
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let living = fields.next().is_some_and(|state| state != "Z" && state != "X");
+        living && fields.nth(1).and_then(|field| field.parse().ok()) == Some(group)
+    }))
 }
 
 impl Drop for Group<'_> {

@@ -22,6 +22,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(300);
 const LINE_LIMIT: usize = 64 * 1024;
 
 /// The hidden subcommand: guards what standard input announces. Returns when it closes.
+///
+/// To be called before there is any other thread: one would still take the signals that are not meant for it.
 pub fn main() -> io::Result<()> {
     run(io::stdin().as_fd().try_clone_to_owned()?)
 }

@@ -1,0 +1,195 @@
+//! No process of a task outlives its worker. The worker and its watchdog are this very binary, started again.
+
+mod common;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use common::{Rig, eventually, is_running, script, until_gone, until_pids};
+use mainspring_core::work::{Order, Outcome};
+use mainspring_worker::{PoolConfig, Registry, watchdog};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Runs one of the ignored tests below in the main thread of a process of its own.
+fn as_process(name: &str) -> Vec<OsString> {
+    let exe = std::env::current_exe().unwrap().into_os_string();
+    let flags = ["--exact", name, "--ignored", "--nocapture", "--test-threads=1"];
+    std::iter::once(exe).chain(flags.map(OsString::from)).collect()
+}
+
+fn is_process(name: &str) -> bool {
+    std::env::args().any(|argument| argument == name)
+}
+
+#[test]
+#[ignore = "a process that other tests start"]
+fn watchdog_process() {
+    if is_process("watchdog_process") {
+        watchdog::main().unwrap();
+    }
+}
+
+/// A worker with one task that writes the ids of its processes to a file.
+#[test]
+#[ignore = "a process that other tests start"]
+fn worker_process() {
+    if !is_process("worker_process") {
+        return;
+    }
+    let pids = std::env::var("PIDS").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let config = PoolConfig { lease_ttl: Duration::from_millis(400), ..guarded() };
+        let mut rig = Rig::with(config, Registry::default());
+        std::fs::write(std::env::var("ROOT").unwrap(), rig.root.path().to_str().unwrap()).unwrap();
+        let text = "trap '' TERM; sleep 1000 & touch file; printf '%s\n%s\n' $$ $! > $PIDS; wait";
+        rig.start(Order { env: vec![("PIDS".into(), pids)], ..script(text) });
+        rig.next().await;
+    });
+}
+
+fn guarded() -> PoolConfig {
+    PoolConfig { watchdog: Some(as_process("watchdog_process")), ..PoolConfig::default() }
+}
+
+struct Worker {
+    process: Child,
+    pids: Vec<i32>,
+    root: PathBuf,
+}
+
+impl Worker {
+    async fn start(directory: &Path) -> Self {
+        let command = as_process("worker_process");
+        let (pids, root) = (directory.join("pids"), directory.join("root"));
+        let mut process = Command::new(&command[0]);
+        process.args(&command[1..]).env("PIDS", &pids).env("ROOT", &root).stdout(Stdio::null());
+        let process = process.spawn().unwrap();
+        let pids = until_pids(&pids, 2).await;
+        Self { process, pids, root: std::fs::read_to_string(root).unwrap().into() }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.process.id().cast_signed()), signal).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn processes_die_with_a_killed_worker() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut worker = Worker::start(directory.path()).await;
+    assert!(worker.pids.iter().all(|pid| is_running(*pid)));
+    worker.signal(Signal::SIGKILL);
+    for pid in &worker.pids {
+        until_gone(*pid).await;
+    }
+    worker.process.wait().unwrap();
+    let is_empty = || std::fs::read_dir(&worker.root).ok()?.next().is_none().then_some(());
+    eventually("removal of the working directories", is_empty).await;
+    std::fs::remove_dir(&worker.root).unwrap();
+}
+
+#[tokio::test]
+async fn processes_die_while_their_worker_is_stopped() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut worker = Worker::start(directory.path()).await;
+    worker.signal(Signal::SIGSTOP);
+    for pid in &worker.pids[1..] {
+        until_gone(*pid).await;
+    }
+    worker.signal(Signal::SIGCONT);
+    // Its task has ended by SIGKILL; nothing else was asked of it.
+    let ended = || worker.process.try_wait().unwrap();
+    assert!(eventually("end of the worker", ended).await.success());
+}
+
+/// A watchdog whose pipe is in our hand, and a process group for it to guard.
+fn watchdog_alone() -> (Child, ChildStdin, Child) {
+    let command = as_process("watchdog_process");
+    let mut process = Command::new(&command[0]);
+    std::os::unix::process::CommandExt::process_group(&mut process, 0);
+    let mut dog = process.args(&command[1..]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let pipe = dog.stdin.take().unwrap();
+    let mut sleeper = Command::new("sleep");
+    std::os::unix::process::CommandExt::process_group(&mut sleeper, 0);
+    (dog, pipe, sleeper.arg("1000").spawn().unwrap())
+}
+
+#[tokio::test]
+async fn a_silent_store_is_noticed_even_if_the_worker_is_alive() {
+    let (mut dog, mut pipe, mut sleeper) = watchdog_alone();
+    let group = sleeper.id();
+    writeln!(pipe, "+{group}\nalive 600000\nbeat 200").unwrap();
+    eventually("end of the group", || sleeper.try_wait().unwrap()).await;
+    assert_eq!(dog.try_wait().unwrap(), None, "it goes on watching");
+    drop(pipe);
+    assert!(dog.wait().unwrap().success());
+}
+
+#[tokio::test]
+async fn signals_for_the_worker_are_not_for_its_watchdog() {
+    let (input, mut pipe) = std::io::pipe().unwrap();
+    let dog = std::thread::Builder::new().name("dog".into()).spawn(|| watchdog::run(input.into()).unwrap()).unwrap();
+    let blocked = || {
+        let threads = std::fs::read_dir("/proc/self/task").ok()?.flatten();
+        let mut statuses = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+        let status = statuses.find(|status| status.starts_with("Name:\tdog\n"))?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+        let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+        let ignored = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+        ignored.iter().all(|signal| mask & (1 << (*signal as u64 - 1)) != 0).then_some(())
+    };
+    eventually("blocked signals", blocked).await;
+    writeln!(pipe, "nonsense\n+0\n+1\n+-1").unwrap();
+    drop(pipe);
+    dog.join().unwrap();
+}
+
+#[tokio::test]
+async fn only_groups_that_have_not_ended_are_killed() {
+    let (mut dog, mut pipe, mut sleeper) = watchdog_alone();
+    let (_, _, mut spared) = watchdog_alone();
+    writeln!(pipe, "+{}\n+{}\nalive 600000\n-{}", sleeper.id(), spared.id(), spared.id()).unwrap();
+    drop(pipe);
+    assert!(dog.wait().unwrap().success());
+    assert!(!sleeper.wait().unwrap().success());
+    assert_eq!(spared.try_wait().unwrap(), None);
+    spared.kill().unwrap();
+    spared.wait().unwrap();
+}
+
+fn children_named(name: &str) -> Vec<i32> {
+    let own = std::process::id();
+    let tasks = std::fs::read_dir(format!("/proc/{own}/task")).unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let pids: Vec<i32> =
+        children.flat_map(|text| text.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect();
+    let is_named =
+        |pid: &i32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(name));
+    pids.into_iter().filter(is_named).collect()
+}
+
+/// The only test here that starts a watchdog with a pool in this process, so that it can tell whose it is.
+#[tokio::test]
+async fn a_dead_watchdog_is_replaced_and_knows_what_runs() {
+    let mut rig = Rig::with(PoolConfig { lease_ttl: Duration::from_millis(200), ..guarded() }, Registry::default());
+    let pids = rig.root.path().join("pids");
+    let order = script("echo $$ > $PIDS; trap 'exit 5' USR1; while :; do sleep 0.01; done");
+    rig.start(Order { env: vec![("PIDS".into(), pids.to_str().unwrap().into())], ..order });
+    let task = until_pids(&pids, 1).await[0];
+    let guards_task = |pid: i32| std::fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == Path::new("/"));
+    let dog = || children_named("watchdog_process").into_iter().find(|pid| guards_task(*pid));
+    let first = eventually("a watchdog", dog).await;
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    let second = eventually("another watchdog", || dog().filter(|pid| *pid != first)).await;
+    assert!(is_running(task));
+    // Stopping the pulse is impossible from here, but the end of the pipe is as good.
+    kill(Pid::from_raw(task), Signal::SIGUSR1).unwrap();
+    assert!(matches!(rig.next().await.outcome, Outcome::Failed(failure) if failure.exit_code == Some(5)));
+    rig.pool.shutdown(Duration::ZERO).await;
+    until_gone(second).await;
+}
