@@ -1,0 +1,2 @@
+-- Nothing was made; see the way up.
+SELECT 1;

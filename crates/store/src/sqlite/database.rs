@@ -1,0 +1,280 @@
+//! The file: one writer, some readers, and the lock that keeps it to one server.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, SqlitePool};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::db::Connect;
+use crate::error::{Error, Result};
+
+/// How long a statement waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Every reader is a thread with a page cache of its own.
+const MAX_READERS: u32 = 4;
+/// Rows that the connection's thread may be ahead of whoever reads them: a whole batch, so that neither waits.
+const ROW_BUFFER: usize = 2_048;
+/// What the memory of dependents may hold, in edges (an entry counts as eight).
+const MAX_REMEMBERED: usize = 400_000;
+
+/// A SQLite database.
+#[derive(Debug)]
+pub(crate) struct SqliteDb {
+    pub(crate) readers: SqlitePool,
+    writer: Arc<Mutex<Writer>>,
+    file: PathBuf,
+    _passing: Option<PassingFolder>,
+}
+
+/// The one connection that writes, with what only its holder may use.
+#[derive(Debug)]
+struct Writer {
+    /// `None` once closed.
+    connection: Option<SqliteConnection>,
+    /// A transaction was begun and not seen to its end: it is rolled back before anything else happens.
+    unfinished: bool,
+    remembered: Dependents,
+}
+
+/// Who depends on a task of a version. Versions never change, so this needs no upkeep.
+#[derive(Debug, Default)]
+struct Dependents {
+    by_task: HashMap<(i64, i32), Arc<[i32]>>,
+    size: usize,
+}
+
+impl SqliteDb {
+    /// Opens the file, making it and its folder if they are missing. `sqlite::memory:` is a file that goes with the handle.
+    pub(crate) async fn open(connect: &Connect) -> Result<Self> {
+        let bad_url = |error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}"));
+        let parsed = SqliteConnectOptions::from_str(&connect.url).map_err(bad_url)?;
+        let passing = if connect.url.contains(":memory:") || connect.url.contains("mode=memory") {
+            Some(PassingFolder::make()?)
+        } else {
+            None
+        };
+        let (options, file) = match &passing {
+            // Readers and writer must see one database, which separate in-memory connections would not.
+            Some(folder) => {
+                let file = folder.0.join("mainspring.db");
+                (SqliteConnectOptions::new().filename(&file).synchronous(SqliteSynchronous::Off), file)
+            }
+            None => {
+                let file = parsed.get_filename().to_owned();
+                make_folder(&file)?;
+                (parsed.synchronous(SqliteSynchronous::Full), file)
+            }
+        };
+        let options = options
+            .create_if_missing(true)
+            .busy_timeout(BUSY_TIMEOUT)
+            .foreign_keys(true)
+            .pragma("temp_store", "MEMORY")
+            .row_buffer_size(ROW_BUFFER)
+            .disable_statement_logging();
+        let connection = options
+            .clone()
+            .journal_mode(SqliteJournalMode::Wal)
+            .pragma("cache_size", "-16000")
+            .pragma("wal_autocheckpoint", "4000")
+            .pragma("journal_size_limit", "67108864")
+            .statement_cache_capacity(256)
+            .thread_name(|id| format!("sqlite-writer-{id}"))
+            .connect()
+            .await?;
+        let readers = SqlitePoolOptions::new()
+            .max_connections(connect.max_connections.clamp(1, MAX_READERS))
+            .acquire_timeout(connect.acquire_timeout.max(BUSY_TIMEOUT))
+            .idle_timeout(Duration::from_secs(60))
+            .test_before_acquire(false)
+            .connect_lazy_with(options.pragma("cache_size", "-2000").pragma("query_only", "ON"));
+        let writer = Writer { connection: Some(connection), unfinished: false, remembered: Dependents::default() };
+        Ok(Self { readers, writer: Arc::new(Mutex::new(writer)), file, _passing: passing })
+    }
+
+    /// The writer for statements of their own.
+    pub(crate) async fn writer(&self) -> Result<WriterGuard> {
+        let mut guard = Arc::clone(&self.writer).lock_owned().await;
+        guard.roll_back().await;
+        match guard.connection {
+            Some(_) => Ok(WriterGuard(guard)),
+            None => Err(Error::Unavailable(sqlx::Error::PoolClosed)),
+        }
+    }
+
+    /// A transaction that holds the file's write lock from its first moment.
+    pub(crate) async fn begin(&self) -> Result<SqliteTx> {
+        let mut tx = self.reserve().await?;
+        sqlx::query("BEGIN IMMEDIATE").execute(tx.connection()).await?;
+        Ok(tx)
+    }
+
+    /// A transaction whose owner says `BEGIN IMMEDIATE` himself, together with his first statements.
+    pub(super) async fn reserve(&self) -> Result<SqliteTx> {
+        let mut guard = self.writer().await?;
+        guard.0.unfinished = true;
+        Ok(SqliteTx { guard: Some(guard), learned: HashMap::new() })
+    }
+
+    /// Keeps other servers from this file until dropped.
+    pub(crate) fn server_lock(&self) -> Result<ServerLock> {
+        let mut name = self.file.as_os_str().to_owned();
+        name.push(".lock");
+        let path = PathBuf::from(name);
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(|error| Error::Unavailable(sqlx::Error::Io(error)))?;
+        match file.try_lock() {
+            Ok(()) => Ok(ServerLock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(Error::FileInUse(self.file.display().to_string())),
+            Err(TryLockError::Error(error)) => Err(Error::Unavailable(sqlx::Error::Io(error))),
+        }
+    }
+
+    pub(crate) async fn close(&self) {
+        self.readers.close().await;
+        let mut writer = self.writer.lock().await;
+        writer.roll_back().await;
+        if let Some(connection) = writer.connection.take()
+            && let Err(error) = connection.close().await
+        {
+            tracing::warn!(%error, "closing the database file");
+        }
+    }
+}
+
+impl Writer {
+    async fn roll_back(&mut self) {
+        if self.unfinished
+            && let Some(connection) = &mut self.connection
+        {
+            // It fails if the transaction never began or SQLite ended it by itself; either way none is open then.
+            if let Err(error) = sqlx::query("ROLLBACK").execute(connection).await {
+                tracing::debug!(%error, "rolling back what was left unfinished");
+            }
+            self.unfinished = false;
+        }
+    }
+}
+
+/// The writer, held.
+#[derive(Debug)]
+pub(crate) struct WriterGuard(OwnedMutexGuard<Writer>);
+
+impl WriterGuard {
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        self.0.connection.as_mut().expect("a held writer is open")
+    }
+}
+
+/// A transaction on the writer. Dropped without a commit, it is rolled back before the writer is used again.
+#[derive(Debug)]
+pub(crate) struct SqliteTx {
+    /// `None` once finished.
+    guard: Option<WriterGuard>,
+    /// What goes into the writer's memory with the commit: before it, a version read here may never come to exist.
+    learned: HashMap<(i64, i32), Arc<[i32]>>,
+}
+
+impl SqliteTx {
+    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+        self.guard.as_mut().expect("a transaction in use is unfinished").connection()
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<()> {
+        sqlx::query("COMMIT").execute(self.connection()).await?;
+        self.committed();
+        Ok(())
+    }
+
+    /// For an owner whose last statement was `COMMIT`.
+    pub(super) fn committed(mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            guard.0.unfinished = false;
+            guard.0.remembered.add(self.learned.drain());
+        }
+    }
+
+    /// Who depends on the task, if that is remembered.
+    pub(super) fn dependents(&self, version: i64, idx: i32) -> Option<Arc<[i32]>> {
+        let remembered = &self.guard.as_ref()?.0.remembered.by_task;
+        let task = (version, idx);
+        remembered.get(&task).or_else(|| self.learned.get(&task)).cloned()
+    }
+
+    pub(super) fn learn(&mut self, version: i64, idx: i32, dependents: Arc<[i32]>) {
+        self.learned.insert((version, idx), dependents);
+    }
+}
+
+impl Drop for SqliteTx {
+    fn drop(&mut self) {
+        // Rolling back at once frees the file for other processes; without a runtime the next holder does it.
+        if let (Some(mut guard), Ok(runtime)) = (self.guard.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(async move { guard.0.roll_back().await });
+        }
+    }
+}
+
+impl Dependents {
+    fn add(&mut self, learned: impl Iterator<Item = ((i64, i32), Arc<[i32]>)>) {
+        for (task, dependents) in learned {
+            self.size += dependents.len() + 8;
+            self.by_task.insert(task, dependents);
+        }
+        if self.size > MAX_REMEMBERED {
+            *self = Self::default();
+        }
+    }
+}
+
+/// A server's hold on a file.
+#[derive(Debug)]
+pub(crate) struct ServerLock {
+    _file: File,
+}
+
+/// A folder that goes when its handle goes.
+#[derive(Debug)]
+struct PassingFolder(PathBuf);
+
+impl PassingFolder {
+    fn make() -> Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let name = format!("mainspring-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+            let folder = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&folder) {
+                Ok(()) => return Ok(Self(folder)),
+                // Left behind by a killed process that had the same number.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(Error::Unavailable(sqlx::Error::Io(error))),
+            }
+        }
+    }
+}
+
+impl Drop for PassingFolder {
+    fn drop(&mut self) {
+        // Connections may still have the files open; they live on unnamed until those are closed.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn make_folder(file: &Path) -> Result<()> {
+    match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder)
+            .map_err(|error| Error::BadUrl(format!("the folder {} cannot be made: {error}", folder.display()))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,87 @@
+//! Handing free slots of limits to those that wait.
+
+use std::collections::BTreeMap;
+
+use mainspring_core::Micros;
+
+use super::SqliteTx;
+use crate::error::Result;
+use crate::limits::POOL;
+
+/// How many waiters of a pool one unit lets in at most; the sweep lets in the rest.
+const WAITERS_PER_UNIT: i32 = 5_000;
+
+/// Hands free slots of the named limits to those that wait. `released` names a pool once per slot given back, `ended` a
+/// concurrency limit once per run that ended, `touched` limits that may have gained waiters.
+pub(crate) async fn limits(tx: &mut SqliteTx, now: Micros, released: &[i32], ended: &[i32], touched: &[i32]) -> Result<()> {
+    let mut given_back: BTreeMap<i32, i32> = BTreeMap::new();
+    for id in released.iter().chain(ended) {
+        *given_back.entry(*id).or_default() += 1;
+    }
+    for id in touched {
+        given_back.entry(*id).or_default();
+    }
+    for (id, back) in given_back {
+        hand_on(tx, now, id, back).await?;
+    }
+    Ok(())
+}
+
+async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<()> {
+    let found: Option<(i16, Option<i32>, i32)> =
+        sqlx::query_as("SELECT kind, capacity, held FROM limits WHERE id = $1").bind(id).fetch_optional(tx.connection()).await?;
+    let Some((kind, capacity, before)) = found else { return Ok(()) };
+    let held = (before - back).max(0);
+    let free = capacity.unwrap_or(i32::MAX) - held;
+    let let_in = if free <= 0 {
+        0
+    } else if kind == POOL {
+        let_tasks_in(tx, now, id, free.min(WAITERS_PER_UNIT)).await?
+    } else {
+        let_runs_in(tx, now, id, free).await?
+    };
+    let held = held + let_in;
+    if held != before {
+        sqlx::query("UPDATE limits SET held = $2 WHERE id = $1").bind(id).bind(held).execute(tx.connection()).await?;
+    }
+    Ok(())
+}
+
+async fn let_tasks_in(tx: &mut SqliteTx, now: Micros, pool: i32, free: i32) -> Result<i32> {
+    let done = sqlx::query(
+        "UPDATE task_runs SET state = 1, due_at = $1 WHERE (run_id, idx, item) IN \
+         (SELECT s.run_id, s.idx, s.item FROM task_runs s WHERE s.state = 5 AND s.pool = $2 ORDER BY s.rank, s.due_at LIMIT $3)",
+    )
+    .bind(now)
+    .bind(pool)
+    .bind(free)
+    .execute(tx.connection())
+    .await?;
+    Ok(done.rows_affected() as i32)
+}
+
+/// Admitted runs go on by a continuation each, in the order of their admission. Flag 32: rows are still being made.
+async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> Result<i32> {
+    let admitted = sqlx::query(
+        "INSERT INTO continuations (run_id, kind, created_at) \
+         SELECT id, 1, $1 FROM runs WHERE state = 0 AND limit_id = $2 AND flags & 32 = 0 ORDER BY rank, id LIMIT $3",
+    )
+    .bind(now)
+    .bind(limit)
+    .bind(free)
+    .execute(tx.connection())
+    .await?
+    .rows_affected();
+    if admitted > 0 {
+        sqlx::query(
+            "UPDATE runs SET state = 1, started_at = $1, progress_at = $1, seq = seq + 1 WHERE id IN \
+             (SELECT r.id FROM runs r WHERE r.state = 0 AND r.limit_id = $2 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $3)",
+        )
+        .bind(now)
+        .bind(limit)
+        .bind(free)
+        .execute(tx.connection())
+        .await?;
+    }
+    Ok(admitted as i32)
+}

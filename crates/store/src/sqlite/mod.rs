@@ -1,0 +1,17 @@
+//! The hot units on SQLite: set-based statements inside one immediate transaction on the single writer.
+//!
+//! The twin of the functions in `migrations/postgres/0002_exchange.up.sql`; the conformance suite holds the two together.
+//! Deciding is done in Rust over what a few statements return, because a statement costs a hop to the connection's thread
+//! and a row costs little. Row locks, lock order and `SKIP LOCKED` have no counterpart: there is one writer at a time.
+
+mod bulk;
+mod continuing;
+mod database;
+pub(crate) mod exchange;
+mod limits;
+mod placing;
+pub(crate) mod runs;
+pub(crate) mod settle;
+mod stages;
+
+pub(crate) use database::{ServerLock, SqliteDb, SqliteTx};

@@ -1,0 +1,61 @@
+//! Making runs with their first rows.
+
+use mainspring_core::Micros;
+
+use super::SqliteTx;
+use super::bulk::{Bulk, Values};
+use super::limits::limits;
+use crate::error::Result;
+use crate::runs::RunSeed;
+
+static RUNS: Bulk = Bulk::new(
+    "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
+    10,
+    ") INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, started_at, progress_at, deadline_at) \
+     SELECT id, version, workflow, state, flags, rank, open, lim, now, CASE WHEN state = 1 THEN now END, now, deadline \
+     FROM v WHERE v.id IS NOT NULL",
+);
+
+static DETAILS: Bulk = Bulk::new(
+    "WITH v(id, inputs, correlation, origin) AS (VALUES ",
+    4,
+    ") INSERT INTO run_details (run_id, inputs, correlation_id, trigger) SELECT id, inputs, correlation, origin FROM v WHERE v.id IS NOT NULL",
+);
+
+static TASK_RUNS: Bulk = Bulk::new(
+    "WITH v(run, version, state, rank, due) AS (VALUES ",
+    5,
+    ") INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
+     SELECT v.run, vt.idx, \
+            CASE WHEN vt.needs > 0 THEN 0 WHEN v.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
+            vt.rule, coalesce(vt.rank, v.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, v.due + vt.idx \
+     FROM v CROSS JOIN version_tasks vt ON vt.version = v.version AND vt.stage = 0",
+);
+
+/// Makes the runs and their first rows, and what they were given.
+pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], pools: &[i32]) -> Result<()> {
+    let run = |seed: &RunSeed, values: &mut Values| {
+        values.add(seed.id).add(seed.version).add(seed.workflow).add(seed.state.code()).add(seed.flags).add(seed.rank);
+        values.add(seed.open).add(seed.limit).add(now).add(seed.deadline_at);
+    };
+    RUNS.fetch(tx.connection(), seeds, run).await?;
+
+    let given: Vec<&RunSeed> = seeds.iter().filter(|seed| seed.has_details()).collect();
+    let details = |seed: &&RunSeed, values: &mut Values| {
+        values.add(seed.id).add(seed.inputs.as_deref()).add(seed.correlation_id.as_deref()).add(seed.trigger.as_deref());
+    };
+    DETAILS.fetch(tx.connection(), &given, details).await?;
+
+    // Earlier runs of the batch are due earlier.
+    let mut due = now;
+    let task_runs = |seed: &RunSeed, values: &mut Values| {
+        due += 1;
+        values.add(seed.id).add(seed.version).add(seed.state.code()).add(seed.rank).add(due);
+    };
+    TASK_RUNS.fetch(tx.connection(), seeds, task_runs).await?;
+
+    if !pools.is_empty() {
+        limits(tx, now, &[], &[], pools).await?;
+    }
+    Ok(())
+}

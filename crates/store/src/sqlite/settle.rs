@@ -1,0 +1,423 @@
+//! Everything that follows from task runs having ended: the twin of `settle_v1`.
+//!
+//! The rows have left `task_runs`. History and the runs' counters are written; dependents are counted, placed, skipped or
+//! failed, round by round until nothing more follows; stages and runs end; slots are handed on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use mainspring_core::rule::Verdict;
+use mainspring_core::state::{RunState, TaskState, Upstream};
+use mainspring_core::{Micros, RunId, TaskKey};
+
+pub(crate) use super::limits::limits;
+pub(crate) use super::stages::{enter_stage, next_stage};
+
+use super::SqliteTx;
+use super::bulk::{Bulk, Columns, Values};
+use super::placing::{Candidate, Demand, candidate_columns, place};
+use crate::error::{Error, Result};
+use crate::exchange::Reply;
+use crate::flags::{BIG_FAN_OUT, CHUNK, COUNTS_AS_SUCCESS, DEAD_LETTER, HAS_DEPENDENTS};
+use crate::settle::{Count, Gone};
+
+// The runs' counters; a run without further stages ends in the same statement.
+static COUNT_RUNS: Bulk = Bulk::new(
+    "WITH v(run, n, bad, now) AS (VALUES ",
+    4,
+    ") UPDATE runs SET \
+         open = open - v.n, \
+         failed = failed + v.bad, \
+         progress_at = v.now, \
+         seq = seq + v.n + (open = v.n), \
+         state = CASE WHEN open = v.n AND flags & 3 = 0 \
+                      THEN CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed + v.bad > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
+                      ELSE state END, \
+         finished_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN v.now END \
+     FROM v WHERE runs.id = v.run \
+     RETURNING id, seq, state, open, limit_id",
+);
+
+static HISTORY: Bulk = Bulk::new(
+    "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \
+     AS (VALUES ",
+    18,
+    ") INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, \
+                            exit_code, error_kind, error, detail, output) \
+     SELECT * FROM v WHERE v.run IS NOT NULL",
+);
+
+static DEAD_LETTERS: Bulk = Bulk::new(
+    "WITH v(run, idx, item, version, reason, kind, error, detail, attempts, started, now) AS (VALUES ",
+    11,
+    ") INSERT INTO dead_letters (id, run_id, idx, item, version, reason, original_state, error_type, error_message, stack_trace, \
+                                 total_attempts, last_attempt_at, created_at, updated_at) \
+     SELECT randomblob(16), run, idx, item, version, reason, 'running', kind, error, detail, attempts, started, now, now \
+     FROM v WHERE v.run IS NOT NULL ON CONFLICT DO NOTHING",
+);
+
+static CONTINUATIONS: Bulk = Bulk::new(
+    "WITH v(run, idx, counts, now) AS (VALUES ",
+    4,
+    ") INSERT INTO continuations (run_id, kind, idx, counts, created_at) SELECT run, 3, idx, counts, now FROM v WHERE v.run IS NOT NULL",
+);
+
+static DEPENDENTS: Bulk = Bulk::new(
+    "WITH v(version, idx) AS (VALUES ",
+    2,
+    ") SELECT t.version, t.idx, t.dependents FROM v CROSS JOIN version_tasks t ON t.version = v.version AND t.idx = v.idx",
+);
+
+static PENDING: Bulk = Bulk::new(
+    "WITH v(run, idx) AS (VALUES ",
+    2,
+    concat!(
+        ") SELECT ",
+        candidate_columns!(),
+        " FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = -1 WHERE t.state = 0"
+    ),
+);
+
+static RUN_STATES: Bulk =
+    Bulk::new("WITH v(run) AS (VALUES ", 1, ") SELECT r.id, r.state FROM v CROSS JOIN runs r ON r.id = v.run");
+
+// Apart from placing, because this touches no index.
+static COUNT: Bulk = Bulk::new(
+    "WITH v(run, idx, open, succeeded, failed, skipped) AS (VALUES ",
+    6,
+    ") UPDATE task_runs SET open = v.open, succeeded = v.succeeded, failed = v.failed, skipped = v.skipped \
+     FROM v WHERE task_runs.run_id = v.run AND task_runs.idx = v.idx AND task_runs.item = -1",
+);
+
+static REMOVE: Bulk = Bulk::new(
+    "WITH v(run, idx, item) AS (VALUES ",
+    3,
+    ") DELETE FROM task_runs WHERE (run_id, idx, item) IN (SELECT run, idx, item FROM v)",
+);
+
+/// Applies what follows; nothing is claimed here. `gone` is sorted by key.
+pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[Gone], counts: &[Count]) -> Result<Reply> {
+    let mut reply = Reply::default();
+    settle_into(tx, now, gone, counts, &mut Demand::default(), &mut reply).await?;
+    Ok(reply)
+}
+
+/// Applies what follows; dependents that may start go straight to the wanted slots.
+pub(super) async fn settle_into(
+    tx: &mut SqliteTx,
+    now: Micros,
+    gone: &[Gone],
+    counts: &[Count],
+    demand: &mut Demand,
+    reply: &mut Reply,
+) -> Result<()> {
+    let mut settling =
+        Settling { tx, now, demand, reply, budget: CHUNK as i64, released: Vec::new(), touched: Vec::new(), ended: Vec::new() };
+    // What was skipped or failed without running is itself an end: the next round.
+    let mut next = settling.round(gone, counts).await?;
+    while !next.is_empty() {
+        next = settling.round(&next, &[]).await?;
+    }
+    let Settling { released, ended, touched, .. } = settling;
+    limits(tx, now, &released, &ended, &touched).await
+}
+
+/// Deletes live rows.
+pub(super) async fn remove(tx: &mut SqliteTx, keys: &[TaskKey]) -> Result<()> {
+    let add = |key: &TaskKey, values: &mut Values| {
+        values.add(key.run).add(key.index).add(key.item);
+    };
+    REMOVE.fetch(tx.connection(), keys, add).await?;
+    Ok(())
+}
+
+struct Settling<'u> {
+    tx: &'u mut SqliteTx,
+    now: Micros,
+    demand: &'u mut Demand,
+    reply: &'u mut Reply,
+    /// How many more dependents this unit places or ends before it leaves the rest to continuations.
+    budget: i64,
+    released: Vec<i32>,
+    touched: Vec<i32>,
+    ended: Vec<i32>,
+}
+
+/// A run with what ended of it in this round, and where that left it.
+struct Counted {
+    run: RunId,
+    ended: i32,
+    bad: i32,
+    /// The number before the first that this round gives.
+    base: i64,
+    state: i16,
+    open: i32,
+    limit: Option<i32>,
+}
+
+impl Settling<'_> {
+    async fn round(&mut self, gone: &[Gone], counts: &[Count]) -> Result<Vec<Gone>> {
+        let runs = self.count_runs(gone).await?;
+        self.write_history(gone, &runs).await?;
+        self.write_dead_letters(gone).await?;
+        self.released.extend(gone.iter().filter_map(|row| row.pool));
+        let next = self.count_dependents(gone, counts, &runs).await?;
+        self.end_stages(&runs).await?;
+        Ok(next)
+    }
+
+    async fn count_runs(&mut self, gone: &[Gone]) -> Result<Vec<Counted>> {
+        let mut runs: Vec<Counted> = Vec::new();
+        for row in gone {
+            let bad = row.state == TaskState::UpstreamFailed
+                || (row.state == TaskState::Failed && row.flags & COUNTS_AS_SUCCESS == 0);
+            match runs.last_mut() {
+                Some(last) if last.run == row.key.run => {
+                    last.ended += 1;
+                    last.bad += i32::from(bad);
+                }
+                _ => {
+                    let (run, bad) = (row.key.run, i32::from(bad));
+                    runs.push(Counted { run, ended: 1, bad, base: -1, state: 0, open: 0, limit: None });
+                }
+            }
+        }
+        let now = self.now;
+        let add = |counted: &Counted, values: &mut Values| {
+            values.add(counted.run).add(counted.ended).add(counted.bad).add(now);
+        };
+        let rows = COUNT_RUNS.fetch(self.tx.connection(), &runs, add).await?;
+        for row in &rows {
+            let mut columns = Columns::of(row);
+            let id = columns.uuid()?;
+            let Ok(at) = runs.binary_search_by_key(&id, |counted| counted.run) else { continue };
+            let counted = &mut runs[at];
+            let seq: i64 = columns.get()?;
+            counted.state = columns.get()?;
+            counted.open = columns.get()?;
+            counted.limit = columns.get()?;
+            counted.base = seq - i64::from(counted.ended) - i64::from(counted.open == 0);
+        }
+        match runs.iter().find(|counted| counted.base < 0) {
+            Some(missing) => Err(Error::bad_row("task_runs", "run_id", missing.run, "its run is missing")),
+            None => Ok(runs),
+        }
+    }
+
+    async fn write_history(&mut self, gone: &[Gone], runs: &[Counted]) -> Result<()> {
+        // Both are sorted by run, so the numbers of a run are handed out while its rows pass by.
+        let mut runs = runs.iter();
+        let mut current = runs.next();
+        let mut given = 0;
+        let add = |row: &Gone, values: &mut Values| {
+            while current.is_some_and(|counted| counted.run != row.key.run) {
+                current = runs.next();
+                given = 0;
+            }
+            given += 1;
+            let seq = current.map(|counted| counted.base + given);
+            values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.state.code()).add(row.flags).add(row.generation);
+            values.add(row.attempt).add(row.failures).add(row.lost).add(row.session).add(seq).add(row.started_at).add(row.finished_at);
+            add_failure(values, row.failure.as_ref());
+            values.add(row.output.as_deref());
+        };
+        HISTORY.fetch(self.tx.connection(), gone, add).await?;
+        Ok(())
+    }
+
+    async fn write_dead_letters(&mut self, gone: &[Gone]) -> Result<()> {
+        let is_letter = |row: &&Gone| row.state == TaskState::Failed && row.flags & DEAD_LETTER != 0;
+        let letters: Vec<&Gone> = gone.iter().filter(is_letter).collect();
+        let now = self.now;
+        let add = |row: &&Gone, values: &mut Values| {
+            let failure = row.failure.as_ref();
+            let reason = match failure.map(|failure| failure.kind.as_str()) {
+                Some("poison_pill") => 4i16,
+                Some("worker_unavailable") => 3,
+                _ => 1,
+            };
+            values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
+            values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
+            values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
+        };
+        DEAD_LETTERS.fetch(self.tx.connection(), &letters, add).await?;
+        Ok(())
+    }
+
+    /// Dependents: counted once per upstream that really ended, placed where their rule, their run and the slots allow.
+    /// Returns those that ended by it.
+    async fn count_dependents(&mut self, gone: &[Gone], counts: &[Count], runs: &[Counted]) -> Result<Vec<Gone>> {
+        let upstream: Vec<&Gone> = gone.iter().filter(|row| row.flags & HAS_DEPENDENTS != 0).collect();
+        if upstream.is_empty() && counts.is_empty() {
+            return Ok(Vec::new());
+        }
+        let spent = self.budget < 0;
+        let later: Vec<&Gone> = upstream.iter().copied().filter(|row| spent || row.flags & BIG_FAN_OUT != 0).collect();
+        let now = self.now;
+        let add = |row: &&Gone, values: &mut Values| {
+            values.add(row.key.run).add(row.key.index).add(counts_code(row)).add(now);
+        };
+        CONTINUATIONS.fetch(self.tx.connection(), &later, add).await?;
+        if spent {
+            return Ok(Vec::new());
+        }
+        let tally = self.tally(&upstream, counts).await?;
+        let states = self.run_states(counts, runs).await?;
+        let add = |counted: &(RunId, i32, [i32; 4]), values: &mut Values| {
+            values.add(counted.0).add(counted.1);
+        };
+        let rows = PENDING.fetch(self.tx.connection(), &tally, add).await?;
+        let (mut waiting, mut starting, mut ending) = (Vec::new(), Vec::new(), Vec::new());
+        for row in &rows {
+            let mut row = Candidate::read(row, |run, _| Ok(states.get(&run).copied().unwrap_or_default()))?;
+            let place = (row.key.run, row.key.index);
+            let Ok(at) = tally.binary_search_by_key(&place, |counted| (counted.0, counted.1)) else { continue };
+            let [_, succeeded, failed, skipped] = tally[at].2;
+            row.counters.open -= succeeded + failed + skipped;
+            row.counters.succeeded += succeeded;
+            row.counters.failed += failed;
+            row.counters.skipped += skipped;
+            match row.rule.verdict(row.counters) {
+                Verdict::Wait => waiting.push(row),
+                Verdict::Start => starting.push(row),
+                Verdict::Skip => ending.push(self.end(&row, TaskState::Skipped)),
+                Verdict::UpstreamFailed => ending.push(self.end(&row, TaskState::UpstreamFailed)),
+            }
+        }
+        ending.sort_unstable_by_key(|row| row.key);
+        self.budget -= (starting.len() + ending.len()) as i64;
+        let add = |row: &Candidate, values: &mut Values| {
+            let counters = row.counters;
+            values.add(row.key.run).add(row.key.index);
+            values.add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
+        };
+        COUNT.fetch(self.tx.connection(), &waiting, add).await?;
+        let keys: Vec<TaskKey> = ending.iter().map(|row| row.key).collect();
+        remove(self.tx, &keys).await?;
+        let pools = place(self.tx, self.now, starting, self.demand, self.reply).await?;
+        self.touched.extend(pools);
+        Ok(ending)
+    }
+
+    /// How often each dependent is to be counted, per outcome (by its code), sorted by run and dependent.
+    async fn tally(&mut self, upstream: &[&Gone], counts: &[Count]) -> Result<Vec<(RunId, i32, [i32; 4])>> {
+        let upstream: Vec<&Gone> = upstream.iter().copied().filter(|row| row.flags & BIG_FAN_OUT == 0).collect();
+        self.learn_dependents(&upstream).await?;
+        let mut single: Vec<(RunId, i32, i16)> = Vec::with_capacity(upstream.len() + counts.len());
+        for row in &upstream {
+            let dependents = self.tx.dependents(row.version, row.key.index);
+            let code = counts_code(row);
+            single.extend(dependents.iter().flat_map(|list| list.iter()).map(|dependent| (row.key.run, *dependent, code)));
+        }
+        single.extend(counts.iter().map(|count| (count.run, count.dependent, count.counts)));
+        single.sort_unstable();
+        let mut tally: Vec<(RunId, i32, [i32; 4])> = Vec::with_capacity(single.len());
+        for (run, dependent, code) in single {
+            if tally.last().is_none_or(|last| (last.0, last.1) != (run, dependent)) {
+                tally.push((run, dependent, [0; 4]));
+            }
+            if let Some(last) = tally.last_mut() {
+                last.2[usize::from(code.clamp(0, 3) as u16)] += 1;
+            }
+        }
+        Ok(tally)
+    }
+
+    async fn learn_dependents(&mut self, upstream: &[&Gone]) -> Result<()> {
+        let task = |row: &&Gone| (row.version, row.key.index);
+        let unknown = |task: &(i64, i32)| self.tx.dependents(task.0, task.1).is_none();
+        let mut unknown: Vec<(i64, i32)> = upstream.iter().map(task).filter(unknown).collect();
+        unknown.sort_unstable();
+        unknown.dedup();
+        let add = |task: &(i64, i32), values: &mut Values| {
+            values.add(task.0).add(task.1);
+        };
+        for row in &DEPENDENTS.fetch(self.tx.connection(), &unknown, add).await? {
+            let mut columns = Columns::of(row);
+            let (version, idx) = (columns.get()?, columns.get()?);
+            let text: &str = columns.get()?;
+            let dependents: Arc<[i32]> = serde_json::from_str::<Vec<i32>>(text)
+                .map_err(|error| Error::bad_row("version_tasks", "dependents", format!("{version}.{idx}"), error))?
+                .into();
+            self.tx.learn(version, idx, dependents);
+        }
+        Ok(())
+    }
+
+    /// The states of all runs whose dependents are counted, as this unit has left them.
+    async fn run_states(&mut self, counts: &[Count], runs: &[Counted]) -> Result<HashMap<RunId, i16>> {
+        let mut states: HashMap<RunId, i16> = runs.iter().map(|counted| (counted.run, counted.state)).collect();
+        let mut others: Vec<RunId> = counts.iter().map(|count| count.run).filter(|run| !states.contains_key(run)).collect();
+        others.sort_unstable();
+        others.dedup();
+        let add = |run: &RunId, values: &mut Values| {
+            values.add(*run);
+        };
+        for row in &RUN_STATES.fetch(self.tx.connection(), &others, add).await? {
+            let mut columns = Columns::of(row);
+            states.insert(columns.uuid()?, columns.get()?);
+        }
+        Ok(states)
+    }
+
+    fn end(&self, row: &Candidate, state: TaskState) -> Gone {
+        Gone {
+            key: row.key,
+            version: row.version,
+            state,
+            flags: row.flags,
+            generation: row.generation,
+            attempt: row.attempt,
+            failures: row.failures,
+            lost: row.lost,
+            session: None,
+            started_at: None,
+            finished_at: self.now,
+            failure: None,
+            output: None,
+            pool: None,
+        }
+    }
+
+    /// Runs whose stage is over: those that ended are told, the others enter their next stage.
+    async fn end_stages(&mut self, runs: &[Counted]) -> Result<()> {
+        for counted in runs.iter().filter(|counted| counted.open == 0) {
+            let mut state = counted.state;
+            if state < RunState::Success.code() {
+                next_stage(self.tx, self.now, counted.run).await?;
+                (state,) = sqlx::query_as("SELECT state FROM runs WHERE id = $1")
+                    .bind(counted.run)
+                    .fetch_one(self.tx.connection())
+                    .await?;
+                let pools: Vec<(i32,)> = sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5")
+                    .bind(counted.run)
+                    .fetch_all(self.tx.connection())
+                    .await?;
+                self.touched.extend(pools.into_iter().map(|pool| pool.0));
+            }
+            let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", counted.run, error))?;
+            if state.is_terminal() {
+                self.ended.extend(counted.limit);
+                self.reply.ended_runs.push((counted.run, state));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped.
+fn counts_code(row: &Gone) -> i16 {
+    match row.state.counts_as(row.flags & COUNTS_AS_SUCCESS != 0) {
+        Some(Upstream::Succeeded) => 1,
+        Some(Upstream::Skipped) => 3,
+        Some(Upstream::Failed) | None => 2,
+    }
+}
+
+/// The columns `exit_code, error_kind, error, detail`.
+pub(super) fn add_failure(values: &mut Values, failure: Option<&mainspring_core::work::Failure>) {
+    values.add(failure.and_then(|failure| failure.exit_code));
+    values.add(failure.map(|failure| failure.kind.as_str()));
+    values.add(failure.map(|failure| failure.message.as_str()));
+    values.add(failure.and_then(|failure| failure.detail.as_deref()));
+}

@@ -1,0 +1,119 @@
+//! What comes after a stage: the next one, or the end of the run.
+
+use mainspring_core::{Micros, RunId};
+
+use super::SqliteTx;
+use crate::error::{Error, Result};
+use crate::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
+
+const CANCELLED: i16 = 14;
+const SKIPPED: i16 = 12;
+
+#[derive(sqlx::FromRow)]
+struct RunRow {
+    stage: i16,
+    flags: i16,
+    failed: i32,
+    generation: i16,
+    version: i64,
+    seq: i64,
+}
+
+/// Makes the rows of a stage. Returns how many there are. Rows without dependencies start in the state the run allows.
+pub(crate) async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
+    let made = sqlx::query(
+        "INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
+         SELECT r.id, vt.idx, \
+                CASE WHEN vt.needs > 0 THEN 0 WHEN r.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
+                vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, r.generation, vt.needs, \
+                vt.version, $1 + vt.idx \
+         FROM runs r CROSS JOIN version_tasks vt ON vt.version = r.version AND vt.stage = $3 \
+         WHERE r.id = $2",
+    )
+    .bind(now)
+    .bind(run)
+    .bind(stage)
+    .execute(tx.connection())
+    .await?;
+    Ok(made.rows_affected() as i32)
+}
+
+/// A run whose stage has no open task left enters its next one, or ends.
+pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
+    loop {
+        let row: RunRow = sqlx::query_as("SELECT stage, flags, failed, generation, version, seq FROM runs WHERE id = $1")
+            .bind(run)
+            .fetch_optional(tx.connection())
+            .await?
+            .ok_or_else(|| Error::not_found(format!("run {run}")))?;
+        let has = |flag: i16| row.flags & flag != 0;
+        let next = if row.stage < 1 && has(RUN_HAS_ON_FAILURE) {
+            1
+        } else if row.stage < 2 && has(RUN_HAS_FINALLY) {
+            2
+        } else {
+            return end_run(tx, now, run).await;
+        };
+        let went_wrong = row.failed > 0 || has(RUN_TIMED_OUT);
+        let leave_out = if has(RUN_NO_FINALISERS) {
+            Some(CANCELLED)
+        } else if next == 1 && (has(RUN_CANCELLING) || !went_wrong) {
+            Some(SKIPPED)
+        } else {
+            None
+        };
+        match leave_out {
+            None => {
+                let open = enter_stage(tx, now, run, next).await?;
+                sqlx::query("UPDATE runs SET stage = $2, open = $3, seq = seq + 1 WHERE id = $1")
+                    .bind(run)
+                    .bind(next)
+                    .bind(open)
+                    .execute(tx.connection())
+                    .await?;
+                if open > 0 {
+                    return Ok(());
+                }
+            }
+            Some(state) => leave_stage_out(tx, now, run, &row, next, state).await?,
+        }
+    }
+}
+
+async fn leave_stage_out(tx: &mut SqliteTx, now: Micros, run: RunId, row: &RunRow, stage: i16, state: i16) -> Result<()> {
+    let left_out = sqlx::query(
+        "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, seq, finished_at) \
+         SELECT $1, vt.idx, -1, $2, vt.flags, $3, 0, 0, 0, $4 + row_number() OVER (ORDER BY vt.idx), $5 \
+         FROM version_tasks vt WHERE vt.version = $6 AND vt.stage = $7",
+    )
+    .bind(run)
+    .bind(state)
+    .bind(row.generation)
+    .bind(row.seq)
+    .bind(now)
+    .bind(row.version)
+    .bind(stage)
+    .execute(tx.connection())
+    .await?
+    .rows_affected();
+    sqlx::query("UPDATE runs SET stage = $2, seq = seq + $3 WHERE id = $1")
+        .bind(run)
+        .bind(stage)
+        .bind(left_out as i64)
+        .execute(tx.connection())
+        .await?;
+    Ok(())
+}
+
+async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
+    sqlx::query(
+        "UPDATE runs SET finished_at = $2, \
+             state = CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
+         WHERE id = $1",
+    )
+    .bind(run)
+    .bind(now)
+    .execute(tx.connection())
+    .await?;
+    Ok(())
+}
