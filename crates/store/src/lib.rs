@@ -1,1 +1,40 @@
-//! Placeholder.
+//! The store: the only safety authority, and the only crate that speaks SQL.
+//!
+//! One `Store` over two databases. Ordinary statements are one text for both; the hot units (exchange, settle, create
+//! runs) are written once per database, under [`postgres`] and [`sqlite`], and held together by one conformance suite.
+//! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
+
+mod db;
+mod due;
+mod error;
+mod exchange;
+mod flags;
+mod limits;
+mod logs;
+mod migrate;
+mod operate;
+mod postgres;
+mod proceed;
+mod reads;
+mod reopen;
+mod retention;
+mod runs;
+mod sessions;
+mod settle;
+mod sqlite;
+mod terms;
+mod versions;
+
+pub use db::{Connect, Flavor, Store};
+pub use error::{Error, Result};
+pub use exchange::{Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want};
+pub use limits::{LimitRow, PoolRow};
+pub use logs::{LogCursor, StoredChunk};
+pub use migrate::{MigrationStatus, SchemaState};
+pub use operate::{CancelOutcome, Operator};
+pub use reads::{AttemptRow, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
+pub use reopen::{Reopen, Reopened};
+pub use runs::{Created, NewRun};
+pub use sessions::{NewSession, SessionRow};
+pub use terms::Term;
+pub use versions::{RouteRow, VersionRef};

@@ -1,0 +1,197 @@
+//! The two databases behind one `Store`.
+
+use std::sync::Arc;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{PgPool, Postgres};
+
+use crate::error::{Error, Result};
+use crate::sqlite::SqliteDb;
+
+/// How to reach a database.
+#[derive(Debug, Clone)]
+pub struct Connect {
+    /// `sqlite://path` (or `sqlite::memory:` for nothing that lasts) or `postgres://…`.
+    pub url: String,
+    pub max_connections: u32,
+    pub acquire_timeout: std::time::Duration,
+}
+
+impl Connect {
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), max_connections: 10, acquire_timeout: std::time::Duration::from_secs(5) }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flavor {
+    Postgres,
+    Sqlite,
+}
+
+/// A handle on the database; clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Store {
+    pub(crate) db: Arc<Db>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Db {
+    Postgres(PgDb),
+    Sqlite(SqliteDb),
+}
+
+#[derive(Debug)]
+pub(crate) struct PgDb {
+    pub(crate) pool: PgPool,
+    pub(crate) options: PgConnectOptions,
+}
+
+impl Store {
+    /// Connects without touching the schema.
+    pub async fn connect(connect: &Connect) -> Result<Self> {
+        let url = connect.url.as_str();
+        let db = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Db::Postgres(connect_postgres(connect).await?)
+        } else if url.starts_with("sqlite:") {
+            Db::Sqlite(SqliteDb::open(connect).await?)
+        } else {
+            let scheme: String = url.chars().take_while(|c| *c != ':').take(40).collect();
+            return Err(Error::BadUrl(format!("`{scheme}` is not a database this program knows: write sqlite://PATH or postgres://HOST/NAME")));
+        };
+        Ok(Self { db: Arc::new(db) })
+    }
+
+    pub fn flavor(&self) -> Flavor {
+        match &*self.db {
+            Db::Postgres(_) => Flavor::Postgres,
+            Db::Sqlite(_) => Flavor::Sqlite,
+        }
+    }
+
+    /// Opens a transaction; on SQLite it is the one writer's, taken immediately.
+    pub(crate) async fn begin(&self) -> Result<Tx> {
+        match &*self.db {
+            Db::Postgres(pg) => Ok(Tx::Postgres(pg.pool.begin().await?)),
+            Db::Sqlite(sqlite) => Ok(Tx::Sqlite(sqlite.begin().await?)),
+        }
+    }
+
+    pub async fn close(&self) {
+        match &*self.db {
+            Db::Postgres(pg) => pg.pool.close().await,
+            Db::Sqlite(sqlite) => sqlite.close().await,
+        }
+    }
+}
+
+async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
+    let options: PgConnectOptions = connect.url.parse().map_err(|error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}")))?;
+    // A client that stalls must not hold locks for long, and a lost peer must be noticed.
+    let options = options.application_name("mainspring").options([
+        ("statement_timeout", "60s"),
+        ("lock_timeout", "30s"),
+        ("idle_in_transaction_session_timeout", "60s"),
+        ("tcp_user_timeout", "30s"),
+        ("jit", "off"),
+    ]);
+    let pool = PgPoolOptions::new()
+        .max_connections(connect.max_connections)
+        .acquire_timeout(connect.acquire_timeout)
+        .test_before_acquire(false)
+        .connect_with(options.clone())
+        .await?;
+    Ok(PgDb { pool, options })
+}
+
+/// A transaction on either database.
+pub(crate) enum Tx {
+    Postgres(sqlx::Transaction<'static, Postgres>),
+    Sqlite(crate::sqlite::SqliteTx),
+}
+
+impl Tx {
+    pub(crate) async fn commit(self) -> Result<()> {
+        match self {
+            Tx::Postgres(tx) => Ok(tx.commit().await?),
+            Tx::Sqlite(tx) => tx.commit().await,
+        }
+    }
+
+    /// Itself, so that the macros work on an owned and on a borrowed transaction alike.
+    pub(crate) fn handle(&mut self) -> &mut Self {
+        self
+    }
+
+    /// `FOR NO KEY UPDATE` where rows are locked one by one; nothing where the whole file is.
+    pub(crate) fn flavor(&self) -> Flavor {
+        match self {
+            Tx::Postgres(_) => Flavor::Postgres,
+            Tx::Sqlite(_) => Flavor::Sqlite,
+        }
+    }
+}
+
+/// Runs one sqlx expression on a connection for reading (or for a single autocommitted statement on PostgreSQL).
+macro_rules! read {
+    ($store:expr, |$conn:ident| $body:expr) => {
+        match &*$store.db {
+            $crate::db::Db::Postgres(pg) => {
+                let mut acquired = pg.pool.acquire().await?;
+                let $conn = &mut *acquired;
+                $body
+            }
+            $crate::db::Db::Sqlite(sqlite) => {
+                let mut acquired = sqlite.readers.acquire().await?;
+                let $conn = &mut *acquired;
+                $body
+            }
+        }
+    };
+}
+
+/// Runs one sqlx expression as a statement of its own on the writer.
+macro_rules! write {
+    ($store:expr, |$conn:ident| $body:expr) => {
+        match &*$store.db {
+            $crate::db::Db::Postgres(pg) => {
+                let mut acquired = pg.pool.acquire().await?;
+                let $conn = &mut *acquired;
+                $body
+            }
+            $crate::db::Db::Sqlite(sqlite) => {
+                let mut writer = sqlite.writer().await?;
+                let $conn = writer.connection();
+                $body
+            }
+        }
+    };
+}
+
+/// Runs one sqlx expression inside a transaction.
+macro_rules! within {
+    ($tx:expr, |$conn:ident| $body:expr) => {
+        match $tx.handle() {
+            $crate::db::Tx::Postgres(tx) => {
+                let $conn = &mut **tx;
+                $body
+            }
+            $crate::db::Tx::Sqlite(tx) => {
+                let $conn = tx.connection();
+                $body
+            }
+        }
+    };
+}
+
+/// The text for the database of a transaction, where a lock clause makes the difference.
+macro_rules! locking {
+    ($tx:expr, $sql:literal, $lock:literal) => {
+        match $tx.flavor() {
+            $crate::db::Flavor::Postgres => concat!($sql, " ", $lock),
+            $crate::db::Flavor::Sqlite => $sql,
+        }
+    };
+}
+
+pub(crate) use {locking, read, within, write};

@@ -1,0 +1,68 @@
+//! The bits in `task_runs.flags` and `runs.flags`. The SQL of the hot units uses the same numbers.
+
+use mainspring_core::retry::OnExhausted;
+use mainspring_core::workflow::{Stage, Task, Workflow};
+
+/// Somebody depends on this task.
+pub(crate) const HAS_DEPENDENTS: i16 = 1;
+/// An expression decides whether it runs; cleared once decided.
+pub(crate) const HAS_CONDITION: i16 = 2;
+/// Exhausted attempts make an entry in the dead letter queue.
+pub(crate) const DEAD_LETTER: i16 = 4;
+/// A failure or skip counts as success for others and for the run.
+pub(crate) const COUNTS_AS_SUCCESS: i16 = 8;
+/// Neither a failure nor a lost worker leads to another attempt.
+pub(crate) const NOT_RETRYABLE: i16 = 16;
+/// So many dependents that they are counted in chunks, in units of their own.
+pub(crate) const BIG_FAN_OUT: i16 = 32;
+
+pub(crate) const RUN_HAS_ON_FAILURE: i16 = 1;
+pub(crate) const RUN_HAS_FINALLY: i16 = 2;
+pub(crate) const RUN_CANCELLING: i16 = 4;
+pub(crate) const RUN_TIMED_OUT: i16 = 8;
+pub(crate) const RUN_NO_FINALISERS: i16 = 16;
+/// Its rows are still being made, chunk by chunk.
+pub(crate) const RUN_BEING_MADE: i16 = 32;
+/// It holds its concurrency slot already while it is being made.
+pub(crate) const RUN_ADMITTED: i16 = 64;
+
+/// How many rows one unit touches at most before it leaves the rest to a continuation.
+pub(crate) const CHUNK: usize = 5_000;
+
+pub(crate) fn of_task(task: &Task) -> i16 {
+    let mut flags = 0;
+    if !task.dependents.is_empty() {
+        flags |= HAS_DEPENDENTS;
+    }
+    if task.condition.is_some() {
+        flags |= HAS_CONDITION;
+    }
+    match task.on_exhausted {
+        OnExhausted::DeadLetter => flags |= DEAD_LETTER,
+        OnExhausted::Continue => flags |= COUNTS_AS_SUCCESS,
+        OnExhausted::Fail => {}
+    }
+    if !task.retry.retryable {
+        flags |= NOT_RETRYABLE;
+    }
+    if task.dependents.len() > CHUNK {
+        flags |= BIG_FAN_OUT;
+    }
+    flags
+}
+
+pub(crate) fn of_run(workflow: &Workflow) -> i16 {
+    let mut flags = 0;
+    if !workflow.stage(Stage::OnFailure).is_empty() {
+        flags |= RUN_HAS_ON_FAILURE;
+    }
+    if !workflow.stage(Stage::Finally).is_empty() {
+        flags |= RUN_HAS_FINALLY;
+    }
+    flags
+}
+
+/// Lower ranks are served first.
+pub(crate) fn rank(priority: i16) -> i16 {
+    mainspring_core::workflow::MAX_PRIORITY - priority
+}

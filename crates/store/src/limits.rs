@@ -1,0 +1,122 @@
+//! Named pools and concurrency keys.
+
+use mainspring_core::Micros;
+
+use crate::db::{Store, Tx, read, within};
+use crate::error::{Error, Result};
+
+pub(crate) const POOL: i16 = 0;
+pub(crate) const CONCURRENCY: i16 = 1;
+
+/// A limit with what it holds.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct LimitRow {
+    pub id: i32,
+    pub kind: i16,
+    pub key: String,
+    pub capacity: Option<i32>,
+    pub held: i32,
+}
+
+/// A named pool as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRow {
+    pub namespace: String,
+    pub name: String,
+    /// `None` while nobody has set it: unlimited.
+    pub slots: Option<i32>,
+    pub held: i32,
+}
+
+impl Store {
+    /// Sets the capacity of a named pool and lets waiters in if it grew.
+    pub async fn set_pool(&self, now: Micros, namespace: &str, name: &str, slots: Option<i32>) -> Result<()> {
+        if slots.is_some_and(|slots| slots < 0) {
+            return Err(Error::Conflict("a pool cannot have fewer than 0 slots".into()));
+        }
+        let mut tx = self.begin().await?;
+        let id = intern_limit(&mut tx, POOL, &format!("{namespace}/{name}"), slots).await?;
+        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1").bind(id).bind(slots).execute(conn).await?.rows_affected());
+        hand_on(&mut tx, now, &[], &[], &[id]).await?;
+        tx.commit().await
+    }
+
+    pub async fn pools(&self) -> Result<Vec<PoolRow>> {
+        let rows = self.limits(POOL).await?;
+        Ok(rows
+            .into_iter()
+            .map(|row| {
+                let (namespace, name) = row.key.split_once('/').unwrap_or(("", &row.key));
+                PoolRow { namespace: namespace.to_owned(), name: name.to_owned(), slots: row.capacity, held: row.held }
+            })
+            .collect())
+    }
+
+    pub async fn limits(&self, kind: i16) -> Result<Vec<LimitRow>> {
+        Ok(read!(self, |conn| sqlx::query_as("SELECT id, kind, key, capacity, held FROM limits WHERE kind = $1 ORDER BY key")
+            .bind(kind)
+            .fetch_all(conn)
+            .await?))
+    }
+
+    /// The limit of a concurrency key, made on first use; its capacity follows the workflow's newest word.
+    pub async fn concurrency_limit(&self, key: &str, capacity: i32) -> Result<i32> {
+        let mut tx = self.begin().await?;
+        let id = intern_limit(&mut tx, CONCURRENCY, key, Some(capacity)).await?;
+        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2").bind(id).bind(capacity).execute(conn).await?.rows_affected());
+        tx.commit().await?;
+        Ok(id)
+    }
+
+    /// Recounts what limits hold from the rows that hold them, and hands on what is free. For the sweep.
+    pub async fn reconcile_limits(&self, now: Micros) -> Result<u64> {
+        let ids: Vec<(i32, i16)> = read!(self, |conn| sqlx::query_as("SELECT id, kind FROM limits ORDER BY id").fetch_all(conn).await?);
+        let mut mended = 0;
+        for (id, kind) in ids {
+            let mut tx = self.begin().await?;
+            let sql = crate::db::locking!(tx, "SELECT held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
+            let (held,): (i32,) = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_one(conn).await?);
+            let counting = if kind == POOL {
+                "SELECT count(*) FROM task_runs WHERE pool = $1 AND state IN (1, 2)"
+            } else {
+                "SELECT count(*) FROM runs WHERE limit_id = $1 AND (state IN (1, 2) OR (state = 0 AND flags & 96 = 96))"
+            };
+            let (counted,): (i64,) = within!(tx, |conn| sqlx::query_as(counting).bind(id).fetch_one(conn).await?);
+            if i64::from(held) != counted {
+                within!(tx, |conn| sqlx::query("UPDATE limits SET held = $2 WHERE id = $1").bind(id).bind(counted as i32).execute(conn).await?.rows_affected());
+                mended += 1;
+            }
+            hand_on(&mut tx, now, &[], &[], &[id]).await?;
+            tx.commit().await?;
+        }
+        Ok(mended)
+    }
+}
+
+/// Gives back and hands on slots: `released` names a pool once per slot, `ended` a concurrency limit once per ended run,
+/// `touched` limits that may have gained waiters.
+pub(crate) async fn hand_on(tx: &mut Tx, now: Micros, released: &[i32], ended: &[i32], touched: &[i32]) -> Result<()> {
+    if released.is_empty() && ended.is_empty() && touched.is_empty() {
+        return Ok(());
+    }
+    match tx {
+        Tx::Postgres(tx) => {
+            sqlx::query("SELECT limits_v1($1, $2, $3, $4)").bind(now).bind(released).bind(ended).bind(touched).execute(&mut **tx).await?;
+            Ok(())
+        }
+        Tx::Sqlite(tx) => crate::sqlite::settle::limits(tx, now, released, ended, touched).await,
+    }
+}
+
+pub(crate) async fn intern_limit(tx: &mut Tx, kind: i16, key: &str, capacity: Option<i32>) -> Result<i32> {
+    within!(tx, |conn| sqlx::query("INSERT INTO limits (kind, key, capacity) VALUES ($1, $2, $3) ON CONFLICT (kind, key) DO NOTHING")
+        .bind(kind)
+        .bind(key)
+        .bind(capacity)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    let (id,): (i32,) =
+        within!(tx, |conn| sqlx::query_as("SELECT id FROM limits WHERE kind = $1 AND key = $2").bind(kind).bind(key).fetch_one(conn).await?);
+    Ok(id)
+}

@@ -1,0 +1,421 @@
+//! What people look at: runs, their task runs and attempts.
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::{Micros, RunId, TaskKey};
+use serde_json::Value;
+use sqlx::QueryBuilder;
+use uuid::Uuid;
+
+use crate::db::{Db, Store, read};
+use crate::error::{Error, Result};
+use crate::exchange::{Claimed, Reply, TaskToken};
+
+/// Which runs to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    pub state: Option<RunState>,
+    pub namespace: Option<String>,
+    pub workflow: Option<String>,
+    pub correlation_id: Option<String>,
+    pub since: Option<Micros>,
+    pub until: Option<Micros>,
+    /// Only runs older than this one: the cursor.
+    pub before: Option<RunId>,
+    pub limit: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct RunSummary {
+    pub id: RunId,
+    pub version: i64,
+    pub version_number: i32,
+    pub workflow_id: Uuid,
+    pub namespace: String,
+    pub workflow: String,
+    pub state: RunState,
+    pub priority: i16,
+    pub generation: i16,
+    pub open_tasks: i32,
+    pub seq: i64,
+    pub created_at: Micros,
+    pub started_at: Option<Micros>,
+    pub finished_at: Option<Micros>,
+    pub cancelling: bool,
+    pub timed_out: bool,
+}
+
+/// A run with what it was given.
+#[derive(Debug, Clone)]
+pub struct RunRow {
+    pub summary: RunSummary,
+    pub inputs: Option<Value>,
+    pub outputs: Option<Value>,
+    pub correlation_id: Option<String>,
+    pub trigger: Option<Value>,
+}
+
+/// One task run, live or ended.
+#[derive(Debug, Clone)]
+pub struct TaskRunRow {
+    pub key: TaskKey,
+    pub state: TaskState,
+    pub generation: i16,
+    pub attempt: i32,
+    pub failures: i16,
+    pub max_failures: Option<i16>,
+    pub lost: i16,
+    pub session: Option<i64>,
+    pub due_at: Option<Micros>,
+    pub started_at: Option<Micros>,
+    pub finished_at: Option<Micros>,
+    pub seq: Option<i64>,
+    pub exit_code: Option<i32>,
+    pub error_kind: Option<String>,
+    pub error: Option<String>,
+    pub detail: Option<String>,
+    pub output: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct AttemptRow {
+    pub attempt: i32,
+    /// 0 failed, 1 lost, 2 released.
+    pub outcome: i16,
+    pub session: Option<i64>,
+    pub seq: i64,
+    pub started_at: Option<Micros>,
+    pub finished_at: Micros,
+    pub exit_code: Option<i32>,
+    pub error_kind: Option<String>,
+    pub error: Option<String>,
+    pub detail: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StatusCount {
+    pub state: RunState,
+    pub runs: i64,
+}
+
+#[derive(sqlx::FromRow)]
+struct SummaryRow {
+    id: RunId,
+    version: i64,
+    number: i32,
+    workflow_id: Uuid,
+    namespace: String,
+    name: String,
+    state: i16,
+    flags: i16,
+    rank: i16,
+    generation: i16,
+    open: i32,
+    seq: i64,
+    created_at: Micros,
+    started_at: Option<Micros>,
+    finished_at: Option<Micros>,
+}
+
+impl TryFrom<SummaryRow> for RunSummary {
+    type Error = Error;
+
+    fn try_from(row: SummaryRow) -> Result<Self> {
+        Ok(Self {
+            id: row.id,
+            version: row.version,
+            version_number: row.number,
+            workflow_id: row.workflow_id,
+            namespace: row.namespace,
+            workflow: row.name,
+            state: RunState::try_from(row.state).map_err(|error| Error::bad_row("runs", "state", row.id, error))?,
+            priority: mainspring_core::workflow::MAX_PRIORITY - row.rank,
+            generation: row.generation,
+            open_tasks: row.open,
+            seq: row.seq,
+            created_at: row.created_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+            cancelling: row.flags & crate::flags::RUN_CANCELLING != 0,
+            timed_out: row.flags & crate::flags::RUN_TIMED_OUT != 0,
+        })
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct TaskRow {
+    run_id: RunId,
+    idx: i32,
+    item: i32,
+    state: i16,
+    generation: i16,
+    attempt: i32,
+    failures: i16,
+    max_failures: Option<i16>,
+    lost: i16,
+    session: Option<i64>,
+    due_at: Option<Micros>,
+    started_at: Option<Micros>,
+    finished_at: Option<Micros>,
+    seq: Option<i64>,
+    exit_code: Option<i32>,
+    error_kind: Option<String>,
+    error: Option<String>,
+    detail: Option<String>,
+    output: Option<String>,
+}
+
+impl TryFrom<TaskRow> for TaskRunRow {
+    type Error = Error;
+
+    fn try_from(row: TaskRow) -> Result<Self> {
+        let key = TaskKey { run: row.run_id, index: row.idx, item: row.item };
+        Ok(Self {
+            key,
+            state: TaskState::try_from(row.state).map_err(|error| Error::bad_row("task_runs", "state", key, error))?,
+            generation: row.generation,
+            attempt: row.attempt,
+            failures: row.failures,
+            max_failures: row.max_failures,
+            lost: row.lost,
+            session: row.session,
+            due_at: row.due_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+            seq: row.seq,
+            exit_code: row.exit_code,
+            error_kind: row.error_kind,
+            error: row.error,
+            detail: row.detail,
+            output: json(row.output, "history", "output", key)?,
+        })
+    }
+}
+
+fn json(text: Option<String>, table: &'static str, column: &'static str, id: impl ToString) -> Result<Option<Value>> {
+    text.map(|text| serde_json::from_str(&text).map_err(|error| Error::bad_row(table, column, id, error))).transpose()
+}
+
+const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
+    r.created_at, r.started_at, r.finished_at FROM runs r JOIN versions v ON v.id = r.version JOIN workflows w ON w.id = r.workflow_id";
+
+macro_rules! filtered {
+    ($database:ty, $filter:expr) => {{
+        let filter = $filter;
+        let mut query = QueryBuilder::<$database>::new(SUMMARY);
+        query.push(" WHERE 1 = 1");
+        if let Some(state) = filter.state {
+            query.push(" AND r.state = ").push_bind(state.code());
+        }
+        if let Some(namespace) = &filter.namespace {
+            query.push(" AND w.namespace = ").push_bind(namespace);
+        }
+        if let Some(workflow) = &filter.workflow {
+            query.push(" AND w.name = ").push_bind(workflow);
+        }
+        if let Some(correlation) = &filter.correlation_id {
+            query.push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ").push_bind(correlation).push(")");
+        }
+        if let Some(since) = filter.since {
+            query.push(" AND r.created_at >= ").push_bind(since);
+        }
+        if let Some(until) = filter.until {
+            query.push(" AND r.created_at < ").push_bind(until);
+        }
+        if let Some(before) = filter.before {
+            query.push(" AND r.id < ").push_bind(before);
+        }
+        query.push(" ORDER BY r.id DESC LIMIT ").push_bind(filter.limit);
+        query
+    }};
+}
+
+impl Store {
+    pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+        let rows: Vec<SummaryRow> = match &*self.db {
+            Db::Postgres(pg) => filtered!(sqlx::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?,
+            Db::Sqlite(sqlite) => filtered!(sqlx::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?,
+        };
+        rows.into_iter().map(RunSummary::try_from).collect()
+    }
+
+    pub async fn run_summary(&self, id: RunId) -> Result<RunSummary> {
+        let row: Option<SummaryRow> = match &*self.db {
+            Db::Postgres(pg) => {
+                QueryBuilder::<sqlx::Postgres>::new(SUMMARY).push(" WHERE r.id = ").push_bind(id).build_query_as().fetch_optional(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                QueryBuilder::<sqlx::Sqlite>::new(SUMMARY).push(" WHERE r.id = ").push_bind(id).build_query_as().fetch_optional(&sqlite.readers).await?
+            }
+        };
+        row.ok_or_else(|| Error::not_found(format!("run {id}")))?.try_into()
+    }
+
+    pub async fn run(&self, id: RunId) -> Result<RunRow> {
+        type Details = (Option<String>, Option<String>, Option<String>, Option<String>);
+        let summary = self.run_summary(id).await?;
+        let details: Option<Details> =
+            read!(self, |conn| sqlx::query_as("SELECT inputs, outputs, correlation_id, trigger FROM run_details WHERE run_id = $1")
+                .bind(id)
+                .fetch_optional(conn)
+                .await?);
+        let (inputs, outputs, correlation_id, trigger) = details.unwrap_or_default();
+        Ok(RunRow {
+            summary,
+            inputs: json(inputs, "run_details", "inputs", id)?,
+            outputs: json(outputs, "run_details", "outputs", id)?,
+            correlation_id,
+            trigger: json(trigger, "run_details", "trigger", id)?,
+        })
+    }
+
+    /// The inputs of runs that have any, as JSON text.
+    pub async fn inputs_of(&self, runs: &[RunId]) -> Result<Vec<(RunId, String)>> {
+        Ok(match &*self.db {
+            Db::Postgres(pg) => {
+                sqlx::query_as("SELECT run_id, inputs FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL").bind(runs).fetch_all(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                let mut query = QueryBuilder::<sqlx::Sqlite>::new("SELECT run_id, inputs FROM run_details WHERE inputs IS NOT NULL AND run_id IN (");
+                let mut list = query.separated(", ");
+                for run in runs {
+                    list.push_bind(*run);
+                }
+                query.push(")");
+                query.build_query_as().fetch_all(&sqlite.readers).await?
+            }
+        })
+    }
+
+    /// Ended task runs of one run, by index; all of them if none is named.
+    pub async fn ended_tasks(&self, run: RunId, indexes: &[i32]) -> Result<Vec<TaskRunRow>> {
+        const ENDED: &str = "SELECT run_id, idx, item, state, generation, attempt, failures, NULL AS max_failures, lost, session, NULL AS due_at, started_at, \
+            finished_at, seq, exit_code, error_kind, error, detail, output FROM history WHERE run_id = ";
+        let rows: Vec<TaskRow> = match &*self.db {
+            Db::Postgres(pg) => {
+                sqlx::query_as(
+                    "SELECT run_id, idx, item, state, generation, attempt, failures, NULL::smallint AS max_failures, lost, session, NULL::bigint AS due_at, \
+                     started_at, finished_at, seq, exit_code, error_kind, error, detail, output FROM history \
+                     WHERE run_id = $1 AND (cardinality($2::integer[]) = 0 OR idx = ANY ($2)) ORDER BY idx, item",
+                )
+                .bind(run)
+                .bind(indexes)
+                .fetch_all(&pg.pool)
+                .await?
+            }
+            Db::Sqlite(sqlite) => {
+                let mut query = QueryBuilder::<sqlx::Sqlite>::new(ENDED);
+                query.push_bind(run);
+                if !indexes.is_empty() {
+                    query.push(" AND idx IN (SELECT value FROM json_each(").push_bind(serde_json::to_string(indexes).unwrap_or_default()).push("))");
+                }
+                query.push(" ORDER BY idx, item");
+                query.build_query_as().fetch_all(&sqlite.readers).await?
+            }
+        };
+        rows.into_iter().map(TaskRunRow::try_from).collect()
+    }
+
+    /// Every task run of a run that exists as a row, live ones and ended ones, by index. Finalisers appear with their stage.
+    pub async fn task_runs(&self, run: RunId) -> Result<Vec<TaskRunRow>> {
+        let live: Vec<TaskRow> = match &*self.db {
+            Db::Postgres(pg) => {
+                sqlx::query_as(
+                    "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL::bigint AS finished_at, \
+                     NULL::bigint AS seq, NULL::integer AS exit_code, NULL::text AS error_kind, NULL::text AS error, NULL::text AS detail, NULL::text AS output \
+                     FROM task_runs WHERE run_id = $1",
+                )
+                .bind(run)
+                .fetch_all(&pg.pool)
+                .await?
+            }
+            Db::Sqlite(sqlite) => {
+                sqlx::query_as(
+                    "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL AS finished_at, \
+                     NULL AS seq, NULL AS exit_code, NULL AS error_kind, NULL AS error, NULL AS detail, NULL AS output FROM task_runs WHERE run_id = $1",
+                )
+                .bind(run)
+                .fetch_all(&sqlite.readers)
+                .await?
+            }
+        };
+        let mut all = live.into_iter().map(TaskRunRow::try_from).collect::<Result<Vec<_>>>()?;
+        // Read second: what ended in between appears in both, and the ended one wins.
+        let ended = self.ended_tasks(run, &[]).await?;
+        let over: std::collections::HashSet<TaskKey> = ended.iter().map(|row| row.key).collect();
+        all.retain(|row| !over.contains(&row.key));
+        all.extend(ended);
+        all.sort_by_key(|row| row.key);
+        Ok(all)
+    }
+
+    /// The attempts of a task run that did not end it.
+    pub async fn attempts(&self, key: TaskKey) -> Result<Vec<AttemptRow>> {
+        Ok(read!(self, |conn| sqlx::query_as(
+            "SELECT attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail FROM attempts \
+             WHERE run_id = $1 AND idx = $2 AND item = $3 ORDER BY attempt"
+        )
+        .bind(key.run)
+        .bind(key.index)
+        .bind(key.item)
+        .fetch_all(conn)
+        .await?))
+    }
+
+    /// How many runs there are in each state.
+    pub async fn run_counts(&self) -> Result<Vec<StatusCount>> {
+        let rows: Vec<(i16, i64)> = read!(self, |conn| sqlx::query_as("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state").fetch_all(conn).await?);
+        rows.into_iter()
+            .map(|(state, runs)| {
+                let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", state, error))?;
+                Ok(StatusCount { state, runs })
+            })
+            .collect()
+    }
+
+    /// What the exchange with this claim number took and still holds.
+    pub(crate) async fn claimed_by(&self, claim: i64, sessions: &[i64]) -> Result<Reply> {
+        let mut reply = Reply::default();
+        for session in sessions {
+            let rows: Vec<ClaimRow> = read!(self, |conn| sqlx::query_as(
+                "SELECT run_id, idx, item, state, attempt, failures, generation, version, route, rank, due_at FROM task_runs \
+                 WHERE session = $1 AND claim = $2 ORDER BY run_id, idx, item"
+            )
+            .bind(session)
+            .bind(claim)
+            .fetch_all(conn)
+            .await?);
+            for row in rows {
+                let claimed = Claimed {
+                    token: TaskToken { key: TaskKey { run: row.run_id, index: row.idx, item: row.item }, session: *session, attempt: row.attempt },
+                    version: row.version,
+                    route: row.route,
+                    rank: row.rank,
+                    due_at: row.due_at,
+                    failures: row.failures,
+                    generation: row.generation,
+                };
+                if row.state == TaskState::Deciding.code() {
+                    reply.to_decide.push(claimed);
+                } else {
+                    reply.claimed.push(claimed);
+                }
+            }
+        }
+        Ok(reply)
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct ClaimRow {
+    run_id: RunId,
+    idx: i32,
+    item: i32,
+    state: i16,
+    attempt: i32,
+    failures: i16,
+    generation: i16,
+    version: i64,
+    route: i32,
+    rank: i16,
+    due_at: Micros,
+}

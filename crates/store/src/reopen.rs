@@ -1,0 +1,252 @@
+//! Reopening an ended run: finished work goes back to live rows under a new generation, in one unit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_core::rule::{Counters, Verdict};
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::workflow::{Stage, Workflow};
+use mainspring_core::{Micros, RunId};
+use uuid::Uuid;
+
+use crate::db::{Store, Tx, locking, within};
+use crate::error::{Error, Result};
+use crate::flags::{COUNTS_AS_SUCCESS, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, of_task};
+use crate::limits::hand_on;
+use crate::operate::{LockedRun, Operator, lock_run, record};
+use crate::versions::startable;
+
+/// What to do again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reopen {
+    /// What failed or was cancelled, and what did not run because of it.
+    Failed,
+    /// These tasks and everything that depends on them, whatever became of it.
+    From(Vec<usize>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reopened {
+    pub tasks: usize,
+    pub generation: i16,
+}
+
+#[derive(Debug, Clone, sqlx::FromRow)]
+struct EndedRow {
+    idx: i32,
+    item: i32,
+    state: i16,
+    flags: i16,
+    attempt: i32,
+}
+
+/// A task that will be live again, with its counters over what is not reopened.
+struct Again {
+    index: usize,
+    attempt: i32,
+    state: TaskState,
+    counters: Counters,
+}
+
+impl Store {
+    /// Reopens an ended run. Attempt numbers go on rising, budgets start afresh, finalisers run again at the new end.
+    pub async fn reopen_run(&self, now: Micros, action: Uuid, id: RunId, workflow: &Workflow, what: &Reopen, operator: &Operator) -> Result<Reopened> {
+        let mut tx = self.begin().await?;
+        let mut run = lock_run(&mut tx, id).await?;
+        if !run.state.may_become(RunState::Running) || !run.state.is_terminal() {
+            return Err(Error::Conflict(format!("run {id} is {}: only a failed or cancelled run can be reopened", run.state)));
+        }
+        let rows: Vec<EndedRow> = within!(tx, |conn| sqlx::query_as("SELECT idx, item, state, flags, attempt FROM history WHERE run_id = $1 ORDER BY idx, item")
+            .bind(id)
+            .fetch_all(conn)
+            .await?);
+        let ended: BTreeMap<usize, EndedRow> = rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
+        let admitted = take_slot(&mut tx, &run).await?;
+        let again = plan(workflow, &ended, what, admitted);
+        if again.is_empty() {
+            return Err(Error::Conflict(format!("run {id} has no task to do again")));
+        }
+        let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
+        for row in &rows {
+            let index = row.idx as usize;
+            if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage != Stage::Main) {
+                supersede(&mut tx, id, row).await?;
+            }
+        }
+        run.generation += 1;
+        for task in &again {
+            revive(&mut tx, now, &run, workflow, task).await?;
+        }
+        let failed = ended
+            .iter()
+            .filter(|(index, row)| !reopened.contains(index) && workflow.tasks[**index].stage == Stage::Main && is_bad(row))
+            .count();
+        let state = if admitted { RunState::Running } else { RunState::Pending };
+        let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
+        within!(tx, |conn| sqlx::query(
+            "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8 WHERE id = $1"
+        )
+        .bind(id)
+        .bind(state.code())
+        .bind(run.flags & !(RUN_CANCELLING | RUN_TIMED_OUT | RUN_NO_FINALISERS))
+        .bind(run.generation)
+        .bind(again.len() as i32)
+        .bind(failed as i32)
+        .bind(now)
+        .bind(deadline)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        within!(tx, |conn| sqlx::query("UPDATE dead_letters SET status = 1, resolved_by = $2, resolved_at = $3, updated_at = $3 WHERE run_id = $1 AND status = 0")
+            .bind(id)
+            .bind(&operator.by)
+            .bind(now)
+            .execute(conn)
+            .await?
+            .rows_affected());
+        record(&mut tx, now, action, &mut run, if matches!(what, Reopen::Failed) { "retry" } else { "rerun" }, operator).await?;
+        let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL")
+            .bind(id)
+            .fetch_all(conn)
+            .await?);
+        let pools: Vec<i32> = pools.into_iter().map(|pool| pool.0).collect();
+        hand_on(&mut tx, now, &[], &[], &pools).await?;
+        tx.commit().await?;
+        Ok(Reopened { tasks: again.len(), generation: run.generation })
+    }
+}
+
+fn is_bad(row: &EndedRow) -> bool {
+    row.state == TaskState::UpstreamFailed.code() || (row.state == TaskState::Failed.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+}
+
+/// Which tasks live again, in order of index, with counters recomputed from what stays ended.
+fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, admitted: bool) -> Vec<Again> {
+    let not_run = |row: &EndedRow| {
+        let state = row.state;
+        state == TaskState::UpstreamFailed.code() || state == TaskState::Cancelled.code() || (state == TaskState::Skipped.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+    };
+    let mut chosen: BTreeSet<usize> = BTreeSet::new();
+    let mut frontier: Vec<usize> = match what {
+        Reopen::Failed => ended
+            .iter()
+            .filter(|(_, row)| row.state == TaskState::Failed.code() || row.state == TaskState::Cancelled.code())
+            .map(|(index, _)| *index)
+            .collect(),
+        Reopen::From(tasks) => tasks.clone(),
+    };
+    frontier.retain(|index| workflow.tasks.get(*index).is_some_and(|task| task.stage == Stage::Main));
+    while let Some(index) = frontier.pop() {
+        if !ended.contains_key(&index) || !chosen.insert(index) {
+            continue;
+        }
+        for dependent in &workflow.tasks[index].dependents {
+            let dependent = *dependent as usize;
+            let follows = match what {
+                Reopen::Failed => ended.get(&dependent).is_some_and(not_run),
+                Reopen::From(_) => true,
+            };
+            if follows {
+                frontier.push(dependent);
+            }
+        }
+    }
+    // A task whose rule is settled against it by what stays ended would end again at once: it stays ended too, and may
+    // settle others in turn, so look until nothing changes.
+    loop {
+        let settled: Vec<usize> = chosen
+            .iter()
+            .copied()
+            .filter(|index| matches!(workflow.tasks[*index].rule.verdict(count(workflow, ended, &chosen, *index)), Verdict::Skip | Verdict::UpstreamFailed))
+            .collect();
+        if settled.is_empty() {
+            break;
+        }
+        for index in settled {
+            chosen.remove(&index);
+        }
+    }
+    chosen
+        .iter()
+        .map(|index| {
+            let task = &workflow.tasks[*index];
+            let counters = count(workflow, ended, &chosen, *index);
+            let state = match task.rule.verdict(counters) {
+                // The pool's id is not known here; a row with one is gated when it is written.
+                Verdict::Start => startable(admitted, of_task(task), None),
+                _ => TaskState::Pending,
+            };
+            Again { index: *index, attempt: ended[index].attempt, state, counters }
+        })
+        .collect()
+}
+
+fn count(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, chosen: &BTreeSet<usize>, index: usize) -> Counters {
+    let needs = &workflow.tasks[index].needs;
+    let mut counters = Counters::open(needs.len() as i32);
+    for need in needs {
+        let need = *need as usize;
+        if chosen.contains(&need) {
+            continue;
+        }
+        let outcome = ended.get(&need).and_then(|row| TaskState::try_from(row.state).ok()?.counts_as(row.flags & COUNTS_AS_SUCCESS != 0));
+        if let Some(outcome) = outcome {
+            counters.record(outcome);
+        }
+    }
+    counters
+}
+
+/// Takes a concurrency slot for the run again; false if it has to wait for one.
+async fn take_slot(tx: &mut Tx, run: &LockedRun) -> Result<bool> {
+    let Some(limit) = run.limit else { return Ok(true) };
+    let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
+    let (capacity, held): (Option<i32>, i32) = within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
+    if capacity.is_some_and(|capacity| held >= capacity) {
+        return Ok(false);
+    }
+    within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit).execute(conn).await?.rows_affected());
+    Ok(true)
+}
+
+async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
+    within!(tx, |conn| sqlx::query("INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
+        .bind(run)
+        .bind(row.idx)
+        .bind(row.item)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    within!(tx, |conn| sqlx::query("DELETE FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
+        .bind(run)
+        .bind(row.idx)
+        .bind(row.item)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    Ok(())
+}
+
+async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, task: &Again) -> Result<()> {
+    let flags = of_task(&workflow.tasks[task.index]);
+    within!(tx, |conn| sqlx::query(
+        "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \
+         SELECT r.id, vt.idx, -1, CASE WHEN $3 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $3 END, vt.rule, coalesce(vt.rank, r.rank), $4, vt.route, vt.pool, $5, \
+                vt.max_failures, vt.max_lost, $6, $7, $8, $9, $10, vt.version, $11 \
+         FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1"
+    )
+    .bind(run.id)
+    .bind(task.index as i32)
+    .bind(task.state.code())
+    .bind(flags)
+    .bind(task.attempt)
+    .bind(run.generation)
+    .bind(task.counters.open)
+    .bind(task.counters.succeeded)
+    .bind(task.counters.failed)
+    .bind(task.counters.skipped)
+    .bind(now + task.index as i64)
+    .execute(conn)
+    .await?
+    .rows_affected());
+    Ok(())
+}

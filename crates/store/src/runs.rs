@@ -1,0 +1,265 @@
+//! Making runs.
+
+use mainspring_core::{Micros, RunId};
+
+use crate::db::{Db, Store, Tx, locking, read, within};
+use crate::error::{Error, Result};
+use crate::flags::{self, CHUNK};
+use crate::versions::VersionRef;
+use crate::{postgres, sqlite};
+use mainspring_core::state::RunState;
+use mainspring_core::workflow::Overlap;
+
+/// A run to be made. Its inputs were validated; its concurrency key, if any, is already a limit's id.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub id: RunId,
+    pub version: VersionRef,
+    /// Overrides the workflow's priority.
+    pub priority: Option<i16>,
+    /// JSON object.
+    pub inputs: Option<String>,
+    pub correlation_id: Option<String>,
+    /// What started it, as JSON.
+    pub trigger: Option<String>,
+    /// The same key in the same namespace makes one run.
+    pub idempotency_key: Option<String>,
+    /// The concurrency limit this run counts against.
+    pub limit: Option<i32>,
+}
+
+/// What became of a request to make a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    New(RunId),
+    /// It waits for a concurrency slot.
+    Queued(RunId),
+    /// The idempotency key was used before; this is the run it made.
+    Repeated(RunId),
+    /// Left out: the limit is used up and the policy says skip, or the queue is full.
+    Refused,
+}
+
+impl Created {
+    pub fn run(self) -> Option<RunId> {
+        match self {
+            Self::New(id) | Self::Queued(id) | Self::Repeated(id) => Some(id),
+            Self::Refused => None,
+        }
+    }
+}
+
+/// The columns that `create_runs` writes for one run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunSeed {
+    pub(crate) id: RunId,
+    pub(crate) version: i64,
+    pub(crate) workflow: uuid::Uuid,
+    pub(crate) state: RunState,
+    pub(crate) flags: i16,
+    pub(crate) rank: i16,
+    pub(crate) open: i32,
+    pub(crate) limit: Option<i32>,
+    pub(crate) deadline_at: Option<Micros>,
+    pub(crate) inputs: Option<String>,
+    pub(crate) correlation_id: Option<String>,
+    pub(crate) trigger: Option<String>,
+}
+
+impl RunSeed {
+    fn new(run: &NewRun, now: Micros, state: RunState) -> Self {
+        let version = &run.version;
+        Self {
+            id: run.id,
+            version: version.id,
+            workflow: version.workflow_id,
+            state,
+            flags: version.run_flags,
+            rank: flags::rank(run.priority.unwrap_or(version.priority)),
+            open: version.main_tasks,
+            limit: run.limit,
+            deadline_at: version.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000)),
+            inputs: run.inputs.clone(),
+            correlation_id: run.correlation_id.clone(),
+            trigger: run.trigger.clone(),
+        }
+    }
+
+    pub(crate) fn has_details(&self) -> bool {
+        self.inputs.is_some() || self.correlation_id.is_some() || self.trigger.is_some()
+    }
+}
+
+impl Store {
+    /// Makes runs, all of them or none. Plain ones go in bulk; those with an idempotency key, a limit, no task, or very
+    /// many tasks go one by one in the same transaction.
+    pub async fn create_runs(&self, now: Micros, runs: &[NewRun]) -> Result<Vec<Created>> {
+        if runs.iter().all(is_plain) {
+            let seeds: Vec<RunSeed> = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
+            let pools = pools_of(runs);
+            match &*self.db {
+                // A single statement in autocommit: one round trip.
+                Db::Postgres(pg) => postgres::runs::create(&mut *pg.pool.acquire().await?, now, &seeds, &pools).await?,
+                Db::Sqlite(sqlite) => {
+                    let mut tx = sqlite.begin().await?;
+                    sqlite::runs::create(&mut tx, now, &seeds, &pools).await?;
+                    tx.commit().await?;
+                }
+            }
+            return Ok(runs.iter().map(|run| Created::New(run.id)).collect());
+        }
+        let mut tx = self.begin().await?;
+        let mut created = Vec::with_capacity(runs.len());
+        for run in runs {
+            created.push(create_one(&mut tx, now, run).await?);
+        }
+        tx.commit().await?;
+        Ok(created)
+    }
+
+    /// The run that a key made before.
+    pub async fn submitted_run(&self, namespace: &str, key: &str) -> Result<Option<RunId>> {
+        let found: Option<(RunId,)> = read!(self, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
+            .bind(namespace)
+            .bind(key)
+            .fetch_optional(conn)
+            .await?);
+        Ok(found.map(|row| row.0))
+    }
+}
+
+fn is_plain(run: &NewRun) -> bool {
+    run.idempotency_key.is_none() && run.limit.is_none() && run.version.main_tasks > 0 && run.version.main_tasks as usize <= CHUNK
+}
+
+fn pools_of(runs: &[NewRun]) -> Vec<i32> {
+    let mut pools: Vec<i32> = runs.iter().flat_map(|run| run.version.pools.iter().copied()).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    pools
+}
+
+async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
+    if let Some(key) = &run.idempotency_key {
+        let fresh = within!(tx, |conn| sqlx::query(
+            "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+        )
+        .bind(&run.version.namespace)
+        .bind(key)
+        .bind(run.id)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        if fresh == 0 {
+            let (earlier,): (RunId,) = within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
+                .bind(&run.version.namespace)
+                .bind(key)
+                .fetch_one(conn)
+                .await?);
+            return Ok(Created::Repeated(earlier));
+        }
+    }
+    let admitted = match run.limit {
+        None => true,
+        Some(limit) => match admit(tx, run, limit).await? {
+            Admission::Admitted => true,
+            Admission::Queued => false,
+            Admission::Refused => {
+                forget_submission(tx, run).await?;
+                return Ok(Created::Refused);
+            }
+        },
+    };
+    let big = run.version.main_tasks as usize > CHUNK;
+    let state = if admitted && !big { RunState::Running } else { RunState::Pending };
+    let mut seed = RunSeed::new(run, now, state);
+    if big {
+        // The rows come in chunks, in units of their own; the run is admitted when they are all there.
+        seed.flags |= flags::RUN_BEING_MADE;
+        if admitted {
+            seed.flags |= flags::RUN_ADMITTED;
+        }
+        insert_run_only(tx, now, &seed).await?;
+        crate::proceed::enqueue(tx, now, run.id, crate::proceed::CREATE).await?;
+    } else {
+        match tx {
+            Tx::Postgres(pg) => postgres::runs::create(&mut **pg, now, std::slice::from_ref(&seed), &run.version.pools).await?,
+            Tx::Sqlite(sqlite) => sqlite::runs::create(sqlite, now, std::slice::from_ref(&seed), &run.version.pools).await?,
+        }
+        if run.version.main_tasks == 0 && admitted {
+            crate::operate::end_stage(tx, now, run.id).await?;
+        }
+    }
+    Ok(if admitted { Created::New(run.id) } else { Created::Queued(run.id) })
+}
+
+async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
+    within!(tx, |conn| sqlx::query(
+        "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)"
+    )
+    .bind(seed.id)
+    .bind(seed.version)
+    .bind(seed.workflow)
+    .bind(seed.state.code())
+    .bind(seed.flags)
+    .bind(seed.rank)
+    .bind(seed.open)
+    .bind(seed.limit)
+    .bind(now)
+    .bind(seed.deadline_at)
+    .execute(conn)
+    .await?
+    .rows_affected());
+    if seed.has_details() {
+        within!(tx, |conn| sqlx::query("INSERT INTO run_details (run_id, inputs, correlation_id, trigger) VALUES ($1, $2, $3, $4)")
+            .bind(seed.id)
+            .bind(&seed.inputs)
+            .bind(&seed.correlation_id)
+            .bind(&seed.trigger)
+            .execute(conn)
+            .await?
+            .rows_affected());
+    }
+    Ok(())
+}
+
+async fn forget_submission(tx: &mut Tx, run: &NewRun) -> Result<()> {
+    if let Some(key) = &run.idempotency_key {
+        within!(tx, |conn| sqlx::query("DELETE FROM submissions WHERE namespace = $1 AND key = $2 AND run_id = $3")
+            .bind(&run.version.namespace)
+            .bind(key)
+            .bind(run.id)
+            .execute(conn)
+            .await?
+            .rows_affected());
+    }
+    Ok(())
+}
+
+enum Admission {
+    Admitted,
+    Queued,
+    Refused,
+}
+
+/// Takes a slot of the run's concurrency limit under the limit's lock, or says what the policy makes of a used-up one.
+async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
+    let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
+    let (capacity, held): (Option<i32>, i32) = within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
+    let concurrency = run.version.concurrency.as_ref().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
+    let (queued,): (i64,) = within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM runs WHERE state = 0 AND limit_id = $1 AND flags & 32 = 0")
+        .bind(limit)
+        .fetch_one(conn)
+        .await?);
+    if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || concurrency.overlap == Overlap::Allow {
+        within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit).execute(conn).await?.rows_affected());
+        return Ok(Admission::Admitted);
+    }
+    Ok(match concurrency.overlap {
+        Overlap::Skip => Admission::Refused,
+        _ if concurrency.max_queued.is_some_and(|max| queued >= i64::from(max)) => Admission::Refused,
+        _ => Admission::Queued,
+    })
+}
