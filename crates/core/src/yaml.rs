@@ -107,6 +107,10 @@ pub(crate) fn parse(source: &str) -> Result<Tree<'_>, Diagnostics> {
         report.add(place, "", "the text holds a control character, which has no place in a workflow");
         return report.finish(None);
     }
+    if source.trim().is_empty() {
+        report.add_with_help(Place::default(), "", "the text is empty", "the smallest workflow is `name: …`");
+        return report.finish(None);
+    }
     let mut builder = Builder::new(source, &mut report);
     let root = builder.read();
     let nodes = builder.nodes;
@@ -199,7 +203,7 @@ impl<'s, 'r> Builder<'s, 'r> {
                 };
                 let id = self.add(Kind::Scalar { text, style }, span)?;
                 self.anchor(anchor, id, cost);
-                self.attach(id, cost, span)
+                self.attach(id, cost)
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(tag.is_some(), span)?;
@@ -213,7 +217,7 @@ impl<'s, 'r> Builder<'s, 'r> {
                 let Some(open) = self.stack.pop() else { return Ok(()) };
                 self.check_duplicates(open.id);
                 self.anchor(open.anchor, open.id, open.cost);
-                self.attach(open.id, open.cost, span)
+                self.attach(open.id, open.cost)
             }
             Event::Alias(anchor) => {
                 let Some((id, cost)) = self.anchors.get(&anchor).copied() else {
@@ -223,7 +227,7 @@ impl<'s, 'r> Builder<'s, 'r> {
                 if self.alias_cost > MAX_ALIAS_COST {
                     return self.refuse(span, "the aliases up to here expand to more than a workflow may hold");
                 }
-                self.attach(id, cost, span)
+                self.attach(id, cost)
             }
             _ => Ok(()),
         }
@@ -261,7 +265,7 @@ impl<'s, 'r> Builder<'s, 'r> {
         }
     }
 
-    fn attach(&mut self, id: NodeId, cost: u64, span: Span) -> Result<(), Stop> {
+    fn attach(&mut self, id: NodeId, cost: u64) -> Result<(), Stop> {
         let Some(open) = self.stack.last_mut() else {
             self.root = Some(id);
             return Ok(());
@@ -273,30 +277,27 @@ impl<'s, 'r> Builder<'s, 'r> {
             (Kind::Mapping(entries), Some(key)) => entries.push((key, id)),
             (_, _) => {
                 open.key = Some(id);
-                return self.check_key(id, span);
+                return self.check_key(id);
             }
         }
         Ok(())
     }
 
-    fn check_key(&mut self, id: NodeId, span: Span) -> Result<(), Stop> {
-        let Kind::Scalar { text, style } = &self.nodes[id as usize].kind else {
-            return self.refuse(span, "a key must be a plain name, not a list or a mapping");
+    fn check_key(&mut self, id: NodeId) -> Result<(), Stop> {
+        let node = &self.nodes[id as usize];
+        let place = node.place;
+        let (message, help) = match &node.kind {
+            Kind::Scalar { text, style: Style::Plain } if text == "<<" => {
+                ("merge keys (`<<`) are not supported".to_owned(), Some("use an alias for the whole value".to_owned()))
+            }
+            Kind::Scalar { text, .. } if text.chars().any(|one| one.is_control() || is_invisible(one)) => {
+                (format!("the key {} holds a control or invisible character", quoted(text)), None)
+            }
+            Kind::Scalar { .. } => return Ok(()),
+            _ => ("a key must be a plain name, not a list or a mapping".to_owned(), None),
         };
-        if *style == Style::Plain && text == "<<" {
-            self.report.add_with_help(
-                place(span),
-                "",
-                "merge keys (`<<`) are not supported",
-                "use an alias for the whole value",
-            );
-            return Err(Stop);
-        }
-        if text.chars().any(|character| character.is_control() || is_invisible(character)) {
-            let message = format!("the key {} holds a control or invisible character", quoted(text));
-            return self.refuse(span, &message);
-        }
-        Ok(())
+        self.report.push(place, "", message, help);
+        Err(Stop)
     }
 
     fn check_duplicates(&mut self, id: NodeId) {
@@ -304,7 +305,7 @@ impl<'s, 'r> Builder<'s, 'r> {
         let mut seen = HashSet::with_capacity(entries.len());
         for (key, _) in entries {
             let Node { kind: Kind::Scalar { text, .. }, place } = &self.nodes[*key as usize] else { continue };
-            if !seen.insert(text.as_ref()) {
+            if !seen.insert(text.as_ref()) && !self.report.is_full() {
                 self.report.add(*place, "", format!("the key {} appears twice", quoted(text)));
             }
         }

@@ -44,7 +44,14 @@ impl Checker<'_> {
     pub(super) fn task_text(&self, task: &mut Task, text: &Text, reads: &mut Vec<Read>, report: &mut Report) {
         match &text.field {
             Field::Condition => {
-                let (source, offset) = strip_braces(self.tree.scalar(text.node));
+                let written = self.tree.scalar(text.node);
+                let (source, offset) = strip_braces(written);
+                if let Some(at) = written.find("${{").filter(|_| source.contains("${{")) {
+                    let place = self.tree.locate(text.node, at, 3);
+                    let message = "a condition is one expression, with `${{ }}` around all of it or not at all";
+                    report.add(place, &text.path, message);
+                    return;
+                }
                 let whole = Whole { text, offset, own_env: None };
                 if let Some(analysis) = self.expression(source, &whole, EVERYTHING, reads, report) {
                     task.condition = Some(analysis.text);

@@ -90,6 +90,13 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
                         );
                         continue;
                     }
+                    Context::Escaped => {
+                        refuse(
+                            "the backslash before this expression would escape the variable it becomes",
+                            "remove the backslash",
+                        );
+                        continue;
+                    }
                     Context::Double | Context::Heredoc => "",
                     Context::Bare => "\"",
                 };
@@ -118,6 +125,8 @@ enum Context {
     Heredoc,
     QuotedHeredoc,
     Arithmetic,
+    /// Behind a backslash.
+    Escaped,
 }
 
 /// What is open, innermost last.
@@ -155,22 +164,22 @@ struct Quotes {
     line: String,
     /// Whether the next character begins a word, where `#` begins a comment.
     inside_word: bool,
+    /// The piece read last ended with a backslash.
+    escaped: bool,
 }
 
 impl Quotes {
     fn context(&self) -> Context {
-        for open in self.open.iter().rev() {
-            match open {
-                Open::Double => return Context::Double,
-                Open::Single { .. } => return Context::Single,
-                Open::Comment => return Context::Comment,
-                Open::Heredoc { quoted: true, .. } => return Context::QuotedHeredoc,
-                Open::Heredoc { .. } => return Context::Heredoc,
-                Open::Braces | Open::Arithmetic { .. } => return Context::Arithmetic,
-                Open::Parentheses | Open::Backtick => return Context::Bare,
-            }
+        match self.open.last() {
+            _ if self.escaped => Context::Escaped,
+            Some(Open::Double) => Context::Double,
+            Some(Open::Single { .. }) => Context::Single,
+            Some(Open::Comment) => Context::Comment,
+            Some(Open::Heredoc { quoted: true, .. }) => Context::QuotedHeredoc,
+            Some(Open::Heredoc { .. }) => Context::Heredoc,
+            Some(Open::Braces | Open::Arithmetic { .. }) => Context::Arithmetic,
+            Some(Open::Parentheses | Open::Backtick) | None => Context::Bare,
         }
-        Context::Bare
     }
 
     fn wrote_word(&mut self) {
@@ -185,6 +194,7 @@ impl Quotes {
         while at < characters.len() {
             at += self.step(&characters[at..]);
         }
+        self.escaped = at > characters.len();
     }
 
     /// Reads at least one character; says how many.
@@ -395,6 +405,120 @@ impl Quotes {
                 let quoted = *quoted;
                 self.line.push(character);
                 if quoted { 1 } else { self.expansion(rest).unwrap_or(1) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn check(script: &str, expected: &str) {
+        let bound = bind(script, None).unwrap_or_else(|refused| panic!("{script}: {refused:?}"));
+        assert_eq!(bound.script.replace("MAINSPRING_EXPR_", ""), expected, "{script}");
+    }
+
+    fn check_refused(script: &str, offset: usize, cause: &str) {
+        let refused = bind(script, None).expect_err(script);
+        assert_eq!(refused[0].offset, offset, "{script}");
+        assert!(refused[0].message.contains(cause), "{script}: {}", refused[0].message);
+    }
+
+    #[test]
+    fn references_are_quoted_as_their_place_demands() {
+        check("echo ${{ a }}", "echo \"${0}\"");
+        check("echo \"x ${{ a }} y\"", "echo \"x ${0} y\"");
+        check("echo ${{ a }} ${{ b }} \"${{ a }}\"", "echo \"${0}\" \"${1}\" \"${0}\"");
+        check("x=${{ a }}/y", "x=\"${0}\"/y");
+        check("echo \"$(echo ${{ a }}) ${{ b }}\"", "echo \"$(echo \"${0}\") ${1}\"");
+        check("echo \"$(echo \"${{ a }}\")\"", "echo \"$(echo \"${0}\")\"");
+        check("echo `echo ${{ a }}` ${{ b }}", "echo `echo \"${0}\"` \"${1}\"");
+        check("echo 'it' ${{ a }}", "echo 'it' \"${0}\"");
+        check("echo it\\'s ${{ a }}", "echo it\\'s \"${0}\"");
+        check("echo ${X:-'} ${{ a }}", "echo ${X:-'} \"${0}\"");
+        check("(cd ${{ a }}; ls) && ls ${{ b }}", "(cd \"${0}\"; ls) && ls \"${1}\"");
+        check("echo $((1 + 2)) ${{ a }}", "echo $((1 + 2)) \"${0}\"");
+        check("case $x in a) echo ${{ a }};; esac", "case $x in a) echo \"${0}\";; esac");
+    }
+
+    #[test]
+    fn comments_hold_no_references() {
+        check("# it's ${{ a }}\necho ${{ b }}", "# it's ${{ a }}\necho \"${0}\"");
+        check("echo a#b ${{ a }}", "echo a#b \"${0}\"");
+        check("echo $# ${{ a }}", "echo $# \"${0}\"");
+        check("echo ${#x} ${{ a }}", "echo ${#x} \"${0}\"");
+    }
+
+    #[test]
+    fn here_documents_are_followed() {
+        check("cat <<EOF\nit's ${{ a }}\nEOF\necho ${{ b }}", "cat <<EOF\nit's ${0}\nEOF\necho \"${1}\"");
+        check("cat <<-EOF\n\t${{ a }}\n\tEOF\necho ${{ b }}", "cat <<-EOF\n\t${0}\n\tEOF\necho \"${1}\"");
+        check("cat <<A <<B\nx\nA\n${{ a }}\nB\necho ${{ b }}", "cat <<A <<B\nx\nA\n${0}\nB\necho \"${1}\"");
+        check("cat <<<${{ a }}", "cat <<<\"${0}\"");
+        check("cat <<'EOF'\nx\nEOF\necho ${{ b }}", "cat <<'EOF'\nx\nEOF\necho \"${0}\"");
+        check_refused("cat <<'EOF'\n${{ a }}\nEOF", 12, "quoted delimiter");
+        check_refused("cat <<\\EOF\n${{ a }}\nEOF", 11, "quoted delimiter");
+    }
+
+    #[test]
+    fn impossible_places_are_refused() {
+        check_refused("echo '${{ a }}'", 6, "single quotes");
+        check_refused("echo $'${{ a }}'", 7, "single quotes");
+        check_refused("echo $((${{ a }} + 1))", 8, "as code");
+        check_refused("(( x = ${{ a }} ))", 7, "as code");
+        check_refused("echo ${x[${{ a }}]}", 9, "as code");
+        check_refused("echo \\${{ a }}", 6, "backslash");
+        check_refused("echo ${{ a", 5, "never closed");
+        assert!(bind("print(${{ a }})", Some("python3")).is_err());
+        assert!(bind("print(1)", Some("python3")).is_ok());
+        assert!(bind("echo ${{ a }}", Some("/bin/bash -eu")).is_ok());
+    }
+
+    /// Hostile values arrive whole, as one word, and nothing of them is executed.
+    #[test]
+    fn values_stay_values_in_a_real_shell() {
+        let hostile = [
+            "; echo HACKED",
+            "$(echo HACKED)",
+            "`echo HACKED`",
+            "\" ; echo HACKED; \"",
+            "' ; echo HACKED; '",
+            "${IFS}x$$",
+            "a  b\nc\td",
+            "*",
+            "-n",
+            "\\",
+            "!!",
+            "EOF",
+            "${{ a }}",
+            "}",
+            ")",
+        ];
+        let scripts = [
+            "printf '<%s>' ${{ a }}",
+            "printf '<%s>' \"${{ a }}\"",
+            "printf '<%s>' \"$(printf '%s.' ${{ a }})\" | sed 's/[.]>$/>/'",
+            "x=${{ a }}; printf '<%s>' \"$x\"",
+            "printf '<'; cat <<END\n${{ a }}\nEND\nprintf '>'",
+            "f() { printf '<%s>' \"$1\"; }; f ${{ a }}",
+        ];
+        for shell in ["sh", "bash"] {
+            for script in scripts {
+                for value in hostile {
+                    let bound = bind(script, Some(shell)).unwrap();
+                    let output = Command::new(shell)
+                        .args(["-c", &bound.script])
+                        .env("MAINSPRING_EXPR_0", value)
+                        .output()
+                        .unwrap();
+                    let printed = String::from_utf8(output.stdout).unwrap();
+                    let expected = format!("<{value}>");
+                    assert_eq!(printed.replace("\n>", ">"), expected, "{shell}: {script} with {value:?}");
+                    assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{shell}: {script} with {value:?}");
+                }
             }
         }
     }

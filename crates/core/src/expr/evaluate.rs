@@ -9,20 +9,29 @@ use serde_json::{Map, Value};
 
 use crate::diagnostic::quoted;
 
-use super::reference::{Reference, describe, references};
+use super::reference::{Reference, describe, references, take};
 use super::scope::Scope;
 use super::template::{Part, split};
 use super::{MAX_EXPRESSION, MAX_RESULT};
+use super::{filters, multiplication};
 
 /// Instructions one expression may execute.
 const FUEL: u64 = 50_000;
+
+/// What one expression may look at, each mention counted: joining texts copies them over and over.
+const MAX_DATA: usize = 4 * 1024 * 1024;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_fuel(Some(FUEL));
-    environment.remove_global("debug");
-    environment.remove_global("namespace");
+    for unwanted in ["debug", "namespace", "range"] {
+        environment.remove_global(unwanted);
+    }
+    for unwanted in ["batch", "chain", "e", "escape", "format", "indent", "pprint", "safe", "slice", "zip"] {
+        environment.remove_filter(unwanted);
+    }
+    filters::add(&mut environment);
     environment
 });
 
@@ -47,13 +56,42 @@ pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) ->
             .find_map(|reference| explain_missing(reference, scope, env))
             .unwrap_or_else(|| format!("{} cannot be evaluated: {reason}", quoted(source)))
     };
+    let data: usize = used.iter().filter_map(|one| one.look_up(scope, env)).map(|value| rough_size(&value)).sum();
+    if data > MAX_DATA {
+        return Err(EvalError(format!("{} looks at more than 4 MiB of data", quoted(source))));
+    }
+    multiplication::check(source, &used, scope, env).map_err(EvalError)?;
+    filters::begin();
     let expression =
         environment().compile_expression_owned(source).map_err(|error| EvalError(explain(describe(&error))))?;
     let value = expression.eval(context).map_err(|error| EvalError(explain(describe(&error))))?;
     if value.is_undefined() {
         return Err(EvalError(explain("it is undefined".into())));
     }
-    serde_json::to_value(&value).map_err(|error| EvalError(explain(error.to_string())))
+    let value = serde_json::to_value(&value).map_err(|error| EvalError(explain(error.to_string())))?;
+    limit(rough_size(&value), source)?;
+    Ok(value)
+}
+
+/// About as many bytes as the value takes as JSON.
+fn rough_size(value: &Value) -> usize {
+    let mut size = 0;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        size += match value {
+            Value::String(text) => text.len() + 2,
+            Value::Array(items) => {
+                open.extend(items);
+                items.len() + 2
+            }
+            Value::Object(fields) => {
+                open.extend(fields.values());
+                fields.keys().map(|key| key.len() + 4).sum::<usize>() + 2
+            }
+            _ => 4,
+        };
+    }
+    size
 }
 
 /// Renders a text: strings as they are, other values as JSON.
@@ -152,14 +190,7 @@ fn explain_missing(reference: &Reference, scope: &Scope, env: &Map<String, Value
         _ => return None,
     };
     for segment in rest {
-        let next = match &mut value {
-            Value::Object(fields) => fields.remove(segment),
-            Value::Array(items) => {
-                segment.parse().ok().and_then(|index: usize| (index < items.len()).then(|| items.swap_remove(index)))
-            }
-            _ => None,
-        };
-        match next {
+        match take(&mut value, segment) {
             Some(next) => value = next,
             None => {
                 let path = format!("{}.{}", reference.root, reference.path.join("."));

@@ -5,9 +5,14 @@
 //! name, so what it reads is known before it runs.
 
 mod evaluate;
+mod filters;
+mod multiplication;
 mod reference;
 mod scope;
 mod template;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use evaluate::{EvalError, evaluate, is_true, render_json, render_text};
 pub(crate) use reference::{Allowed, Analysis, ExprError, NameTable, analyse};

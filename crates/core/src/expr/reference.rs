@@ -4,11 +4,16 @@
 //! apart. So references are found here: `tasks.my-task.output` becomes `tasks["my-task"].output` when there is a
 //! task of that name, and what an expression reads is known without evaluating it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+use serde_json::{Map, Value};
 
 use crate::diagnostic::{did_you_mean, quoted};
 
 use super::evaluate::environment;
+use super::multiplication;
+use super::scope::{Scope, TaskView};
 use super::template::string_length;
 
 /// Task name → index.
@@ -36,7 +41,58 @@ pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
     /// Byte offset in the expression as written.
     pub(crate) offset: usize,
+    pub(crate) end: usize,
+    /// In characters.
     pub(crate) length: usize,
+}
+
+impl Reference {
+    /// The value it stands for, as far as there is one.
+    pub(super) fn look_up<'s>(&self, scope: &'s Scope, env: &'s Map<String, Value>) -> Option<Cow<'s, Value>> {
+        let (fields, path) = match self.root.as_str() {
+            "tasks" => return self.look_up_task(scope),
+            "inputs" => (&scope.inputs, &self.path[..]),
+            "run" => (&scope.run, &self.path[..]),
+            "workflow" => (&scope.workflow, &self.path[..]),
+            _ => (env, &self.path[..]),
+        };
+        match path.split_first() {
+            None => Some(Cow::Owned(Value::Object(fields.clone()))),
+            Some((name, rest)) => walk(fields.get(name)?, rest).map(Cow::Borrowed),
+        }
+    }
+
+    fn look_up_task<'s>(&self, scope: &'s Scope) -> Option<Cow<'s, Value>> {
+        let (name, rest) = self.path.split_first()?;
+        let view = scope.tasks.get(name)?;
+        match (rest.split_first(), &view.output) {
+            (Some((field, rest)), Some(output)) if field == "output" => walk(output, rest).map(Cow::Borrowed),
+            (Some((field, _)), _) => {
+                take(&mut TaskView { output: None, ..view.clone() }.to_json(), field).map(Cow::Owned)
+            }
+            (None, _) => Some(Cow::Owned(view.to_json())),
+        }
+    }
+}
+
+fn walk<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    path.iter().try_fold(value, |value, segment| match value {
+        Value::Object(fields) => fields.get(segment),
+        Value::Array(items) => items.get(segment.parse::<usize>().ok()?),
+        _ => None,
+    })
+}
+
+/// Takes one field or item out of a value.
+pub(super) fn take(value: &mut Value, segment: &str) -> Option<Value> {
+    match value {
+        Value::Object(fields) => fields.remove(segment),
+        Value::Array(items) => {
+            let index: usize = segment.parse().ok()?;
+            (index < items.len()).then(|| items.swap_remove(index))
+        }
+        _ => None,
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,9 +105,78 @@ pub(crate) struct ExprError {
 
 const ROOTS: [&str; 5] = ["inputs", "run", "workflow", "tasks", "env"];
 const LATER_ROOTS: [&str; 4] = ["secrets", "item", "index", "event"];
-const FUNCTIONS: [&str; 2] = ["range", "dict"];
+const FUNCTIONS: [&str; 1] = ["dict"];
 const KEYWORDS: [&str; 14] =
     ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None", "null"];
+/// Filters whose result is bounded by what goes in. Those that repeat, pad or format at will are left out.
+pub(super) const FILTERS: [&str; 40] = [
+    "abs",
+    "attr",
+    "bool",
+    "capitalize",
+    "count",
+    "d",
+    "date",
+    "default",
+    "dictsort",
+    "first",
+    "float",
+    "groupby",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "lines",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "select",
+    "selectattr",
+    "sort",
+    "split",
+    "string",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "unique",
+    "upper",
+    "urlencode",
+];
+const TESTS: [&str; 24] = [
+    "boolean",
+    "defined",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "even",
+    "false",
+    "float",
+    "ge",
+    "gt",
+    "in",
+    "integer",
+    "iterable",
+    "le",
+    "lt",
+    "mapping",
+    "ne",
+    "none",
+    "number",
+    "odd",
+    "sequence",
+    "startingwith",
+    "string",
+    "true",
+];
 const TASK_FIELDS: [&str; 3] = ["output", "status", "attempts"];
 
 /// Checks an expression and brings it into the stored form.
@@ -66,13 +191,15 @@ pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> 
     let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
     scan.run()?;
     let Scan { text, references, .. } = scan;
+    match environment().compile_expression(&text) {
+        Ok(_) => {}
+        Err(error) => return Err(whole(format!("{} does not compile: {}", quoted(source), describe(&error)))),
+    }
+    multiplication::check_literals(&text).map_err(whole)?;
     for reference in &references {
         check_reference(reference, names, allowed)?;
     }
-    match environment().compile_expression(&text) {
-        Ok(_) => Ok(Analysis { text, references }),
-        Err(error) => Err(whole(format!("{} does not compile: {}", quoted(source), describe(&error)))),
-    }
+    Ok(Analysis { text, references })
 }
 
 /// The references of an expression in stored form; used to explain a failed evaluation.
@@ -175,7 +302,7 @@ impl Scan<'_, '_> {
                     self.copy(end);
                     before = Before::Nothing;
                 }
-                b'_' | b'a'..=b'z' | b'A'..=b'Z' => before = self.word(before),
+                b'_' | b'a'..=b'z' | b'A'..=b'Z' => before = self.word(before)?,
                 b'.' => {
                     self.copy(start + 1);
                     before = Before::Dot;
@@ -200,24 +327,26 @@ impl Scan<'_, '_> {
         self.at = end;
     }
 
-    fn word(&mut self, before: Before) -> Before {
+    fn word(&mut self, before: Before) -> Result<Before, ExprError> {
         let start = self.at;
         let bytes = self.source.as_bytes();
         let end = start + run_length(&bytes[start..], is_word);
         let word = &self.source[start..end];
         self.copy(end);
         match before {
-            Before::Is if word == "not" => return Before::Is,
-            Before::Dot | Before::Pipe | Before::Is => return Before::Nothing,
-            Before::Nothing if word == "is" => return Before::Is,
-            Before::Nothing if KEYWORDS.contains(&word) => return Before::Nothing,
+            Before::Is if word == "not" => return Ok(Before::Is),
+            Before::Dot => return Ok(Before::Nothing),
+            Before::Pipe => return known_word(word, start, "filter", &FILTERS),
+            Before::Is => return known_word(word, start, "test", &TESTS),
+            Before::Nothing if word == "is" => return Ok(Before::Is),
+            Before::Nothing if KEYWORDS.contains(&word) => return Ok(Before::Nothing),
             Before::Nothing => {}
         }
         let next = bytes[end..].iter().position(|byte| !byte.is_ascii_whitespace()).map(|skip| &bytes[end + skip..]);
         let is_argument = next.is_some_and(|next| next.starts_with(b"=") && !next.starts_with(b"=="));
         let is_call = next.is_some_and(|next| next.starts_with(b"("));
         if is_argument || is_call && FUNCTIONS.contains(&word) {
-            return Before::Nothing;
+            return Ok(Before::Nothing);
         }
         let mut path = Vec::new();
         if word == "tasks" {
@@ -225,8 +354,8 @@ impl Scan<'_, '_> {
         }
         self.accessors(&mut path);
         let length = self.source[start..self.at].chars().count();
-        self.references.push(Reference { root: word.to_owned(), path, offset: start, length });
-        Before::Nothing
+        self.references.push(Reference { root: word.to_owned(), path, offset: start, end: self.at, length });
+        Ok(Before::Nothing)
     }
 
     /// After `tasks`: the longest run of name characters that is the name of a task.
@@ -279,6 +408,14 @@ impl Scan<'_, '_> {
             }
         }
     }
+}
+
+fn known_word(word: &str, offset: usize, what: &str, known: &[&str]) -> Result<Before, ExprError> {
+    if known.contains(&word) {
+        return Ok(Before::Nothing);
+    }
+    let message = format!("there is no {what} {}", quoted(word));
+    Err(ExprError { offset, length: word.len(), message, help: did_you_mean(word, known.iter().copied()) })
 }
 
 /// Reads `['text']` or `[12]`: the key, and how long it is written.
