@@ -14,6 +14,7 @@ pub mod plan;
 pub mod retry;
 pub mod rule;
 pub mod state;
+pub mod time;
 pub mod work;
 pub mod workflow;
 mod yaml;

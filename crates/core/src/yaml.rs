@@ -60,10 +60,7 @@ impl<'s> Tree<'s> {
 
     /// The text of a key or another node known to be a scalar.
     pub(crate) fn scalar(&self, id: NodeId) -> &str {
-        match &self.node(id).kind {
-            Kind::Scalar { text, .. } => text,
-            _ => "",
-        }
+        scalar(&self.nodes, id)
     }
 
     /// Where a byte of a scalar's decoded text stands in the source, as well as folding and escapes allow.
@@ -93,6 +90,13 @@ impl<'s> Tree<'s> {
                 Some(Place { line: number as u32 + 1, column, length })
             })
             .unwrap_or(node.place)
+    }
+}
+
+fn scalar<'n>(nodes: &'n [Node<'_>], id: NodeId) -> &'n str {
+    match &nodes[id as usize].kind {
+        Kind::Scalar { text, .. } => text,
+        _ => "",
     }
 }
 
@@ -302,10 +306,17 @@ impl<'s, 'r> Builder<'s, 'r> {
 
     fn check_duplicates(&mut self, id: NodeId) {
         let Kind::Mapping(entries) = &self.nodes[id as usize].kind else { return };
-        let mut seen = HashSet::with_capacity(entries.len());
-        for (key, _) in entries {
+        // Most mappings are small, and there may be a hundred thousand of them.
+        const SMALL: usize = 12;
+        let mut seen = HashSet::with_capacity(if entries.len() > SMALL { entries.len() } else { 0 });
+        for (number, (key, _)) in entries.iter().enumerate() {
             let Node { kind: Kind::Scalar { text, .. }, place } = &self.nodes[*key as usize] else { continue };
-            if !seen.insert(text.as_ref()) && !self.report.is_full() {
+            let again = if entries.len() > SMALL {
+                !seen.insert(text.as_ref())
+            } else {
+                entries[..number].iter().any(|(other, _)| scalar(&self.nodes, *other) == text)
+            };
+            if again && !self.report.is_full() {
                 self.report.add(*place, "", format!("the key {} appears twice", quoted(text)));
             }
         }

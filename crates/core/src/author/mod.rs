@@ -4,6 +4,7 @@
 
 mod expressions;
 mod fields;
+mod quotes;
 mod resolve;
 mod script;
 mod spec;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::Workflow;
 use crate::dag;
-use crate::diagnostic::{Report, did_you_mean, quoted};
+use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::NameTable;
 use crate::rule::TriggerRule;
 use crate::workflow::{Reads, Stage, Task};
@@ -70,8 +70,7 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
     for index in 0..tasks.len() {
         let spec = &tasks[index];
         let stage = spec.task.stage;
-        let mut found: Vec<i32> = Vec::with_capacity(spec.needs.len());
-        let mut seen = std::collections::HashSet::with_capacity(spec.needs.len());
+        let mut found: Vec<(i32, Place)> = Vec::with_capacity(spec.needs.len());
         for need in &spec.needs {
             let path = || format!("/{}/{}/needs", Spec::stage_key(stage), spec.name);
             let Some(target) = names.get(need.name) else {
@@ -87,8 +86,6 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
             let target_stage = tasks[*target as usize].task.stage;
             if *target as usize == index {
                 report.add(need.place, path(), format!("the task {} needs itself", quoted(need.name)));
-            } else if !seen.insert(*target) {
-                report.add(need.place, path(), format!("{} is needed twice", quoted(need.name)));
             } else if target_stage != stage {
                 report.add_with_help(
                     need.place,
@@ -97,12 +94,17 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
                     "a task needs tasks of its own part only; `on_failure` and `finally` begin when the others have ended",
                 );
             } else {
-                found.push(*target);
+                found.push((*target, need.place));
             }
         }
         found.sort_unstable();
-        check_rule(&tasks[index], report);
-        tasks[index].task.needs = found;
+        for pair in found.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
+            let message = format!("{} is needed twice", quoted(tasks[pair[1].0 as usize].name));
+            let path = format!("/{}/{}/needs", Spec::stage_key(stage), spec.name);
+            report.add(pair[1].1, path, message);
+        }
+        check_rule(spec, report);
+        tasks[index].task.needs = found.into_iter().map(|(target, _)| target).collect();
     }
 }
 

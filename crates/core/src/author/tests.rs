@@ -332,11 +332,10 @@ fn expressions_are_checked_where_they_stand() {
 #[test]
 fn who_may_read_whom() {
     let read = |yaml: &str| parse(yaml).map(|_| ()).map_err(|errors| errors.0[0].message.clone());
+    const CHAIN: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {needs: b, run: x}},
+        on_failure: {f: {run: x}}, finally: {z: {run: x}}}";
     let chain = |reader: &str, target: &str| {
-        read(&format!(
-            "{{name: w, tasks: {{a: {{run: x}}, b: {{needs: a, run: x}}, c: {{needs: b, run: x}}}}, on_failure: {{f: {{run: x}}}}, finally: {{z: {{run: x}}}}}}"
-        )
-        .replace(&format!("{reader}: {{"), &format!("{reader}: {{if: 'tasks.{target}.status', ")))
+        read(&CHAIN.replace(&format!("{reader}: {{"), &format!("{reader}: {{if: 'tasks.{target}.status', ")))
     };
     for (reader, target) in [("c", "a"), ("c", "b"), ("f", "a"), ("z", "a"), ("z", "f")] {
         assert_eq!(chain(reader, target), Ok(()), "{reader} reads {target}");
