@@ -183,7 +183,7 @@ fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
         .into_iter()
         .take(MOST)
         .filter(|candidate| candidate.len().abs_diff(word.len()) <= allowed + 2)
-        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
+        .map(|candidate| (strsim::osa_distance(&lower, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= allowed)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)

@@ -9,7 +9,12 @@ pub fn rfc3339(at: Micros) -> String {
     let (year, month, day) = civil(at.div_euclid(DAY));
     let within = at.rem_euclid(DAY);
     let (seconds, micros) = (within / 1_000_000, within % 1_000_000);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z", seconds / 3_600, seconds / 60 % 60, seconds % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{micros:06}Z",
+        seconds / 3_600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
 }
 
 /// Days since the epoch → (year, month, day), proleptic Gregorian.

@@ -157,7 +157,8 @@ impl<'s, 'r> Builder<'s, 'r> {
         Self {
             source,
             report,
-            nodes: Vec::new(),
+            // A guess; growing by doubling would touch twice the memory for a large text.
+            nodes: Vec::with_capacity(source.len() / 10),
             stack: Vec::new(),
             anchors: HashMap::new(),
             alias_cost: 0,

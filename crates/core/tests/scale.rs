@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::parse;
 
-/// An unoptimised build is about this much slower than what is promised.
-const SLOWER: u32 = if cfg!(debug_assertions) { 15 } else { 1 };
+/// The limits are those of an optimised build on a quiet machine. A test machine is neither, but what grows with the
+/// square of its input is slower by far more than this.
+const SLOWER: u32 = if cfg!(debug_assertions) { 40 } else { 5 };
 
 fn timed<T>(what: &str, limit: Duration, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();
@@ -46,7 +47,7 @@ fn wide(count: usize, width: usize) -> String {
 #[test]
 fn a_hundred_thousand_tasks_with_a_million_edges() {
     let text = wide(100_000, 10);
-    let workflow = timed("1M edges", Duration::from_millis(2_500), || parse(&text)).unwrap();
+    let workflow = timed("1M edges", Duration::from_millis(1_500), || parse(&text)).unwrap();
     assert_eq!(workflow.tasks.len(), 100_000);
     assert_eq!(workflow.tasks.iter().map(|task| task.needs.len()).sum::<usize>(), 999_945);
     assert_eq!(workflow.tasks[50].dependents.len(), 10);
@@ -145,7 +146,7 @@ fn a_million_unknown_needs_are_refused_in_time() {
     }
     let problems = timed("unknown needs", Duration::from_secs(1), || parse(&text)).unwrap_err();
     assert_eq!(problems.0.len(), 101);
-    assert!(problems.to_string().contains("1:1: ") || problems.0[0].place.line == 3, "{}", problems.0[0].message);
+    assert_eq!(problems.0[0].message, "there is no task `u0`");
 }
 
 #[test]

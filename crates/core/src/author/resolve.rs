@@ -14,7 +14,7 @@ use super::expressions::{Checker, Read};
 use super::spec::{Field, Spec, TaskSpec};
 
 /// Suggesting costs; a file with more unknown names than this is helped by none.
-const MAX_SUGGESTIONS: usize = 100;
+const MAX_SUGGESTIONS: usize = 20;
 const MAX_CYCLES: usize = 10;
 
 pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> Option<Workflow> {

@@ -175,110 +175,118 @@ pub(super) fn read<'t>(
     stage: Stage,
     defaults: &Defaults,
 ) -> TaskSpec<'t> {
-    let entries = reader.mapping(id, path);
-    let mut spec = TaskSpec {
-        name,
-        place,
-        task: Task {
-            name: name.to_owned(),
-            stage,
-            description: None,
-            needs: Vec::new(),
-            dependents: Vec::new(),
-            rule: TriggerRule::AllSuccess,
-            condition: None,
-            action: Action::Function { handler: String::new(), payload: serde_json::Value::Null },
-            env: IndexMap::new(),
-            retry: Retry::default(),
-            timeout_ms: defaults.timeout_ms,
-            queue: DEFAULT_QUEUE.into(),
-            labels: BTreeMap::new(),
-            priority: None,
-            pool: None,
-            on_exhausted: OnExhausted::DeadLetter,
-            max_lost: DEFAULT_MAX_LOST,
-            reads: Reads::default(),
-            condition_reads: Reads::default(),
-        },
-        needs: Vec::new(),
-        rule_place: None,
-        texts: Vec::new(),
-    };
+    let mut spec = blank(name, place, stage, defaults);
     // Others may need it, so a task that is no mapping is still a task.
-    let Some(entries) = entries else { return spec };
-    let mut kinds: Vec<NodeId> = Vec::new();
-    let mut shell = None;
-    let mut cwd = None;
-    let mut retry_spec = RetrySpec::default();
+    let Some(entries) = reader.mapping(id, path) else { return spec };
+    let mut parts = Parts::default();
     for (key, value) in entries {
-        let (id, field) = (*value, reader.tree.scalar(*key));
-        let field_path = path.key(field);
-        let task = &mut spec.task;
-        match field {
-            "run" | "function" => kinds.push(*key),
-            "shell" => shell = Some((*key, id)),
-            "cwd" => cwd = Some((*key, id)),
-            "needs" => spec.needs = needs(reader, id, field_path),
-            "if" => {
-                task.condition = reader.text(id, field_path).map(Into::into);
-                spec.texts.push(Text { field: Field::Condition, node: id, path: field_path.to_string() });
-            }
-            "env" => {
-                let texts = &mut spec.texts;
-                task.env = reader.env(id, field_path, |name, node, path| {
-                    texts.push(Text { field: Field::Env(name.into()), node, path: path.to_string() });
-                });
-            }
-            "retry" => retry_spec = retry(reader, id, field_path),
-            "timeout" => task.timeout_ms = reader.positive_duration(id, field_path),
-            "trigger_rule" => {
-                spec.rule_place = Some(reader.place(id));
-                task.rule = reader.word(id, field_path, TriggerRule::ALL).unwrap_or(TriggerRule::AllSuccess);
-            }
-            "queue" => {
-                if let Some(queue) = reader.name(id, field_path) {
-                    task.queue = queue.into();
-                }
-            }
-            "labels" => task.labels = labels(reader, id, field_path),
-            "priority" => task.priority = reader.priority(id, field_path),
-            "pool" => task.pool = reader.name(id, field_path).map(Into::into),
-            "on_exhausted" => {
-                task.on_exhausted = reader.word(id, field_path, OnExhausted::ALL).unwrap_or(OnExhausted::DeadLetter);
-            }
-            "description" => task.description = reader.text(id, field_path).map(Into::into),
-            "max_lost" => {
-                task.max_lost = reader.integer(id, field_path, 0..=1_000).unwrap_or(i64::from(DEFAULT_MAX_LOST)) as u16;
-            }
-            _ => {
-                if LATER_KINDS.contains(&field) {
-                    kinds.push(*key);
-                }
-                reader.unknown_key(*key, path, "a task", &KEYS, &LATER_KEYS);
-            }
-        }
+        field(reader, &mut spec, &mut parts, (*key, *value), path);
     }
-    spec.task.retry = retry_spec.over(&defaults.retry).build();
-    match kinds[..] {
+    spec.task.retry = parts.retry.over(&defaults.retry).build();
+    match parts.kinds[..] {
         [] => {
             let message = format!("the task {} does not say what to do", quoted(name));
             reader.report.add_with_help(place, path, message, format!("give it one of {}", KINDS.join(", ")));
         }
-        [key] => {
-            if let Some((_, value)) = entries.iter().find(|(other, _)| *other == key)
-                && let Some(action) = action(reader, key, *value, path, &mut spec.texts)
-            {
+        [(key, value)] => {
+            if let Some(action) = action(reader, key, value, path, &mut spec.texts) {
                 spec.task.action = action;
             }
         }
-        [first, second, ..] => {
+        [(first, _), (second, _), ..] => {
             let (first, name) = (reader.tree.scalar(first), reader.tree.scalar(second));
             let message = format!("a task does one thing, but this one has both `{first}` and `{name}`");
             reader.report.add_with_help(reader.place(second), path.key(name), message, "make two tasks of it");
         }
     }
-    process_options(reader, &mut spec, path, shell, cwd);
+    process_options(reader, &mut spec, path, parts.shell, parts.cwd);
     spec
+}
+
+/// A task that says nothing.
+fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> TaskSpec<'t> {
+    let task = Task {
+        name: name.to_owned(),
+        stage,
+        description: None,
+        needs: Vec::new(),
+        dependents: Vec::new(),
+        rule: TriggerRule::AllSuccess,
+        condition: None,
+        action: Action::Function { handler: String::new(), payload: serde_json::Value::Null },
+        env: IndexMap::new(),
+        retry: Retry::default(),
+        timeout_ms: defaults.timeout_ms,
+        queue: DEFAULT_QUEUE.into(),
+        labels: BTreeMap::new(),
+        priority: None,
+        pool: None,
+        on_exhausted: OnExhausted::DeadLetter,
+        max_lost: DEFAULT_MAX_LOST,
+        reads: Reads::default(),
+        condition_reads: Reads::default(),
+    };
+    TaskSpec { name, place, task, needs: Vec::new(), rule_place: None, texts: Vec::new() }
+}
+
+/// Keys and values that can only be understood together.
+#[derive(Default)]
+struct Parts {
+    kinds: Vec<(NodeId, NodeId)>,
+    shell: Option<(NodeId, NodeId)>,
+    cwd: Option<(NodeId, NodeId)>,
+    retry: RetrySpec,
+}
+
+fn field<'t>(
+    reader: &mut Reader<'t, '_>,
+    spec: &mut TaskSpec<'t>,
+    parts: &mut Parts,
+    (key, id): (NodeId, NodeId),
+    path: Path<'_>,
+) {
+    let name = reader.tree.scalar(key);
+    let at = path.key(name);
+    let task = &mut spec.task;
+    match name {
+        "run" | "function" => parts.kinds.push((key, id)),
+        "shell" => parts.shell = Some((key, id)),
+        "cwd" => parts.cwd = Some((key, id)),
+        "retry" => parts.retry = retry(reader, id, at),
+        "needs" => spec.needs = needs(reader, id, at),
+        "if" => {
+            task.condition = reader.text(id, at).map(Into::into);
+            spec.texts.push(Text { field: Field::Condition, node: id, path: at.to_string() });
+        }
+        "env" => {
+            let texts = &mut spec.texts;
+            task.env = reader.env(id, at, |name, node, path| {
+                texts.push(Text { field: Field::Env(name.into()), node, path: path.to_string() });
+            });
+        }
+        "trigger_rule" => {
+            spec.rule_place = Some(reader.place(id));
+            task.rule = reader.word(id, at, TriggerRule::ALL).unwrap_or(TriggerRule::AllSuccess);
+        }
+        "timeout" => task.timeout_ms = reader.positive_duration(id, at),
+        "queue" => task.queue = reader.name(id, at).unwrap_or(DEFAULT_QUEUE).into(),
+        "labels" => task.labels = labels(reader, id, at),
+        "priority" => task.priority = reader.priority(id, at),
+        "pool" => task.pool = reader.name(id, at).map(Into::into),
+        "on_exhausted" => {
+            task.on_exhausted = reader.word(id, at, OnExhausted::ALL).unwrap_or(OnExhausted::DeadLetter);
+        }
+        "description" => task.description = reader.text(id, at).map(Into::into),
+        "max_lost" => {
+            task.max_lost = reader.integer(id, at, 0..=1_000).map_or(DEFAULT_MAX_LOST, |number| number as u16);
+        }
+        _ => {
+            if LATER_KINDS.contains(&name) {
+                parts.kinds.push((key, id));
+            }
+            reader.unknown_key(key, path, "a task", &KEYS, &LATER_KEYS);
+        }
+    }
 }
 
 fn action(
