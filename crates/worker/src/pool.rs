@@ -121,7 +121,8 @@ impl Pool {
         self.shared.each(|control| control.stop(Stop::Lost));
     }
 
-    /// The store renewed our lease.
+    /// The store renewed our lease. A pool that does not hear this for as long as
+    /// [`PoolConfig::on_store_loss`] permits kills its tasks and hands them back.
     pub fn heard(&self) {
         *locked(&self.shared.heard) = Instant::now();
         if let Some(guard) = &self.shared.guard {
@@ -178,11 +179,19 @@ impl Shared {
             }
         };
         let control = Arc::new(Control::default());
-        match locked(&self.running).entry((assignment.key, assignment.attempt)) {
-            // Delivered twice: it is already being executed.
-            Entry::Occupied(_) => return,
-            Entry::Vacant(entry) => entry.insert(Arc::clone(&control)),
-        };
+        {
+            let mut running = locked(&self.running);
+            // Again, now that the lock is held: who found nothing running after closing must not be surprised.
+            if self.closing.load(Ordering::SeqCst) {
+                self.report(&assignment, self.clock.now(), Outcome::Released);
+                return;
+            }
+            match running.entry((assignment.key, assignment.attempt)) {
+                // Delivered twice: it is already being executed.
+                Entry::Occupied(_) => return,
+                Entry::Vacant(entry) => drop(entry.insert(Arc::clone(&control))),
+            }
+        }
         self.runtime.spawn(Arc::clone(self).execute(assignment, handler, control));
     }
 

@@ -151,6 +151,21 @@ async fn scripts_run_where_they_should() {
 }
 
 #[tokio::test]
+async fn a_directory_is_used_again_only_if_it_was_left_as_it_was() {
+    let mut rig = Rig::new();
+    let mut place = async |text: &str| rig.output(script(text)).await.unwrap()["place"].clone();
+    let first = place("echo place=$PWD > $MAINSPRING_OUTPUT").await;
+    assert_eq!(place("touch file; echo place=$PWD > $MAINSPRING_OUTPUT").await, first);
+    let second = place("ls -A | wc -l; chmod 755 .; echo place=$PWD > $MAINSPRING_OUTPUT").await;
+    assert_ne!(second, first);
+    let third = place("sleep 1000 >/dev/null 2>&1 & echo place=$PWD > $MAINSPRING_OUTPUT").await;
+    assert_ne!(third, second);
+    let fourth = place("rmdir $PWD; echo place=$PWD > $MAINSPRING_OUTPUT").await;
+    assert_ne!(fourth, third);
+    assert_ne!(place("echo place=$PWD > $MAINSPRING_OUTPUT").await, fourth);
+}
+
+#[tokio::test]
 async fn any_program_can_read_a_script() {
     let mut rig = Rig::new();
     for (shell, text) in [

@@ -47,6 +47,8 @@ pub(crate) struct Workbench {
     /// Where programs were found in the common PATH.
     programs: Mutex<HashMap<String, PathBuf>>,
     next: AtomicU64,
+    /// Working directories to use again.
+    directories: Mutex<Vec<PathBuf>>,
 }
 
 type Environment<'a> = Vec<(&'a OsStr, Cow<'a, OsStr>)>;
@@ -89,6 +91,7 @@ impl Workbench {
             default_shell,
             programs: Mutex::default(),
             next: AtomicU64::new(1),
+            directories: Mutex::default(),
         })
     }
 
@@ -108,9 +111,10 @@ impl Workbench {
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let cwd = script.cwd.filter(|cwd| !cwd.is_empty()).map(|cwd| self.base.join(cwd));
-        let mut place = Place::make(&self.root_path, number, cwd.is_none()).map_err(|error| {
-            refused(format!("cannot make a working directory in {}: {error}", self.root_path.display()))
-        })?;
+        let mut place = match cwd {
+            Some(_) => Place::new(&self.root_path, number),
+            None => self.place_with_directory(number)?,
+        };
         let directory = match (&cwd, place.directory()) {
             (Some(directory), _) => directory.clone(),
             (None, Some(directory)) => directory.to_owned(),
@@ -139,6 +143,20 @@ impl Workbench {
                 locked(&self.programs).remove(&words[0]);
                 Err(explain(&error, &program, &directory))
             }
+        }
+    }
+
+    fn place_with_directory(&self, number: u64) -> Result<Place, Failure> {
+        let earlier = locked(&self.directories).pop();
+        Place::with_directory(&self.root_path, number, earlier).map_err(|error| {
+            refused(format!("cannot make a working directory in {}: {error}", self.root_path.display()))
+        })
+    }
+
+    /// Takes back the place of an attempt; its directory is used again if nobody can still be at work in it.
+    pub(super) fn take_back(&self, place: Place, deserted: bool) {
+        if deserted && let Some(directory) = place.reusable_directory() {
+            locked(&self.directories).push(directory);
         }
     }
 

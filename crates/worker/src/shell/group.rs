@@ -12,11 +12,12 @@ use crate::watchdog::Guard;
 /// How often a group that is tidying up is asked whether anybody is left.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Known to the watchdog from its first moment to its last; killed when dropped.
+/// Known to the watchdog from its first moment to its last; killed when it goes out of scope.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     id: Pid,
     guard: Option<&'a Guard>,
+    buried: bool,
 }
 
 impl<'a> Group<'a> {
@@ -25,7 +26,7 @@ impl<'a> Group<'a> {
         if let Some(guard) = guard {
             guard.add(id.as_raw());
         }
-        Self { id, guard }
+        Self { id, guard, buried: false }
     }
 
     pub(super) fn signal(&self, signal: Signal) {
@@ -33,6 +34,24 @@ impl<'a> Group<'a> {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => tracing::warn!(group = %self.id, %signal, %error, "cannot signal a task's processes"),
         }
+    }
+
+    /// Kills who is left; true if nobody was.
+    pub(super) fn end(mut self) -> bool {
+        self.bury()
+    }
+
+    fn bury(&mut self) -> bool {
+        if std::mem::replace(&mut self.buried, true) {
+            return true;
+        }
+        // The number cannot have been given away yet: while a member lives it is taken, and the leader was reaped
+        // only a moment ago, whereas numbers come round after tens of thousands of processes.
+        let deserted = killpg(self.id, Signal::SIGKILL) == Err(Errno::ESRCH);
+        if let Some(guard) = self.guard {
+            guard.remove(self.id.as_raw());
+        }
+        deserted
     }
 
     /// Waits until nobody in the group is alive, or until the deadline.
@@ -65,11 +84,6 @@ fn living_member(group: i32) -> Option<bool> {
 
 impl Drop for Group<'_> {
     fn drop(&mut self) {
-        // The number cannot have been given away yet: while a member lives it is taken, and the leader was reaped
-        // only a moment ago, whereas numbers come round after tens of thousands of processes.
-        let _ = killpg(self.id, Signal::SIGKILL);
-        if let Some(guard) = self.guard {
-            guard.remove(self.id.as_raw());
-        }
+        self.bury();
     }
 }

@@ -1,12 +1,15 @@
 //! The private corner of one attempt on disk: working directory, output file, script file.
 //!
-//! Names are numbers in a directory that belongs to this pool alone, so making a place is one system call. The output
-//! file is not made in advance: a script that writes no output costs none.
+//! Making and removing files is what hurts on a busy disk: each waits for the journal of the file system, longer than
+//! a small process takes. So the output file is not made in advance, and a working directory that an attempt leaves
+//! as empty as it got it is given to a later one. Files have names of their own, never used again.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+const PRIVATE: u32 = 0o700;
 
 /// Removed when dropped, also when the attempt is abandoned half-way.
 #[derive(Debug)]
@@ -17,14 +20,36 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// `working`: whether the attempt also needs a working directory of its own.
-    pub(super) fn make(root: &Path, number: u64, working: bool) -> io::Result<Self> {
-        let directory = root.join(number.to_string());
-        let output = root.join(format!("{number}.output"));
-        if working {
-            fs::create_dir(&directory)?;
-        }
-        Ok(Self { directory: working.then_some(directory), output, script: None })
+    /// Without a working directory.
+    pub(super) fn new(root: &Path, number: u64) -> Self {
+        Self { directory: None, output: root.join(format!("{number}.output")), script: None }
+    }
+
+    /// With a working directory, an earlier one if there is any to reuse.
+    pub(super) fn with_directory(root: &Path, number: u64, earlier: Option<PathBuf>) -> io::Result<Self> {
+        let mut place = Self::new(root, number);
+        place.directory = Some(match earlier.filter(|directory| directory.is_dir()) {
+            Some(directory) => directory,
+            None => {
+                let directory = root.join(number.to_string());
+                if let Err(error) = make_private(&directory) {
+                    // Temporary folders are cleaned of what looks old, even below a server that has been idle.
+                    if error.kind() != ErrorKind::NotFound {
+                        return Err(error);
+                    }
+                    make_private(root)?;
+                    make_private(&directory)?;
+                }
+                directory
+            }
+        });
+        Ok(place)
+    }
+
+    /// The working directory, if nothing in it or about it has changed. Only for attempts none of whose processes is
+    /// left.
+    pub(super) fn reusable_directory(mut self) -> Option<PathBuf> {
+        self.directory.take_if(|directory| is_pristine(directory))
     }
 
     pub(super) fn directory(&self) -> Option<&Path> {
@@ -34,7 +59,7 @@ impl Place {
     /// Writes the script where its interpreter finds it.
     pub(super) fn write_script(&mut self, script: &str) -> io::Result<&Path> {
         let path = self.output.with_extension("script");
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o700).open(&path)?;
+        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path)?;
         file.write_all(script.as_bytes())?;
         Ok(self.script.insert(path))
     }
@@ -57,6 +82,16 @@ impl Drop for Place {
             Err(_) => remove(&directory),
         }
     }
+}
+
+fn make_private(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(PRIVATE).create(directory)
+}
+
+fn is_pristine(directory: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(directory) else { return false };
+    let private = metadata.is_dir() && metadata.permissions().mode() & 0o7777 == PRIVATE;
+    private && fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 fn remove(directory: &Path) {

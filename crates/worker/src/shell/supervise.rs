@@ -60,7 +60,10 @@ pub(crate) async fn run(
     attempt.watch().await;
     if let (Some(_), Some((deadline, Deadline::Kill))) = (attempt.ending, attempt.deadline) {
         // The main process obeyed; the others of its group have the same grace.
-        group.empties_before(deadline).await;
+        tokio::select! {
+            () = control.killed.cancelled() => {}
+            () = group.empties_before(deadline) => {}
+        }
     }
     attempt.flush().await;
     let outcome = match attempt.conclude() {
@@ -75,7 +78,8 @@ pub(crate) async fn run(
         }),
         other => other,
     };
-    drop(group);
+    let deserted = group.end();
+    around.workbench.take_back(place, deserted);
     outcome
 }
 

@@ -113,12 +113,14 @@ impl Rig {
         eventually("lines of a stream", || Some(texts()).filter(|texts| texts.len() >= count)).await
     }
 
-    /// Nothing of the attempts is left on disk but the pool's own, empty directory.
+    /// Nothing of the attempts is left on disk but empty directories, for later ones to use.
     pub async fn until_swept(&self) {
+        let is_empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         eventually("an empty root", || {
             let mut entries = std::fs::read_dir(self.root.path()).ok()?.flatten();
             let pool = entries.find(|entry| entry.file_name().to_string_lossy().starts_with("mainspring-"))?;
-            std::fs::read_dir(pool.path()).ok()?.next().is_none().then_some(())
+            let mut entries = std::fs::read_dir(pool.path()).ok()?.flatten();
+            entries.all(|entry| is_empty(&entry.path())).then_some(())
         })
         .await;
     }
