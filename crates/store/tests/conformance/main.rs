@@ -1,0 +1,55 @@
+//! One suite for both databases: every test runs as `name::postgres` and `name::sqlite`.
+//!
+//! A test gets a [`World`]: a throwaway database with a clock that it moves by hand. When it returns, the invariants
+//! are checked; those at rest too if every run has ended.
+
+mod big;
+mod claims;
+mod concurrency;
+mod decisions;
+mod due;
+mod finalisers;
+mod finish;
+mod lanes;
+mod limits;
+mod logs;
+mod model;
+mod operate;
+mod plans;
+mod reads;
+mod reopen;
+mod retention;
+mod rules;
+mod schema;
+mod sessions;
+mod terms;
+mod versions;
+mod world;
+
+/// Makes a module per test with one test per database.
+macro_rules! conformance {
+    ($($(#[$meta:meta])* async fn $name:ident($world:ident: &mut World) $body:block)+) => {$(
+        $(#[$meta])*
+        mod $name {
+            #[expect(unused_imports, reason = "what a test does not use others in the file do")]
+            use super::*;
+
+            async fn body($world: &mut World) $body
+
+            #[tokio::test]
+            async fn postgres() {
+                let mut world = World::new(mainspring_store::Flavor::Postgres).await;
+                body(&mut world).await;
+                world.check().await;
+            }
+
+            #[tokio::test]
+            async fn sqlite() {
+                let mut world = World::new(mainspring_store::Flavor::Sqlite).await;
+                body(&mut world).await;
+                world.check().await;
+            }
+        }
+    )+};
+}
+pub(crate) use conformance;
