@@ -160,3 +160,8 @@ fn json_of_the_same_size_is_read_too() {
     let workflow = timed("json", Duration::from_secs(1), || parse(&text)).unwrap();
     assert_eq!(workflow.tasks.len(), 50_000);
 }
+
+#[test]
+fn a_list_that_fills_the_text_is_refused() {
+    refuse("list", &format!("name: x\ntags:\n- [{}1]", "1,".repeat(8_000_000)), "more than");
+}
