@@ -29,6 +29,14 @@ pub(crate) const RUN_ADMITTED: i16 = 64;
 /// How many rows one unit touches at most before it leaves the rest to a continuation.
 pub(crate) const CHUNK: usize = 5_000;
 
+/// Whether nothing more of the run's stage may start. Cancelling stops all but `finally`, the run's timeout only the main
+/// tasks; finalisers that are called off stop everything.
+pub(crate) fn is_stopped(flags: i16, stage: i16) -> bool {
+    flags & RUN_NO_FINALISERS != 0
+        || flags & RUN_CANCELLING != 0 && stage < Stage::Finally.code()
+        || flags & RUN_TIMED_OUT != 0 && stage == Stage::Main.code()
+}
+
 pub(crate) fn of_task(task: &Task) -> i16 {
     let mut flags = 0;
     if !task.dependents.is_empty() {

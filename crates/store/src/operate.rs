@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
-use crate::flags::{CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT};
+use crate::flags::{CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped};
 use crate::limits::hand_on;
 use crate::proceed;
 use crate::sessions::LiveRow;
@@ -40,28 +40,50 @@ pub(crate) struct LockedRun {
     pub(crate) id: RunId,
     pub(crate) version: i64,
     pub(crate) state: RunState,
+    pub(crate) stage: i16,
     pub(crate) flags: i16,
     pub(crate) generation: i16,
+    /// How many task runs of its stage are live.
+    pub(crate) open: i32,
     pub(crate) limit: Option<i32>,
     pub(crate) seq: i64,
+}
+
+impl LockedRun {
+    /// Whether nothing more of its stage may start.
+    pub(crate) fn is_stopped(&self) -> bool {
+        is_stopped(self.flags, self.stage)
+    }
 }
 
 #[derive(sqlx::FromRow)]
 struct LockedRunRow {
     version: i64,
     state: i16,
+    stage: i16,
     flags: i16,
     generation: i16,
+    open: i32,
     limit_id: Option<i32>,
     seq: i64,
 }
 
 pub(crate) async fn lock_run(tx: &mut Tx, id: RunId) -> Result<LockedRun> {
-    let sql = locking!(tx, "SELECT version, state, flags, generation, limit_id, seq FROM runs WHERE id = $1", "FOR NO KEY UPDATE");
+    let sql = locking!(tx, "SELECT version, state, stage, flags, generation, open, limit_id, seq FROM runs WHERE id = $1", "FOR NO KEY UPDATE");
     let row: LockedRunRow =
         within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?).ok_or_else(|| Error::not_found(format!("run {id}")))?;
     let state = RunState::try_from(row.state).map_err(|error| Error::bad_row("runs", "state", id, error))?;
-    Ok(LockedRun { id, version: row.version, state, flags: row.flags, generation: row.generation, limit: row.limit_id, seq: row.seq })
+    Ok(LockedRun {
+        id,
+        version: row.version,
+        state,
+        stage: row.stage,
+        flags: row.flags,
+        generation: row.generation,
+        open: row.open,
+        limit: row.limit_id,
+        seq: row.seq,
+    })
 }
 
 impl Store {
@@ -75,13 +97,9 @@ impl Store {
         }
         let again = run.flags & RUN_CANCELLING != 0;
         run.flags |= RUN_CANCELLING | if again { RUN_NO_FINALISERS } else { 0 };
-        stop_run(&mut tx, now, &mut run).await?;
-        record(&mut tx, now, action, &mut run, "cancel", operator).await?;
         let reason = operator.reason.as_deref().unwrap_or("cancelled");
-        let more = clear_chunk(&mut tx, now, id, &format!("{reason} (by {})", operator.by)).await?;
-        if more {
-            proceed::enqueue(&mut tx, now, id, proceed::CANCEL).await?;
-        }
+        record(&mut tx, now, action, &mut run, "cancel", operator).await?;
+        let more = stop_run(&mut tx, now, &mut run, &format!("{reason} (by {})", operator.by)).await?;
         tx.commit().await?;
         if more {
             self.proceed_run(now, id).await?;
@@ -108,11 +126,7 @@ impl Store {
                 continue;
             }
             run.flags |= RUN_TIMED_OUT;
-            stop_run(&mut tx, now, &mut run).await?;
-            let more = clear_chunk(&mut tx, now, id, "the run's timeout has passed").await?;
-            if more {
-                proceed::enqueue(&mut tx, now, id, proceed::CANCEL).await?;
-            }
+            let more = stop_run(&mut tx, now, &mut run, "the run's timeout has passed").await?;
             tx.commit().await?;
             if more {
                 self.proceed_run(now, id).await?;
@@ -185,13 +199,13 @@ impl Store {
     }
 }
 
-/// Writes the flags of a run that is to stop. A queued one gives up its place; a paused one runs again, to its end.
-async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun) -> Result<()> {
+/// Writes the flags of a run that is to stop, and ends what they stop. A queued run gives up its place; a paused one runs
+/// again, to its end. Finalisers that may still run are left alone. True if something is left to do.
+async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
     if run.flags & RUN_BEING_MADE != 0 {
         return Err(Error::Conflict(format!("run {} is still being made: repeat in a moment", run.id)));
     }
-    let leaves_queue = run.state == RunState::Pending;
-    run.state = RunState::Running;
+    let was = std::mem::replace(&mut run.state, RunState::Running);
     within!(tx, |conn| sqlx::query(
         "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
          limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
@@ -200,11 +214,25 @@ async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun) -> Result<()> {
     .bind(run.state.code())
     .bind(run.flags)
     .bind(now)
-    .bind(leaves_queue)
+    .bind(was == RunState::Pending)
     .execute(conn)
     .await?
     .rows_affected());
-    Ok(())
+    if !run.is_stopped() {
+        if was == RunState::Paused {
+            proceed::enqueue(tx, now, run.id, proceed::ADMIT).await?;
+        }
+        return Ok(was == RunState::Paused);
+    }
+    if run.open == 0 {
+        end_stage(tx, now, run.id).await?;
+        return Ok(false);
+    }
+    let more = clear_chunk(tx, now, run.id, reason).await?;
+    if more {
+        proceed::enqueue(tx, now, run.id, proceed::CANCEL).await?;
+    }
+    Ok(more)
 }
 
 /// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.

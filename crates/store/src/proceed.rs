@@ -1,12 +1,13 @@
 //! Big units go on in chunks. What is left to do is a row in `continuations`, so a crash between chunks loses nothing.
 
+use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::Result;
 use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE};
 use crate::limits::hand_on;
-use crate::operate::{LockedRun, clear_chunk, lock_run};
+use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run};
 use crate::settle::{Count, settle};
 
 /// Make the rows of a run.
@@ -134,10 +135,14 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     Ok(None)
 }
 
-/// Lets held rows go, a chunk at a time.
+/// Lets held rows go, a chunk at a time. A run without any is over.
 async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option<i32>> {
+    if run.state == RunState::Running && run.open == 0 {
+        end_stage(tx, now, run.id).await?;
+        return Ok(None);
+    }
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| sqlx::query_as(
-        "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 AND attempt = 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $3 + idx \
+        "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $3 + idx \
          WHERE run_id = $1 AND state = 6 AND $4 = 1 AND (idx, item) IN \
            (SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT $2) RETURNING state, pool"
     )

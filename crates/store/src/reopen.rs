@@ -72,6 +72,8 @@ impl Store {
                 supersede(&mut tx, id, row).await?;
             }
         }
+        // What was left to do belonged to the end that is taken back.
+        within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE run_id = $1").bind(id).execute(conn).await?.rows_affected());
         run.generation += 1;
         for task in &again {
             revive(&mut tx, now, &run, workflow, task).await?;

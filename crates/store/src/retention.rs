@@ -10,7 +10,7 @@ const RUNS_PER_PURGE: i64 = 200;
 const DAY_MICROS: i64 = 86_400_000_000;
 
 /// Everything a run leaves behind, children first.
-const TABLES: &[&str] = &["logs", "attempts", "history", "history_superseded", "operator_actions", "run_details", "cancel_requests"];
+const TABLES: &[&str] = &["logs", "attempts", "history", "history_superseded", "operator_actions", "run_details", "cancel_requests", "continuations"];
 
 impl Store {
     /// Deletes runs that ended before `before`, and everything of theirs but pending dead letters. Returns how many; call

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, read, within, write};
 use crate::error::Result;
-use crate::flags::{HAS_DEPENDENTS, NOT_RETRYABLE, RUN_CANCELLING, RUN_TIMED_OUT};
+use crate::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, lock_run};
 use crate::settle::{Gone, settle};
@@ -285,7 +285,7 @@ fn fate(row: &LiveRow, run: &LockedRun) -> Fate {
     if row.state == TaskState::Deciding.code() {
         return Fate::Undecided;
     }
-    if run.flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0 {
+    if run.is_stopped() {
         return Fate::Ends(TaskState::Cancelled, None);
     }
     if row.flags & NOT_RETRYABLE != 0 {

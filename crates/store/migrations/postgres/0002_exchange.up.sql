@@ -23,6 +23,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (CASE WHEN state IN (10, 15) THEN 1 WHEN state IN (11, 12) AND flags & 8 <> 0 THEN 1 WHEN state = 12 THEN 3 ELSE 2 END)::smallint
 $$;
 
+-- Whether nothing more of the run's stage may start. Cancelling stops all but `finally`, the run's timeout only the main
+-- tasks; finalisers called off (16) stop everything. The twin of `flags::is_stopped`.
+CREATE FUNCTION stopped_v1(flags smallint, stage smallint) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT flags & 16 <> 0 OR (flags & 4 <> 0 AND stage < 2) OR (flags & 8 <> 0 AND stage = 0)
+$$;
+
 -- Hands free slots of the named limits to those that wait. `released` names a pool once per slot given back,
 -- `ended` a concurrency limit once per run that ended, `touched` limits that may have gained waiters.
 CREATE FUNCTION limits_v1(p_now bigint, p_released integer[], p_ended integer[], p_touched integer[]) RETURNS void
@@ -60,11 +67,11 @@ BEGIN
                 ORDER BY r.rank, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
                 EXIT WHEN NOT FOUND;
                 UPDATE runs SET state = 1, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
-                IF n <= 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = 6 AND t.pool IS NOT NULL) THEN
+                IF n BETWEEN 1 AND 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = 6 AND t.pool IS NOT NULL) THEN
                     UPDATE task_runs t SET state = CASE WHEN t.flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = p_now + t.idx
                     WHERE t.run_id = admitted AND t.state = 6;
                 ELSE
-                    -- Many rows, or rows with a gate of their own: in units of their own.
+                    -- Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.
                     INSERT INTO continuations (run_id, kind, created_at) VALUES (admitted, 1, p_now);
                 END IF;
                 l.held := l.held + 1;
@@ -114,7 +121,8 @@ BEGIN
             WHERE id = p_run;
             RETURN;
         END IF;
-        leave := CASE WHEN r.flags & 16 <> 0 THEN 14 WHEN next = 1 AND (r.flags & 4 <> 0 OR (r.failed = 0 AND r.flags & 8 = 0)) THEN 12 END;
+        -- Recovery work for which there is no reason is skipped; what is called off is cancelled.
+        leave := CASE WHEN next = 1 AND (r.flags & 4 <> 0 OR (r.failed = 0 AND r.flags & 8 = 0)) THEN 12 WHEN r.flags & 16 <> 0 THEN 14 END;
         IF leave IS NULL THEN
             n := enter_stage_v1(p_now, p_run, next);
             UPDATE runs SET stage = next, open = n, seq = seq + 1 WHERE id = p_run;
@@ -298,7 +306,7 @@ BEGIN
                 CONTINUE WHEN r_open[i] <> 0;
                 IF r_state[i] < 3 THEN
                     PERFORM next_stage_v1(p_now, r_id[i]);
-                    SELECT r.state INTO r_state[i] FROM runs r WHERE r.id = r_id[i];
+                    r_state[i] := (SELECT r.state FROM runs r WHERE r.id = r_id[i]);
                     touched := touched || ARRAY(SELECT DISTINCT t.pool FROM task_runs t WHERE t.run_id = r_id[i] AND t.state = 5);
                 END IF;
                 IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
@@ -420,14 +428,14 @@ BEGIN
     END IF;
 
     IF y_run IS NOT NULL THEN
-        -- Used-up budgets, and runs that are being cancelled or timed out, make the end of the task run.
+        -- Used-up budgets, and stages that are being cancelled, make the end of the task run.
         WITH final AS (
             DELETE FROM task_runs t USING unnest(y_run, y_idx, y_item, y_ord) AS y(run, idx, item, ord), runs r
             WHERE t.run_id = y.run AND t.idx = y.idx AND t.item = y.item AND r.id = y.run
-              AND (r.flags & 12 <> 0 OR (x_outcome[y.ord] = 0 AND t.failures + 1 >= t.max_failures))
+              AND (stopped_v1(r.flags, r.stage) OR (x_outcome[y.ord] = 0 AND t.failures + 1 >= t.max_failures))
             RETURNING t.*, y.ord
         ), merged AS (
-            SELECT f.run_id, f.idx, f.item, f.version, (CASE WHEN x_outcome[f.ord] = 0 THEN 11 ELSE 14 END)::smallint AS state, f.flags, f.generation,
+            SELECT f.run_id, f.idx, f.item, f.version, (CASE WHEN x_outcome[f.ord] = 0 AND f.failures + 1 >= f.max_failures THEN 11 ELSE 14 END)::smallint AS state, f.flags, f.generation,
                    f.attempt, (f.failures + CASE WHEN x_outcome[f.ord] = 0 THEN 1 ELSE 0 END)::smallint AS failures, f.lost, f.session,
                    coalesce(x_started[f.ord], f.started_at) AS started, x_finished[f.ord] AS finished, x_exit[f.ord] AS exit, x_kind[f.ord] AS kind,
                    x_error[f.ord] AS error, x_detail[f.ord] AS detail, NULL::text AS output, f.pool
@@ -474,11 +482,11 @@ BEGIN
     END IF;
 
     -- A decision to start comes too late for a run that is being cancelled.
-    IF EXISTS (SELECT 1 FROM runs r WHERE r.id = ANY (d_run) AND r.flags & 12 <> 0) THEN
+    IF EXISTS (SELECT 1 FROM runs r WHERE r.id = ANY (d_run) AND stopped_v1(r.flags, r.stage)) THEN
         WITH late AS (
             DELETE FROM task_runs t USING unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session), runs r
             WHERE t.run_id = d.run AND t.idx = d.idx AND t.item = d.item AND t.state = 4 AND t.session = d.session
-              AND r.id = d.run AND r.flags & 12 <> 0
+              AND r.id = d.run AND stopped_v1(r.flags, r.stage)
             RETURNING t.*
         ), merged AS (
             SELECT l.run_id, l.idx, l.item, l.version, 14::smallint AS state, l.flags, l.generation, l.attempt, l.failures, l.lost, NULL::bigint AS session,
@@ -586,6 +594,10 @@ BEGIN
             RETURNING 2::smallint, t.run_id, t.idx, t.item, t.attempt, t.failures, t.generation, t.version, t.session, t.route, t.rank, t.due_at;
     END IF;
 
+    -- Who has ended is not asked to stop any more.
+    DELETE FROM cancel_requests c WHERE c.session = ANY (p_sessions) AND NOT EXISTS (
+        SELECT 1 FROM task_runs t WHERE t.run_id = c.run_id AND t.idx = c.idx AND t.item = c.item
+        AND t.state = 2 AND t.session = c.session AND t.attempt = c.attempt);
     RETURN QUERY SELECT 5::smallint, c.run_id, c.idx, c.item, c.attempt, 0::smallint, 0::smallint, 0::bigint, c.session, 0, 0::smallint, 0::bigint
         FROM cancel_requests c WHERE c.session = ANY (p_sessions);
 END $$;

@@ -30,23 +30,20 @@ mod world;
 macro_rules! conformance {
     ($($(#[$meta:meta])* async fn $name:ident($world:ident: &mut World) $body:block)+) => {$(
         $(#[$meta])*
+        async fn $name($world: &mut World) $body
+
         mod $name {
-            #[expect(unused_imports, reason = "what a test does not use others in the file do")]
-            use super::*;
-
-            async fn body($world: &mut World) $body
-
             #[tokio::test]
             async fn postgres() {
-                let mut world = World::new(mainspring_store::Flavor::Postgres).await;
-                body(&mut world).await;
+                let mut world = crate::world::World::new(mainspring_store::Flavor::Postgres).await;
+                super::$name(&mut world).await;
                 world.check().await;
             }
 
             #[tokio::test]
             async fn sqlite() {
-                let mut world = World::new(mainspring_store::Flavor::Sqlite).await;
-                body(&mut world).await;
+                let mut world = crate::world::World::new(mainspring_store::Flavor::Sqlite).await;
+                super::$name(&mut world).await;
                 world.check().await;
             }
         }
