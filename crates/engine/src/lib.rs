@@ -1,1 +1,22 @@
-//! Placeholder.
+//! The engine: loops and effects around the store. It submits, exchanges, keeps sessions alive, leads, and wakes.
+//!
+//! A [`Client`] only talks to the store. A [`Node`] also executes: it gathers what its worker finished and hands it in by
+//! exchanges, several lanes at a time. No SQL and no HTTP here; what executes tasks is behind [`Workforce`].
+
+mod client;
+mod clock;
+mod completions;
+mod dispatch;
+mod duties;
+mod inbox;
+mod lane;
+mod leader;
+mod logs;
+mod node;
+mod specs;
+mod wake;
+
+pub use client::{Client, Submission, SubmitError};
+pub use clock::SystemClock;
+pub use node::{Node, NodeConfig, NodeHandle, Workforce};
+pub use specs::Spec;

@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
 
 use crate::error::{Error, Result};
-use crate::sqlite::SqliteDb;
+use crate::sqlite::{ServerLock, SqliteDb};
 
 /// How to reach a database.
 #[derive(Debug, Clone)]
@@ -57,7 +57,9 @@ impl Store {
             Db::Sqlite(SqliteDb::open(connect).await?)
         } else {
             let scheme: String = url.chars().take_while(|c| *c != ':').take(40).collect();
-            return Err(Error::BadUrl(format!("`{scheme}` is not a database this program knows: write sqlite://PATH or postgres://HOST/NAME")));
+            return Err(Error::BadUrl(format!(
+                "`{scheme}` is not a database this program knows: write sqlite://PATH or postgres://HOST/NAME"
+            )));
         };
         Ok(Self { db: Arc::new(db) })
     }
@@ -77,6 +79,14 @@ impl Store {
         }
     }
 
+    /// Takes the lock that makes this process the one server of a SQLite file; PostgreSQL needs none.
+    pub fn lock_server(&self) -> Result<Option<ServerLock>> {
+        match &*self.db {
+            Db::Postgres(_) => Ok(None),
+            Db::Sqlite(sqlite) => sqlite.server_lock().map(Some),
+        }
+    }
+
     pub async fn close(&self) {
         match &*self.db {
             Db::Postgres(pg) => pg.pool.close().await,
@@ -86,7 +96,10 @@ impl Store {
 }
 
 async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
-    let options: PgConnectOptions = connect.url.parse().map_err(|error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}")))?;
+    let options: PgConnectOptions = connect
+        .url
+        .parse()
+        .map_err(|error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}")))?;
     // A client that stalls must not hold locks for long, and a lost peer must be noticed.
     let options = options.application_name("mainspring").options([
         ("statement_timeout", "60s"),

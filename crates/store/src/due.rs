@@ -26,9 +26,11 @@ impl Store {
             let mut pools = Vec::new();
             for run in chunk {
                 let sql = locking!(tx, "SELECT state FROM runs WHERE id = $1", "FOR NO KEY UPDATE SKIP LOCKED");
-                let locked: Option<(i16,)> = within!(tx, |conn| sqlx::query_as(sql).bind(run).fetch_optional(conn).await?);
+                let locked: Option<(i16,)> =
+                    within!(tx, |conn| sqlx::query_as(sql).bind(run).fetch_optional(conn).await?);
                 let Some((state,)) = locked else { continue };
-                let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| sqlx::query_as(
+                let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
+                    sqlx::query_as(
                     "UPDATE task_runs SET state = CASE WHEN $3 <> 1 THEN 6 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 \
                      WHERE run_id = $1 AND state IN (3, 7) AND due_at <= $2 RETURNING state, pool"
                 )
@@ -36,7 +38,8 @@ impl Store {
                 .bind(now)
                 .bind(i32::from(state))
                 .fetch_all(conn)
-                .await?);
+                .await?
+                });
                 promoted += moved.len() as u64;
                 pools.extend(moved.into_iter().filter(|row| row.0 == 5).filter_map(|row| row.1));
             }
@@ -50,8 +53,11 @@ impl Store {
 
     /// When the next row becomes due.
     pub async fn next_due(&self) -> Result<Option<Micros>> {
-        let row: Option<(i64,)> =
-            read!(self, |conn| sqlx::query_as("SELECT due_at FROM task_runs WHERE state IN (3, 7) ORDER BY due_at LIMIT 1").fetch_optional(conn).await?);
+        let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as(
+            "SELECT due_at FROM task_runs WHERE state IN (3, 7) ORDER BY due_at LIMIT 1"
+        )
+        .fetch_optional(conn)
+        .await?);
         Ok(row.map(|row| row.0))
     }
 }

@@ -22,13 +22,17 @@ pub enum Error {
     Conflict(String),
     #[error("{table}.{column} of {id} is not readable: {reason}")]
     BadRow { table: &'static str, column: &'static str, id: String, reason: String },
-    #[error("the database has schema version {found}, this program knows {known}: use the program that wrote it, or a newer one")]
+    #[error(
+        "the database has schema version {found}, this program knows {known}: use the program that wrote it, or a newer one"
+    )]
     NewerSchema { found: i64, known: i64 },
     #[error("the database has schema version {found} of {known}: run `mainspring migrate up`")]
     OlderSchema { found: i64, known: i64 },
     #[error("{0}")]
     BadUrl(String),
-    #[error("another server holds {0}: a SQLite file has one server; stop the other or give this one its own --database")]
+    #[error(
+        "another server holds {0}: a SQLite file has one server; stop the other or give this one its own --database"
+    )]
     FileInUse(String),
 }
 
@@ -56,16 +60,21 @@ impl From<sqlx::Error> for Error {
                     // PostgreSQL: serialisation failure, deadlock, lock timeout, statement timeout.
                     "40001" | "40P01" | "55P03" | "57014" => Self::Repeat(error),
                     // PostgreSQL: shutting down, crashing, starting, too many connections, out of disk or memory.
-                    "57P01" | "57P02" | "57P03" | "53300" | "53100" | "53200" | "08006" | "08003" | "08000" => Self::Unavailable(error),
+                    "57P01" | "57P02" | "57P03" | "53300" | "53100" | "53200" | "08006" | "08003" | "08000" => {
+                        Self::Unavailable(error)
+                    }
                     // SQLite: busy, locked and their refinements; full disk and I/O errors.
                     "5" | "6" | "261" | "517" | "262" => Self::Repeat(error),
                     "10" | "13" | "14" | "778" => Self::Unavailable(error),
                     _ => Self::Rejected(error),
                 }
             }
-            sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::WorkerCrashed | sqlx::Error::Protocol(_) => {
-                Self::Unavailable(error)
-            }
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::Protocol(_) => Self::Unavailable(error),
             _ => Self::Rejected(error),
         }
     }

@@ -142,11 +142,12 @@ impl Store {
     }
 
     async fn insert_lane(&self, node: Uuid, now: Micros) -> Result<i64> {
-        let (id,): (i64,) = write!(self, |conn| sqlx::query_as("INSERT INTO lanes (node, created_at) VALUES ($1, $2) RETURNING id")
-            .bind(node)
-            .bind(now)
-            .fetch_one(conn)
-            .await?);
+        let (id,): (i64,) =
+            write!(self, |conn| sqlx::query_as("INSERT INTO lanes (node, created_at) VALUES ($1, $2) RETURNING id")
+                .bind(node)
+                .bind(now)
+                .fetch_one(conn)
+                .await?);
         Ok(id)
     }
 
@@ -163,13 +164,15 @@ impl Store {
 
     /// Forgets lanes of nodes that are long gone.
     pub async fn forget_lanes(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| sqlx::query(
+        Ok(write!(self, |conn| {
+            sqlx::query(
             "DELETE FROM lanes WHERE created_at < $1 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.node = lanes.node AND NOT s.dead)"
         )
         .bind(before)
         .execute(conn)
         .await?
-        .rows_affected()))
+        .rows_affected()
+        }))
     }
 }
 
@@ -216,7 +219,8 @@ impl Reply {
             2 => self.to_decide.push(row),
             3 => {
                 let code = row.token.key.index as i16;
-                let state = RunState::try_from(code).map_err(|error| Error::bad_row("runs", "state", row.token.key.run, error))?;
+                let state = RunState::try_from(code)
+                    .map_err(|error| Error::bad_row("runs", "state", row.token.key.run, error))?;
                 self.ended_runs.push((row.token.key.run, state));
             }
             4 => self.fenced.push(row.token),

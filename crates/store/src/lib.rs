@@ -21,20 +21,27 @@ mod retention;
 mod runs;
 mod sessions;
 mod settle;
+mod snapshot;
 mod sqlite;
 mod terms;
 mod versions;
+mod wake;
 
 pub use db::{Connect, Flavor, Store};
 pub use error::{Error, Result};
-pub use exchange::{Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want};
+pub use exchange::{
+    Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
+};
 pub use limits::{LimitRow, PoolRow};
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};
 pub use operate::{CancelOutcome, Operator};
-pub use reads::{AttemptRow, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
+pub use reads::{AttemptRow, ExpressionData, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reopen::{Reopen, Reopened};
 pub use runs::{Created, NewRun};
 pub use sessions::{NewSession, SessionRow};
+pub use snapshot::HeldSnapshot;
+pub use sqlite::ServerLock;
 pub use terms::Term;
 pub use versions::{RouteRow, VersionRef};
+pub use wake::Listener;

@@ -1,6 +1,6 @@
 //! Named pools and concurrency keys.
 
-use mainspring_core::Micros;
+use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, read, within};
 use crate::error::{Error, Result};
@@ -36,7 +36,12 @@ impl Store {
         }
         let mut tx = self.begin().await?;
         let id = intern_limit(&mut tx, POOL, &format!("{namespace}/{name}"), slots).await?;
-        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1").bind(id).bind(slots).execute(conn).await?.rows_affected());
+        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1")
+            .bind(id)
+            .bind(slots)
+            .execute(conn)
+            .await?
+            .rows_affected());
         hand_on(&mut tx, now, &[], &[], &[id]).await?;
         tx.commit().await
     }
@@ -53,24 +58,44 @@ impl Store {
     }
 
     pub async fn limits(&self, kind: i16) -> Result<Vec<LimitRow>> {
-        Ok(read!(self, |conn| sqlx::query_as("SELECT id, kind, key, capacity, held FROM limits WHERE kind = $1 ORDER BY key")
-            .bind(kind)
-            .fetch_all(conn)
-            .await?))
+        Ok(read!(self, |conn| sqlx::query_as(
+            "SELECT id, kind, key, capacity, held FROM limits WHERE kind = $1 ORDER BY key"
+        )
+        .bind(kind)
+        .fetch_all(conn)
+        .await?))
     }
 
     /// The limit of a concurrency key, made on first use; its capacity follows the workflow's newest word.
     pub async fn concurrency_limit(&self, key: &str, capacity: i32) -> Result<i32> {
         let mut tx = self.begin().await?;
         let id = intern_limit(&mut tx, CONCURRENCY, key, Some(capacity)).await?;
-        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2").bind(id).bind(capacity).execute(conn).await?.rows_affected());
+        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2")
+            .bind(id)
+            .bind(capacity)
+            .execute(conn)
+            .await?
+            .rows_affected());
         tx.commit().await?;
         Ok(id)
     }
 
+    /// The runs that hold a slot of a limit and are older than `newcomer`.
+    pub async fn runs_on_limit(&self, limit: i32, newcomer: RunId) -> Result<Vec<RunId>> {
+        let rows: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(
+            "SELECT id FROM runs WHERE limit_id = $1 AND state IN (1, 2) AND id < $2 ORDER BY id"
+        )
+        .bind(limit)
+        .bind(newcomer)
+        .fetch_all(conn)
+        .await?);
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
     /// Recounts what limits hold from the rows that hold them, and hands on what is free. For the sweep.
     pub async fn reconcile_limits(&self, now: Micros) -> Result<u64> {
-        let ids: Vec<(i32, i16)> = read!(self, |conn| sqlx::query_as("SELECT id, kind FROM limits ORDER BY id").fetch_all(conn).await?);
+        let ids: Vec<(i32, i16)> =
+            read!(self, |conn| sqlx::query_as("SELECT id, kind FROM limits ORDER BY id").fetch_all(conn).await?);
         let mut mended = 0;
         for (id, kind) in ids {
             let mut tx = self.begin().await?;
@@ -83,7 +108,12 @@ impl Store {
             };
             let (counted,): (i64,) = within!(tx, |conn| sqlx::query_as(counting).bind(id).fetch_one(conn).await?);
             if i64::from(held) != counted {
-                within!(tx, |conn| sqlx::query("UPDATE limits SET held = $2 WHERE id = $1").bind(id).bind(counted as i32).execute(conn).await?.rows_affected());
+                within!(tx, |conn| sqlx::query("UPDATE limits SET held = $2 WHERE id = $1")
+                    .bind(id)
+                    .bind(counted as i32)
+                    .execute(conn)
+                    .await?
+                    .rows_affected());
                 mended += 1;
             }
             hand_on(&mut tx, now, &[], &[], &[id]).await?;
@@ -101,7 +131,13 @@ pub(crate) async fn hand_on(tx: &mut Tx, now: Micros, released: &[i32], ended: &
     }
     match tx {
         Tx::Postgres(tx) => {
-            sqlx::query("SELECT limits_v1($1, $2, $3, $4)").bind(now).bind(released).bind(ended).bind(touched).execute(&mut **tx).await?;
+            sqlx::query("SELECT limits_v1($1, $2, $3, $4)")
+                .bind(now)
+                .bind(released)
+                .bind(ended)
+                .bind(touched)
+                .execute(&mut **tx)
+                .await?;
             Ok(())
         }
         Tx::Sqlite(tx) => crate::sqlite::settle::limits(tx, now, released, ended, touched).await,
@@ -109,14 +145,19 @@ pub(crate) async fn hand_on(tx: &mut Tx, now: Micros, released: &[i32], ended: &
 }
 
 pub(crate) async fn intern_limit(tx: &mut Tx, kind: i16, key: &str, capacity: Option<i32>) -> Result<i32> {
-    within!(tx, |conn| sqlx::query("INSERT INTO limits (kind, key, capacity) VALUES ($1, $2, $3) ON CONFLICT (kind, key) DO NOTHING")
+    within!(tx, |conn| sqlx::query(
+        "INSERT INTO limits (kind, key, capacity) VALUES ($1, $2, $3) ON CONFLICT (kind, key) DO NOTHING"
+    )
+    .bind(kind)
+    .bind(key)
+    .bind(capacity)
+    .execute(conn)
+    .await?
+    .rows_affected());
+    let (id,): (i32,) = within!(tx, |conn| sqlx::query_as("SELECT id FROM limits WHERE kind = $1 AND key = $2")
         .bind(kind)
         .bind(key)
-        .bind(capacity)
-        .execute(conn)
-        .await?
-        .rows_affected());
-    let (id,): (i32,) =
-        within!(tx, |conn| sqlx::query_as("SELECT id FROM limits WHERE kind = $1 AND key = $2").bind(kind).bind(key).fetch_one(conn).await?);
+        .fetch_one(conn)
+        .await?);
     Ok(id)
 }

@@ -65,8 +65,15 @@ impl Store {
     }
 
     /// Chunks behind the cursor, oldest first, at most `limit`; of one attempt if it is given.
-    pub async fn read_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor, limit: i64) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
-        let rows: Vec<(i32, i32, String)> = read!(self, |conn| sqlx::query_as(
+    pub async fn read_logs(
+        &self,
+        key: TaskKey,
+        attempt: Option<i32>,
+        after: LogCursor,
+        limit: i64,
+    ) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
+        let rows: Vec<(i32, i32, String)> = read!(self, |conn| {
+            sqlx::query_as(
             "SELECT attempt, chunk, lines FROM logs WHERE run_id = $1 AND idx = $2 AND item = $3 AND (attempt, chunk) > ($4, $5) \
              AND attempt = coalesce($6, attempt) ORDER BY attempt, chunk LIMIT $7"
         )
@@ -78,7 +85,8 @@ impl Store {
         .bind(attempt)
         .bind(limit)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         rows.into_iter()
             .map(|(attempt, chunk, text)| {
                 let lines = decode(&text).map_err(|reason| Error::bad_row("logs", "lines", key, reason))?;
@@ -89,13 +97,20 @@ impl Store {
 }
 
 fn encode(lines: &[LogLine]) -> String {
-    let rows: Vec<(i64, i16, &str)> = lines.iter().map(|line| (line.at, line.stream.code(), line.text.as_str())).collect();
+    let rows: Vec<(i64, i16, &str)> =
+        lines.iter().map(|line| (line.at, line.stream.code(), line.text.as_str())).collect();
     serde_json::to_string(&rows).unwrap_or_else(|_| "[]".to_owned())
 }
 
 fn decode(text: &str) -> Result<Vec<LogLine>, String> {
     let rows: Vec<(i64, i16, String)> = serde_json::from_str(text).map_err(|error| error.to_string())?;
     rows.into_iter()
-        .map(|(at, stream, text)| Ok(LogLine { at, stream: LogStream::try_from(stream).map_err(|error: UnknownState| error.to_string())?, text }))
+        .map(|(at, stream, text)| {
+            Ok(LogLine {
+                at,
+                stream: LogStream::try_from(stream).map_err(|error: UnknownState| error.to_string())?,
+                text,
+            })
+        })
         .collect()
 }

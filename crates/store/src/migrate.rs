@@ -78,7 +78,9 @@ impl Store {
             SchemaState::Current => Ok(()),
             SchemaState::Newer { found, known } => Err(Error::NewerSchema { found, known }),
             SchemaState::Behind { found, known } => Err(Error::OlderSchema { found, known }),
-            SchemaState::Empty => Err(Error::OlderSchema { found: 0, known: MIGRATIONS.last().map_or(0, |step| step.version) }),
+            SchemaState::Empty => {
+                Err(Error::OlderSchema { found: 0, known: MIGRATIONS.last().map_or(0, |step| step.version) })
+            }
         }
     }
 
@@ -107,13 +109,15 @@ impl Store {
                 continue;
             }
             run_script(&mut tx, step.postgres.0, step.sqlite.0).await?;
-            within!(tx, |conn| sqlx::query("INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)")
-                .bind(step.version)
-                .bind(step.name)
-                .bind(now)
-                .execute(conn)
-                .await?
-                .rows_affected());
+            within!(tx, |conn| sqlx::query(
+                "INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)"
+            )
+            .bind(step.version)
+            .bind(step.name)
+            .bind(now)
+            .execute(conn)
+            .await?
+            .rows_affected());
             tx.commit().await?;
             done += 1;
         }
@@ -134,7 +138,11 @@ impl Store {
                 continue;
             }
             run_script(&mut tx, step.postgres.1, step.sqlite.1).await?;
-            within!(tx, |conn| sqlx::query("DELETE FROM schema_migrations WHERE version = $1").bind(step.version).execute(conn).await?.rows_affected());
+            within!(tx, |conn| sqlx::query("DELETE FROM schema_migrations WHERE version = $1")
+                .bind(step.version)
+                .execute(conn)
+                .await?
+                .rows_affected());
             tx.commit().await?;
             done += 1;
         }
@@ -145,20 +153,25 @@ impl Store {
     async fn applied(&self) -> Result<Vec<(i64, i64)>> {
         let exists = match &*self.db {
             Db::Postgres(pg) => {
-                let (found,): (bool,) = sqlx::query_as("SELECT to_regclass('schema_migrations') IS NOT NULL").fetch_one(&pg.pool).await?;
+                let (found,): (bool,) =
+                    sqlx::query_as("SELECT to_regclass('schema_migrations') IS NOT NULL").fetch_one(&pg.pool).await?;
                 found
             }
             Db::Sqlite(sqlite) => {
-                let (found,): (i64,) = sqlx::query_as("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'")
-                    .fetch_one(&sqlite.readers)
-                    .await?;
+                let (found,): (i64,) = sqlx::query_as(
+                    "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'schema_migrations'",
+                )
+                .fetch_one(&sqlite.readers)
+                .await?;
                 found > 0
             }
         };
         if !exists {
             return Ok(Vec::new());
         }
-        Ok(read!(self, |conn| sqlx::query_as("SELECT version, applied_at FROM schema_migrations ORDER BY version").fetch_all(conn).await?))
+        Ok(read!(self, |conn| sqlx::query_as("SELECT version, applied_at FROM schema_migrations ORDER BY version")
+            .fetch_all(conn)
+            .await?))
     }
 }
 
@@ -166,17 +179,23 @@ async fn lock_schema(tx: &mut Tx) -> Result<()> {
     if let Tx::Postgres(tx) = tx {
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK).execute(&mut **tx).await?;
     }
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "CREATE TABLE IF NOT EXISTS schema_migrations (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
     )
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     Ok(())
 }
 
 async fn is_applied(tx: &mut Tx, version: i64) -> Result<bool> {
-    let found: Option<(i64,)> = within!(tx, |conn| sqlx::query_as("SELECT version FROM schema_migrations WHERE version = $1").bind(version).fetch_optional(conn).await?);
+    let found: Option<(i64,)> =
+        within!(tx, |conn| sqlx::query_as("SELECT version FROM schema_migrations WHERE version = $1")
+            .bind(version)
+            .fetch_optional(conn)
+            .await?);
     Ok(found.is_some())
 }
 

@@ -6,7 +6,9 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
-use crate::flags::{CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped};
+use crate::flags::{
+    CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped,
+};
 use crate::limits::hand_on;
 use crate::proceed;
 use crate::sessions::LiveRow;
@@ -69,9 +71,13 @@ struct LockedRunRow {
 }
 
 pub(crate) async fn lock_run(tx: &mut Tx, id: RunId) -> Result<LockedRun> {
-    let sql = locking!(tx, "SELECT version, state, stage, flags, generation, open, limit_id, seq FROM runs WHERE id = $1", "FOR NO KEY UPDATE");
-    let row: LockedRunRow =
-        within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?).ok_or_else(|| Error::not_found(format!("run {id}")))?;
+    let sql = locking!(
+        tx,
+        "SELECT version, state, stage, flags, generation, open, limit_id, seq FROM runs WHERE id = $1",
+        "FOR NO KEY UPDATE"
+    );
+    let row: LockedRunRow = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?)
+        .ok_or_else(|| Error::not_found(format!("run {id}")))?;
     let state = RunState::try_from(row.state).map_err(|error| Error::bad_row("runs", "state", id, error))?;
     Ok(LockedRun {
         id,
@@ -109,12 +115,14 @@ impl Store {
 
     /// Fails runs whose deadline has passed, as a leader. Their open tasks are cancelled, their finalisers run.
     pub async fn expire_runs(&self, now: Micros, term: &Term) -> Result<u64> {
-        let due: Vec<(RunId,)> = crate::db::read!(self, |conn| sqlx::query_as(
+        let due: Vec<(RunId,)> = crate::db::read!(self, |conn| {
+            sqlx::query_as(
             "SELECT id FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND deadline_at <= $1 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 100"
         )
         .bind(now)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         let mut expired = 0;
         for (id,) in due {
             let mut tx = self.begin().await?;
@@ -138,11 +146,13 @@ impl Store {
 
     /// The next deadline of an open run.
     pub async fn next_deadline(&self) -> Result<Option<Micros>> {
-        let row: Option<(i64,)> = crate::db::read!(self, |conn| sqlx::query_as(
+        let row: Option<(i64,)> = crate::db::read!(self, |conn| {
+            sqlx::query_as(
             "SELECT deadline_at FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 1"
         )
         .fetch_optional(conn)
-        .await?);
+        .await?
+        });
         Ok(row.map(|row| row.0))
     }
 
@@ -162,15 +172,19 @@ impl Store {
             .await?
             .rows_affected());
         // Two statements, so that a row that was just let through its gate is seen as ready and gives its slot back.
-        within!(tx, |conn| sqlx::query("UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
-        let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as("UPDATE task_runs SET state = 6 WHERE run_id = $1 AND state = 1 RETURNING pool")
-            .bind(id)
-            .fetch_all(conn)
-            .await?);
+        within!(tx, |conn| sqlx::query(
+            "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))"
+        )
+        .bind(id)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as(
+            "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND state = 1 RETURNING pool"
+        )
+        .bind(id)
+        .fetch_all(conn)
+        .await?);
         let released: Vec<i32> = released.into_iter().filter_map(|row| row.0).collect();
         record(&mut tx, now, action, &mut run, "pause", operator).await?;
         hand_on(&mut tx, now, &released, &[], &[]).await?;
@@ -238,7 +252,8 @@ async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -
 /// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.
 /// True if there may be more.
 pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &str) -> Result<bool> {
-    let rows: Vec<LiveRow> = within!(tx, |conn| sqlx::query_as(
+    let rows: Vec<LiveRow> = within!(tx, |conn| {
+        sqlx::query_as(
         "DELETE FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) AND (idx, item) IN \
            (SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) ORDER BY idx, item LIMIT $2) \
          RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"
@@ -246,7 +261,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &st
     .bind(id)
     .bind(CHUNK as i64)
     .fetch_all(conn)
-    .await?);
+    .await?
+    });
     let more = rows.len() == CHUNK;
     if !rows.is_empty() {
         let gone = rows
@@ -261,7 +277,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &st
         settle(tx, now, gone, Vec::new()).await?;
     }
     // A later statement: a claim that was under way has committed or never will.
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
          SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 ON CONFLICT DO NOTHING"
     )
@@ -269,7 +286,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &st
     .bind(reason)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     Ok(more)
 }
 
@@ -281,22 +299,39 @@ pub(crate) async fn end_stage(tx: &mut Tx, now: Micros, id: RunId) -> Result<()>
         }
         Tx::Sqlite(sqlite) => crate::sqlite::settle::next_stage(sqlite, now, id).await?,
     }
-    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL")
-        .bind(id)
-        .fetch_all(conn)
-        .await?);
+    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
+        "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
+    )
+    .bind(id)
+    .fetch_all(conn)
+    .await?);
     let pools: Vec<i32> = pools.into_iter().map(|pool| pool.0).collect();
     let (state, limit): (i16, Option<i32>) =
-        within!(tx, |conn| sqlx::query_as("SELECT state, limit_id FROM runs WHERE id = $1").bind(id).fetch_one(conn).await?);
+        within!(tx, |conn| sqlx::query_as("SELECT state, limit_id FROM runs WHERE id = $1")
+            .bind(id)
+            .fetch_one(conn)
+            .await?);
     let ended: Vec<i32> = limit.filter(|_| state >= RunState::Success.code()).into_iter().collect();
     hand_on(tx, now, &[], &ended, &pools).await
 }
 
 /// Records an operator's action under the run's next event number.
-pub(crate) async fn record(tx: &mut Tx, now: Micros, action_id: Uuid, run: &mut LockedRun, action: &str, operator: &Operator) -> Result<()> {
-    let (seq,): (i64,) = within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq").bind(run.id).fetch_one(conn).await?);
+pub(crate) async fn record(
+    tx: &mut Tx,
+    now: Micros,
+    action_id: Uuid,
+    run: &mut LockedRun,
+    action: &str,
+    operator: &Operator,
+) -> Result<()> {
+    let (seq,): (i64,) =
+        within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
+            .bind(run.id)
+            .fetch_one(conn)
+            .await?);
     run.seq = seq;
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
     )
     .bind(action_id)
@@ -308,6 +343,7 @@ pub(crate) async fn record(tx: &mut Tx, now: Micros, action_id: Uuid, run: &mut 
     .bind(now)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     Ok(())
 }

@@ -4,7 +4,7 @@ use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run};
@@ -54,14 +54,19 @@ impl Store {
 
     /// Whether anything is left to do. Cheap: for a look before taking the writer.
     pub async fn has_continuations(&self) -> Result<bool> {
-        let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as("SELECT id FROM continuations LIMIT 1").fetch_optional(conn).await?);
+        let row: Option<(i64,)> =
+            read!(self, |conn| sqlx::query_as("SELECT id FROM continuations LIMIT 1").fetch_optional(conn).await?);
         Ok(row.is_some())
     }
 
     async fn proceed_one(&self, now: Micros, only: Option<RunId>) -> Result<bool> {
         let mut tx = self.begin().await?;
         let sql = match only {
-            None => locking!(tx, "SELECT id, run_id, kind, idx, counts, position FROM continuations ORDER BY id LIMIT 1", "FOR UPDATE SKIP LOCKED"),
+            None => locking!(
+                tx,
+                "SELECT id, run_id, kind, idx, counts, position FROM continuations ORDER BY id LIMIT 1",
+                "FOR UPDATE SKIP LOCKED"
+            ),
             Some(_) => locking!(
                 tx,
                 "SELECT id, run_id, kind, idx, counts, position FROM continuations WHERE run_id = $1 ORDER BY id LIMIT 1",
@@ -81,14 +86,24 @@ impl Store {
             CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
             ADMIT => admit_chunk(&mut tx, now, &run).await?,
             CANCEL => clear_chunk(&mut tx, now, run.id, "cancelled").await?.then_some(0),
-            _ => fan_out_chunk(&mut tx, now, &run, &work).await?,
+            FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
+            other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
         };
         match next {
             Some(position) => {
-                within!(tx, |conn| sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1").bind(work.id).bind(position).execute(conn).await?.rows_affected());
+                within!(tx, |conn| sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1")
+                    .bind(work.id)
+                    .bind(position)
+                    .execute(conn)
+                    .await?
+                    .rows_affected());
             }
             None => {
-                within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE id = $1").bind(work.id).execute(conn).await?.rows_affected());
+                within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE id = $1")
+                    .bind(work.id)
+                    .execute(conn)
+                    .await?
+                    .rows_affected());
             }
         }
         tx.commit().await?;
@@ -99,7 +114,8 @@ impl Store {
 /// Makes the rows from `position` on, held; after the last the run is admitted, or queued behind its limit.
 async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) -> Result<Option<i32>> {
     let end = position + CHUNK as i32;
-    let made = within!(tx, |conn| sqlx::query(
+    let made = within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
          SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN 0 ELSE 6 END, vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, \
                 vt.max_failures, vt.max_lost, vt.needs, vt.version, $4 + vt.idx \
@@ -111,13 +127,15 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     .bind(now)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     if made as usize == CHUNK {
         return Ok(Some(end));
     }
     let admitted = run.flags & RUN_ADMITTED != 0;
     let flags = run.flags & !(RUN_BEING_MADE | RUN_ADMITTED);
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN 1 ELSE 0 END, started_at = CASE WHEN $3 THEN $4 ELSE started_at END WHERE id = $1"
     )
     .bind(run.id)
@@ -126,7 +144,8 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     .bind(now)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     if admitted {
         enqueue(tx, now, run.id, ADMIT).await?;
     } else if let Some(limit) = run.limit {
@@ -141,7 +160,8 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
         end_stage(tx, now, run.id).await?;
         return Ok(None);
     }
-    let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| sqlx::query_as(
+    let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
+        sqlx::query_as(
         "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $3 + idx \
          WHERE run_id = $1 AND state = 6 AND $4 = 1 AND (idx, item) IN \
            (SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT $2) RETURNING state, pool"
@@ -151,7 +171,8 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     .bind(now)
     .bind(run.state.code())
     .fetch_all(conn)
-    .await?);
+    .await?
+    });
     let mut pools: Vec<i32> = moved.iter().filter(|row| row.0 == 5).filter_map(|row| row.1).collect();
     pools.sort_unstable();
     pools.dedup();
@@ -163,7 +184,8 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
 async fn fan_out_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, work: &Continuation) -> Result<Option<i32>> {
     let dependents = dependents(tx, run.version, work.idx, work.position).await?;
     let full = dependents.len() == CHUNK;
-    let counts = dependents.into_iter().map(|dependent| Count { run: run.id, dependent, counts: work.counts }).collect();
+    let counts =
+        dependents.into_iter().map(|dependent| Count { run: run.id, dependent, counts: work.counts }).collect();
     settle(tx, now, Vec::new(), counts).await?;
     Ok(full.then_some(work.position + CHUNK as i32))
 }
@@ -171,13 +193,15 @@ async fn fan_out_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, work: &Continu
 async fn dependents(tx: &mut Tx, version: i64, idx: i32, position: i32) -> Result<Vec<i32>> {
     match tx {
         Tx::Postgres(tx) => {
-            let (slice,): (Vec<i32>,) = sqlx::query_as("SELECT dependents[$3 + 1 : $3 + $4] FROM version_tasks WHERE version = $1 AND idx = $2")
-                .bind(version)
-                .bind(idx)
-                .bind(position)
-                .bind(CHUNK as i32)
-                .fetch_one(&mut **tx)
-                .await?;
+            let (slice,): (Vec<i32>,) = sqlx::query_as(
+                "SELECT dependents[$3 + 1 : $3 + $4] FROM version_tasks WHERE version = $1 AND idx = $2",
+            )
+            .bind(version)
+            .bind(idx)
+            .bind(position)
+            .bind(CHUNK as i32)
+            .fetch_one(&mut **tx)
+            .await?;
             Ok(slice)
         }
         Tx::Sqlite(tx) => {

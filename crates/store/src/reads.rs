@@ -1,5 +1,7 @@
 //! What people look at: runs, their task runs and attempts.
 
+use std::collections::HashMap;
+
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 use serde_json::Value;
@@ -95,6 +97,22 @@ pub struct AttemptRow {
 pub struct StatusCount {
     pub state: RunState,
     pub runs: i64,
+}
+
+/// What expressions look at, by run and by (run, task).
+#[derive(Debug, Clone, Default)]
+pub struct ExpressionData {
+    pub inputs: HashMap<RunId, Value>,
+    pub tasks: HashMap<(RunId, i32), (TaskState, i32, Option<Value>)>,
+}
+
+#[derive(sqlx::FromRow)]
+struct ExpressionRow {
+    run_id: RunId,
+    idx: i32,
+    state: i16,
+    attempt: i32,
+    body: Option<String>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -213,7 +231,10 @@ macro_rules! filtered {
             query.push(" AND w.name = ").push_bind(workflow);
         }
         if let Some(correlation) = &filter.correlation_id {
-            query.push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ").push_bind(correlation).push(")");
+            query
+                .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")
+                .push_bind(correlation)
+                .push(")");
         }
         if let Some(since) = filter.since {
             query.push(" AND r.created_at >= ").push_bind(since);
@@ -241,10 +262,20 @@ impl Store {
     pub async fn run_summary(&self, id: RunId) -> Result<RunSummary> {
         let row: Option<SummaryRow> = match &*self.db {
             Db::Postgres(pg) => {
-                QueryBuilder::<sqlx::Postgres>::new(SUMMARY).push(" WHERE r.id = ").push_bind(id).build_query_as().fetch_optional(&pg.pool).await?
+                QueryBuilder::<sqlx::Postgres>::new(SUMMARY)
+                    .push(" WHERE r.id = ")
+                    .push_bind(id)
+                    .build_query_as()
+                    .fetch_optional(&pg.pool)
+                    .await?
             }
             Db::Sqlite(sqlite) => {
-                QueryBuilder::<sqlx::Sqlite>::new(SUMMARY).push(" WHERE r.id = ").push_bind(id).build_query_as().fetch_optional(&sqlite.readers).await?
+                QueryBuilder::<sqlx::Sqlite>::new(SUMMARY)
+                    .push(" WHERE r.id = ")
+                    .push_bind(id)
+                    .build_query_as()
+                    .fetch_optional(&sqlite.readers)
+                    .await?
             }
         };
         row.ok_or_else(|| Error::not_found(format!("run {id}")))?.try_into()
@@ -253,11 +284,12 @@ impl Store {
     pub async fn run(&self, id: RunId) -> Result<RunRow> {
         type Details = (Option<String>, Option<String>, Option<String>, Option<String>);
         let summary = self.run_summary(id).await?;
-        let details: Option<Details> =
-            read!(self, |conn| sqlx::query_as("SELECT inputs, outputs, correlation_id, trigger FROM run_details WHERE run_id = $1")
-                .bind(id)
-                .fetch_optional(conn)
-                .await?);
+        let details: Option<Details> = read!(self, |conn| sqlx::query_as(
+            "SELECT inputs, outputs, correlation_id, trigger FROM run_details WHERE run_id = $1"
+        )
+        .bind(id)
+        .fetch_optional(conn)
+        .await?);
         let (inputs, outputs, correlation_id, trigger) = details.unwrap_or_default();
         Ok(RunRow {
             summary,
@@ -268,22 +300,50 @@ impl Store {
         })
     }
 
-    /// The inputs of runs that have any, as JSON text.
-    pub async fn inputs_of(&self, runs: &[RunId]) -> Result<Vec<(RunId, String)>> {
-        Ok(match &*self.db {
+    /// What expressions of some task runs look at: the inputs of `runs`, and how the tasks named by `upstream` ended.
+    /// One round trip.
+    pub async fn expression_data(&self, runs: &[RunId], upstream: &[(RunId, i32)]) -> Result<ExpressionData> {
+        let upstream_runs: Vec<RunId> = upstream.iter().map(|key| key.0).collect();
+        let upstream_indexes: Vec<i32> = upstream.iter().map(|key| key.1).collect();
+        let rows: Vec<ExpressionRow> = match &*self.db {
             Db::Postgres(pg) => {
-                sqlx::query_as("SELECT run_id, inputs FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL").bind(runs).fetch_all(&pg.pool).await?
+                sqlx::query_as(
+                    "SELECT run_id, -1 AS idx, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
+                     UNION ALL SELECT h.run_id, h.idx, h.state, h.attempt, h.output \
+                     FROM unnest($2::uuid[], $3::integer[]) AS k(run, idx) JOIN history h ON h.run_id = k.run AND h.idx = k.idx AND h.item = -1",
+                )
+                .bind(runs)
+                .bind(upstream_runs)
+                .bind(upstream_indexes)
+                .fetch_all(&pg.pool)
+                .await?
             }
             Db::Sqlite(sqlite) => {
-                let mut query = QueryBuilder::<sqlx::Sqlite>::new("SELECT run_id, inputs FROM run_details WHERE inputs IS NOT NULL AND run_id IN (");
-                let mut list = query.separated(", ");
-                for run in runs {
-                    list.push_bind(*run);
-                }
-                query.push(")");
-                query.build_query_as().fetch_all(&sqlite.readers).await?
+                let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
+                let keys: Vec<(String, i32)> = upstream.iter().map(|key| (key.0.simple().to_string(), key.1)).collect();
+                sqlx::query_as(
+                    "SELECT d.run_id, -1 AS idx, 0 AS state, 0 AS attempt, d.inputs AS body FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
+                     WHERE d.inputs IS NOT NULL UNION ALL SELECT h.run_id, h.idx, h.state, h.attempt, h.output \
+                     FROM json_each($2) k CROSS JOIN history h ON h.run_id = unhex(k.value ->> 0) AND h.idx = (k.value ->> 1) AND h.item = -1",
+                )
+                .bind(serde_json::to_string(&runs).unwrap_or_default())
+                .bind(serde_json::to_string(&keys).unwrap_or_default())
+                .fetch_all(&sqlite.readers)
+                .await?
             }
-        })
+        };
+        let mut data = ExpressionData::default();
+        for row in rows {
+            let body = json(row.body, "history", "output", row.run_id)?;
+            if row.idx < 0 {
+                data.inputs.insert(row.run_id, body.unwrap_or_default());
+            } else {
+                let state = TaskState::try_from(row.state)
+                    .map_err(|error| Error::bad_row("history", "state", row.run_id, error))?;
+                data.tasks.insert((row.run_id, row.idx), (state, row.attempt, body));
+            }
+        }
+        Ok(data)
     }
 
     /// Ended task runs of one run, by index; all of them if none is named.
@@ -350,7 +410,8 @@ impl Store {
 
     /// The attempts of a task run that did not end it.
     pub async fn attempts(&self, key: TaskKey) -> Result<Vec<AttemptRow>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail FROM attempts \
              WHERE run_id = $1 AND idx = $2 AND item = $3 ORDER BY attempt"
         )
@@ -358,12 +419,16 @@ impl Store {
         .bind(key.index)
         .bind(key.item)
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     /// How many runs there are in each state.
     pub async fn run_counts(&self) -> Result<Vec<StatusCount>> {
-        let rows: Vec<(i16, i64)> = read!(self, |conn| sqlx::query_as("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state").fetch_all(conn).await?);
+        let rows: Vec<(i16, i64)> =
+            read!(self, |conn| sqlx::query_as("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")
+                .fetch_all(conn)
+                .await?);
         rows.into_iter()
             .map(|(state, runs)| {
                 let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", state, error))?;
@@ -376,17 +441,23 @@ impl Store {
     pub(crate) async fn claimed_by(&self, claim: i64, sessions: &[i64]) -> Result<Reply> {
         let mut reply = Reply::default();
         for session in sessions {
-            let rows: Vec<ClaimRow> = read!(self, |conn| sqlx::query_as(
+            let rows: Vec<ClaimRow> = read!(self, |conn| {
+                sqlx::query_as(
                 "SELECT run_id, idx, item, state, attempt, failures, generation, version, route, rank, due_at FROM task_runs \
                  WHERE session = $1 AND claim = $2 ORDER BY run_id, idx, item"
             )
             .bind(session)
             .bind(claim)
             .fetch_all(conn)
-            .await?);
+            .await?
+            });
             for row in rows {
                 let claimed = Claimed {
-                    token: TaskToken { key: TaskKey { run: row.run_id, index: row.idx, item: row.item }, session: *session, attempt: row.attempt },
+                    token: TaskToken {
+                        key: TaskKey { run: row.run_id, index: row.idx, item: row.item },
+                        session: *session,
+                        attempt: row.attempt,
+                    },
                     version: row.version,
                     route: row.route,
                     rank: row.rank,

@@ -49,17 +49,31 @@ struct Again {
 
 impl Store {
     /// Reopens an ended run. Attempt numbers go on rising, budgets start afresh, finalisers run again at the new end.
-    pub async fn reopen_run(&self, now: Micros, action: Uuid, id: RunId, workflow: &Workflow, what: &Reopen, operator: &Operator) -> Result<Reopened> {
+    pub async fn reopen_run(
+        &self,
+        now: Micros,
+        action: Uuid,
+        id: RunId,
+        workflow: &Workflow,
+        what: &Reopen,
+        operator: &Operator,
+    ) -> Result<Reopened> {
         let mut tx = self.begin().await?;
         let mut run = lock_run(&mut tx, id).await?;
         if !run.state.may_become(RunState::Running) || !run.state.is_terminal() {
-            return Err(Error::Conflict(format!("run {id} is {}: only a failed or cancelled run can be reopened", run.state)));
+            return Err(Error::Conflict(format!(
+                "run {id} is {}: only a failed or cancelled run can be reopened",
+                run.state
+            )));
         }
-        let rows: Vec<EndedRow> = within!(tx, |conn| sqlx::query_as("SELECT idx, item, state, flags, attempt FROM history WHERE run_id = $1 ORDER BY idx, item")
-            .bind(id)
-            .fetch_all(conn)
-            .await?);
-        let ended: BTreeMap<usize, EndedRow> = rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
+        let rows: Vec<EndedRow> = within!(tx, |conn| sqlx::query_as(
+            "SELECT idx, item, state, flags, attempt FROM history WHERE run_id = $1 ORDER BY idx, item"
+        )
+        .bind(id)
+        .fetch_all(conn)
+        .await?);
+        let ended: BTreeMap<usize, EndedRow> =
+            rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
         let admitted = take_slot(&mut tx, &run).await?;
         let again = plan(workflow, &ended, what, admitted);
         if again.is_empty() {
@@ -73,18 +87,25 @@ impl Store {
             }
         }
         // What was left to do belonged to the end that is taken back.
-        within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE run_id = $1").bind(id).execute(conn).await?.rows_affected());
+        within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE run_id = $1")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
         run.generation += 1;
         for task in &again {
             revive(&mut tx, now, &run, workflow, task).await?;
         }
         let failed = ended
             .iter()
-            .filter(|(index, row)| !reopened.contains(index) && workflow.tasks[**index].stage == Stage::Main && is_bad(row))
+            .filter(|(index, row)| {
+                !reopened.contains(index) && workflow.tasks[**index].stage == Stage::Main && is_bad(row)
+            })
             .count();
         let state = if admitted { RunState::Running } else { RunState::Pending };
         let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
-        within!(tx, |conn| sqlx::query(
+        within!(tx, |conn| {
+            sqlx::query(
             "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8 WHERE id = $1"
         )
         .bind(id)
@@ -97,19 +118,32 @@ impl Store {
         .bind(deadline)
         .execute(conn)
         .await?
-        .rows_affected());
-        within!(tx, |conn| sqlx::query("UPDATE dead_letters SET status = 1, resolved_by = $2, resolved_at = $3, updated_at = $3 WHERE run_id = $1 AND status = 0")
+        .rows_affected()
+        });
+        within!(tx, |conn| {
+            sqlx::query("UPDATE dead_letters SET status = 1, resolved_by = $2, resolved_at = $3, updated_at = $3 WHERE run_id = $1 AND status = 0")
             .bind(id)
             .bind(&operator.by)
             .bind(now)
             .execute(conn)
             .await?
-            .rows_affected());
-        record(&mut tx, now, action, &mut run, if matches!(what, Reopen::Failed) { "retry" } else { "rerun" }, operator).await?;
-        let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL")
-            .bind(id)
-            .fetch_all(conn)
-            .await?);
+            .rows_affected()
+        });
+        record(
+            &mut tx,
+            now,
+            action,
+            &mut run,
+            if matches!(what, Reopen::Failed) { "retry" } else { "rerun" },
+            operator,
+        )
+        .await?;
+        let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
+            "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
+        )
+        .bind(id)
+        .fetch_all(conn)
+        .await?);
         let pools: Vec<i32> = pools.into_iter().map(|pool| pool.0).collect();
         hand_on(&mut tx, now, &[], &[], &pools).await?;
         tx.commit().await?;
@@ -118,14 +152,17 @@ impl Store {
 }
 
 fn is_bad(row: &EndedRow) -> bool {
-    row.state == TaskState::UpstreamFailed.code() || (row.state == TaskState::Failed.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+    row.state == TaskState::UpstreamFailed.code()
+        || (row.state == TaskState::Failed.code() && row.flags & COUNTS_AS_SUCCESS == 0)
 }
 
 /// Which tasks live again, in order of index, with counters recomputed from what stays ended.
 fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, admitted: bool) -> Vec<Again> {
     let not_run = |row: &EndedRow| {
         let state = row.state;
-        state == TaskState::UpstreamFailed.code() || state == TaskState::Cancelled.code() || (state == TaskState::Skipped.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+        state == TaskState::UpstreamFailed.code()
+            || state == TaskState::Cancelled.code()
+            || (state == TaskState::Skipped.code() && row.flags & COUNTS_AS_SUCCESS == 0)
     };
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
     let mut frontier: Vec<usize> = match what {
@@ -158,7 +195,12 @@ fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, a
         let settled: Vec<usize> = chosen
             .iter()
             .copied()
-            .filter(|index| matches!(workflow.tasks[*index].rule.verdict(count(workflow, ended, &chosen, *index)), Verdict::Skip | Verdict::UpstreamFailed))
+            .filter(|index| {
+                matches!(
+                    workflow.tasks[*index].rule.verdict(count(workflow, ended, &chosen, *index)),
+                    Verdict::Skip | Verdict::UpstreamFailed
+                )
+            })
             .collect();
         if settled.is_empty() {
             break;
@@ -190,7 +232,9 @@ fn count(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, chosen: &BTreeS
         if chosen.contains(&need) {
             continue;
         }
-        let outcome = ended.get(&need).and_then(|row| TaskState::try_from(row.state).ok()?.counts_as(row.flags & COUNTS_AS_SUCCESS != 0));
+        let outcome = ended
+            .get(&need)
+            .and_then(|row| TaskState::try_from(row.state).ok()?.counts_as(row.flags & COUNTS_AS_SUCCESS != 0));
         if let Some(outcome) = outcome {
             counters.record(outcome);
         }
@@ -202,22 +246,29 @@ fn count(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, chosen: &BTreeS
 async fn take_slot(tx: &mut Tx, run: &LockedRun) -> Result<bool> {
     let Some(limit) = run.limit else { return Ok(true) };
     let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
-    let (capacity, held): (Option<i32>, i32) = within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
+    let (capacity, held): (Option<i32>, i32) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
     if capacity.is_some_and(|capacity| held >= capacity) {
         return Ok(false);
     }
-    within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit).execute(conn).await?.rows_affected());
+    within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
+        .bind(limit)
+        .execute(conn)
+        .await?
+        .rows_affected());
     Ok(true)
 }
 
 async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
-    within!(tx, |conn| sqlx::query("INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
-        .bind(run)
-        .bind(row.idx)
-        .bind(row.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, |conn| sqlx::query(
+        "INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3"
+    )
+    .bind(run)
+    .bind(row.idx)
+    .bind(row.item)
+    .execute(conn)
+    .await?
+    .rows_affected());
     within!(tx, |conn| sqlx::query("DELETE FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
         .bind(run)
         .bind(row.idx)
@@ -230,7 +281,8 @@ async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
 
 async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, task: &Again) -> Result<()> {
     let flags = of_task(&workflow.tasks[task.index]);
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \
          SELECT r.id, vt.idx, -1, CASE WHEN $3 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $3 END, vt.rule, coalesce(vt.rank, r.rank), $4, vt.route, vt.pool, $5, \
                 vt.max_failures, vt.max_lost, $6, $7, $8, $9, $10, vt.version, $11 \
@@ -249,6 +301,7 @@ async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, 
     .bind(now + task.index as i64)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     Ok(())
 }

@@ -119,17 +119,21 @@ impl Store {
 
     /// The run that a key made before.
     pub async fn submitted_run(&self, namespace: &str, key: &str) -> Result<Option<RunId>> {
-        let found: Option<(RunId,)> = read!(self, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
-            .bind(namespace)
-            .bind(key)
-            .fetch_optional(conn)
-            .await?);
+        let found: Option<(RunId,)> =
+            read!(self, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
+                .bind(namespace)
+                .bind(key)
+                .fetch_optional(conn)
+                .await?);
         Ok(found.map(|row| row.0))
     }
 }
 
 fn is_plain(run: &NewRun) -> bool {
-    run.idempotency_key.is_none() && run.limit.is_none() && run.version.main_tasks > 0 && run.version.main_tasks as usize <= CHUNK
+    run.idempotency_key.is_none()
+        && run.limit.is_none()
+        && run.version.main_tasks > 0
+        && run.version.main_tasks as usize <= CHUNK
 }
 
 fn pools_of(runs: &[NewRun]) -> Vec<i32> {
@@ -141,7 +145,8 @@ fn pools_of(runs: &[NewRun]) -> Vec<i32> {
 
 async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
     if let Some(key) = &run.idempotency_key {
-        let fresh = within!(tx, |conn| sqlx::query(
+        let fresh = within!(tx, |conn| {
+            sqlx::query(
             "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
         )
         .bind(&run.version.namespace)
@@ -150,13 +155,15 @@ async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
         .bind(now)
         .execute(conn)
         .await?
-        .rows_affected());
+        .rows_affected()
+        });
         if fresh == 0 {
-            let (earlier,): (RunId,) = within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
-                .bind(&run.version.namespace)
-                .bind(key)
-                .fetch_one(conn)
-                .await?);
+            let (earlier,): (RunId,) =
+                within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
+                    .bind(&run.version.namespace)
+                    .bind(key)
+                    .fetch_one(conn)
+                    .await?);
             return Ok(Created::Repeated(earlier));
         }
     }
@@ -184,8 +191,12 @@ async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
         crate::proceed::enqueue(tx, now, run.id, crate::proceed::CREATE).await?;
     } else {
         match tx {
-            Tx::Postgres(pg) => postgres::runs::create(&mut **pg, now, std::slice::from_ref(&seed), &run.version.pools).await?,
-            Tx::Sqlite(sqlite) => sqlite::runs::create(sqlite, now, std::slice::from_ref(&seed), &run.version.pools).await?,
+            Tx::Postgres(pg) => {
+                postgres::runs::create(&mut **pg, now, std::slice::from_ref(&seed), &run.version.pools).await?
+            }
+            Tx::Sqlite(sqlite) => {
+                sqlite::runs::create(sqlite, now, std::slice::from_ref(&seed), &run.version.pools).await?
+            }
         }
         if run.version.main_tasks == 0 && admitted {
             crate::operate::end_stage(tx, now, run.id).await?;
@@ -195,7 +206,8 @@ async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
 }
 
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)"
     )
@@ -211,16 +223,19 @@ async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()>
     .bind(seed.deadline_at)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     if seed.has_details() {
-        within!(tx, |conn| sqlx::query("INSERT INTO run_details (run_id, inputs, correlation_id, trigger) VALUES ($1, $2, $3, $4)")
-            .bind(seed.id)
-            .bind(&seed.inputs)
-            .bind(&seed.correlation_id)
-            .bind(&seed.trigger)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, |conn| sqlx::query(
+            "INSERT INTO run_details (run_id, inputs, correlation_id, trigger) VALUES ($1, $2, $3, $4)"
+        )
+        .bind(seed.id)
+        .bind(&seed.inputs)
+        .bind(&seed.correlation_id)
+        .bind(&seed.trigger)
+        .execute(conn)
+        .await?
+        .rows_affected());
     }
     Ok(())
 }
@@ -247,14 +262,22 @@ enum Admission {
 /// Takes a slot of the run's concurrency limit under the limit's lock, or says what the policy makes of a used-up one.
 async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
     let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
-    let (capacity, held): (Option<i32>, i32) = within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
-    let concurrency = run.version.concurrency.as_ref().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
-    let (queued,): (i64,) = within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM runs WHERE state = 0 AND limit_id = $1 AND flags & 32 = 0")
-        .bind(limit)
-        .fetch_one(conn)
-        .await?);
+    let (capacity, held): (Option<i32>, i32) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
+    let concurrency =
+        run.version.concurrency.as_ref().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
+    let (queued,): (i64,) = within!(tx, |conn| sqlx::query_as(
+        "SELECT count(*) FROM runs WHERE state = 0 AND limit_id = $1 AND flags & 32 = 0"
+    )
+    .bind(limit)
+    .fetch_one(conn)
+    .await?);
     if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || concurrency.overlap == Overlap::Allow {
-        within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit).execute(conn).await?.rows_affected());
+        within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
+            .bind(limit)
+            .execute(conn)
+            .await?
+            .rows_affected());
         return Ok(Admission::Admitted);
     }
     Ok(match concurrency.overlap {

@@ -77,7 +77,11 @@ impl Store {
 
     /// Says that a session takes no more work.
     pub async fn drain_session(&self, id: i64) -> Result<()> {
-        write!(self, |conn| sqlx::query("UPDATE sessions SET draining = TRUE WHERE id = $1").bind(id).execute(conn).await?.rows_affected());
+        write!(self, |conn| sqlx::query("UPDATE sessions SET draining = TRUE WHERE id = $1")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
         Ok(())
     }
 
@@ -87,11 +91,13 @@ impl Store {
     }
 
     pub async fn live_sessions(&self) -> Result<Vec<SessionRow>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT id, node, worker, hostname, queues, labels, slots, draining, beat, dead, created_at, beat_at FROM sessions WHERE NOT dead ORDER BY id"
         )
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     /// Marks a session dead if its beat is still the one that was `seen` standing still, and returns its rows.
@@ -108,13 +114,15 @@ impl Store {
         {
             return Ok(0);
         }
-        let marked = within!(tx, |conn| sqlx::query("UPDATE sessions SET dead = TRUE, ended_at = $3 WHERE id = $1 AND ($2 IS NULL OR beat = $2) AND NOT dead")
-            .bind(id)
-            .bind(seen)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        let marked = within!(tx, |conn| sqlx::query(
+            "UPDATE sessions SET dead = TRUE, ended_at = $3 WHERE id = $1 AND ($2 IS NULL OR beat = $2) AND NOT dead"
+        )
+        .bind(id)
+        .bind(seen)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
         if marked == 0 {
             return Ok(0);
         }
@@ -157,10 +165,11 @@ impl Store {
 
     /// SQLite only, while holding the server's lock file: every session of an earlier server is over.
     pub async fn bury_local_sessions(&self, now: Micros, own_node: Uuid) -> Result<u64> {
-        let old: Vec<(i64,)> = read!(self, |conn| sqlx::query_as("SELECT id FROM sessions WHERE NOT dead AND NOT remote AND node <> $1")
-            .bind(own_node)
-            .fetch_all(conn)
-            .await?);
+        let old: Vec<(i64,)> =
+            read!(self, |conn| sqlx::query_as("SELECT id FROM sessions WHERE NOT dead AND NOT remote AND node <> $1")
+                .bind(own_node)
+                .fetch_all(conn)
+                .await?);
         let mut returned = 0;
         for (session,) in old {
             returned += self.end_session(now, session).await?;
@@ -225,7 +234,8 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
          FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item LIMIT $2",
         "FOR UPDATE"
     );
-    let rows: Vec<LiveRow> = within!(tx, |conn| sqlx::query_as(sql).bind(session).bind(ROWS_PER_REAP).fetch_all(conn).await?);
+    let rows: Vec<LiveRow> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(session).bind(ROWS_PER_REAP).fetch_all(conn).await?);
     let mut gone = Vec::new();
     let mut released = Vec::new();
     let mut run: Option<LockedRun> = None;
@@ -236,14 +246,16 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
         let Some(run) = run.as_mut() else { continue };
         match fate(row, run) {
             Fate::Undecided => {
-                within!(tx, |conn| sqlx::query("UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3")
+                within!(tx, |conn| {
+                    sqlx::query("UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3")
                     .bind(row.run_id)
                     .bind(row.idx)
                     .bind(row.item)
                     .bind(now)
                     .execute(conn)
                     .await?
-                    .rows_affected());
+                    .rows_affected()
+                });
             }
             Fate::Again => {
                 give_back(tx, now, row, run).await?;
@@ -267,7 +279,11 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
             }
         }
     }
-    within!(tx, |conn| sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session).execute(conn).await?.rows_affected());
+    within!(tx, |conn| sqlx::query("DELETE FROM cancel_requests WHERE session = $1")
+        .bind(session)
+        .execute(conn)
+        .await?
+        .rows_affected());
     if !gone.is_empty() {
         settle(tx, now, gone, Vec::new()).await?;
     }
@@ -306,8 +322,15 @@ fn failure(kind: &str, message: &str) -> Failure {
 /// A lost attempt: recorded, and the row is claimable again. It costs nothing of the retry budget.
 async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun) -> Result<()> {
     run.seq += 1;
-    within!(tx, |conn| sqlx::query("UPDATE runs SET seq = $2, progress_at = $3 WHERE id = $1").bind(run.id).bind(run.seq).bind(now).execute(conn).await?.rows_affected());
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| sqlx::query("UPDATE runs SET seq = $2, progress_at = $3 WHERE id = $1")
+        .bind(run.id)
+        .bind(run.seq)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    within!(tx, |conn| {
+        sqlx::query(
         "INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, finished_at, error_kind, error) \
          VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, 'lost', 'the worker was lost')"
     )
@@ -321,9 +344,11 @@ async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun)
     .bind(now)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     let state = startable(run.state == RunState::Running, 0, row.pool);
-    within!(tx, |conn| sqlx::query(
+    within!(tx, |conn| {
+        sqlx::query(
         "UPDATE task_runs SET state = $4, lost = lost + 1, due_at = $5, session = NULL, claim = NULL, started_at = NULL \
          WHERE run_id = $1 AND idx = $2 AND item = $3"
     )
@@ -334,6 +359,7 @@ async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun)
     .bind(now)
     .execute(conn)
     .await?
-    .rows_affected());
+    .rows_affected()
+    });
     Ok(())
 }

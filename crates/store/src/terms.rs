@@ -19,16 +19,20 @@ pub struct Term {
 
 impl Store {
     pub async fn term(&self, name: &str) -> Result<Option<Term>> {
-        Ok(read!(self, |conn| sqlx::query_as("SELECT name, epoch, term_id, node, beat, released FROM terms WHERE name = $1")
-            .bind(name)
-            .fetch_optional(conn)
-            .await?))
+        Ok(read!(self, |conn| sqlx::query_as(
+            "SELECT name, epoch, term_id, node, beat, released FROM terms WHERE name = $1"
+        )
+        .bind(name)
+        .fetch_optional(conn)
+        .await?))
     }
 
     /// Takes the term over from exactly the state that was `seen`; `None` if somebody was faster or the holder lives.
     pub async fn take_term(&self, name: &str, node: Uuid, term_id: Uuid, seen: Option<&Term>) -> Result<Option<Term>> {
         Ok(match seen {
-            None => write!(self, |conn| sqlx::query_as(
+            None => {
+                write!(self, |conn| {
+                    sqlx::query_as(
                 "INSERT INTO terms (name, epoch, term_id, node, beat) VALUES ($1, 1, $2, $3, 0) ON CONFLICT DO NOTHING \
                  RETURNING name, epoch, term_id, node, beat, released"
             )
@@ -36,8 +40,11 @@ impl Store {
             .bind(term_id)
             .bind(node)
             .fetch_optional(conn)
-            .await?),
-            Some(seen) => write!(self, |conn| sqlx::query_as(
+            .await?
+                })
+            }
+            Some(seen) => write!(self, |conn| {
+                sqlx::query_as(
                 "UPDATE terms SET epoch = epoch + 1, term_id = $2, node = $3, beat = 0, released = FALSE \
                  WHERE name = $1 AND epoch = $4 AND term_id = $5 AND beat = $6 RETURNING name, epoch, term_id, node, beat, released"
             )
@@ -48,31 +55,36 @@ impl Store {
             .bind(seen.term_id)
             .bind(seen.beat)
             .fetch_optional(conn)
-            .await?),
+            .await?
+            }),
         })
     }
 
     /// The holder says that it lives; false if the term is not its own any more.
     pub async fn beat_term(&self, term: &Term) -> Result<bool> {
-        let touched = write!(self, |conn| sqlx::query("UPDATE terms SET beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3")
-            .bind(&term.name)
-            .bind(term.epoch)
-            .bind(term.term_id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        let touched = write!(self, |conn| sqlx::query(
+            "UPDATE terms SET beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3"
+        )
+        .bind(&term.name)
+        .bind(term.epoch)
+        .bind(term.term_id)
+        .execute(conn)
+        .await?
+        .rows_affected());
         Ok(touched == 1)
     }
 
     /// Gives the term up, so that another may take it at once.
     pub async fn release_term(&self, term: &Term) -> Result<()> {
-        write!(self, |conn| sqlx::query("UPDATE terms SET released = TRUE, beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3")
-            .bind(&term.name)
-            .bind(term.epoch)
-            .bind(term.term_id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        write!(self, |conn| sqlx::query(
+            "UPDATE terms SET released = TRUE, beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3"
+        )
+        .bind(&term.name)
+        .bind(term.epoch)
+        .bind(term.term_id)
+        .execute(conn)
+        .await?
+        .rows_affected());
         Ok(())
     }
 }
@@ -80,7 +92,11 @@ impl Store {
 /// Holds the term for the rest of the transaction. A plain read would let an old leader commit after the takeover.
 pub(crate) async fn hold(tx: &mut Tx, term: &Term) -> Result<bool> {
     let sql = locking!(tx, "SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3", "FOR SHARE");
-    let held: Option<(i64,)> =
-        within!(tx, |conn| sqlx::query_as(sql).bind(&term.name).bind(term.epoch).bind(term.term_id).fetch_optional(conn).await?);
+    let held: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql)
+        .bind(&term.name)
+        .bind(term.epoch)
+        .bind(term.term_id)
+        .fetch_optional(conn)
+        .await?);
     Ok(held.is_some())
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_core::Micros;
 use mainspring_core::state::TaskState;
 use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
-use mainspring_core::Micros;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -59,11 +59,19 @@ struct VersionRow {
 
 impl Store {
     /// Stores the workflow as its newest version; the same content again is the same version.
-    pub async fn put_version(&self, now: Micros, new_id: Uuid, workflow: &Workflow, source: &str) -> Result<VersionRef> {
-        let spec = serde_json::to_string(workflow).map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
+    pub async fn put_version(
+        &self,
+        now: Micros,
+        new_id: Uuid,
+        workflow: &Workflow,
+        source: &str,
+    ) -> Result<VersionRef> {
+        let spec = serde_json::to_string(workflow)
+            .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
         let hash: String = Sha256::digest(spec.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
         let mut tx = self.begin().await?;
-        within!(tx, |conn| sqlx::query(
+        within!(tx, |conn| {
+            sqlx::query(
             "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
         )
         .bind(new_id)
@@ -72,18 +80,25 @@ impl Store {
         .bind(now)
         .execute(conn)
         .await?
-        .rows_affected());
+        .rows_affected()
+        });
         let sql = locking!(tx, "SELECT id FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
-        let (workflow_id,): (Uuid,) = within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
-        let known: Option<(i64, i32)> = within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
-            .bind(workflow_id)
-            .bind(&hash)
-            .fetch_optional(conn)
+        let (workflow_id,): (Uuid,) = within!(tx, |conn| sqlx::query_as(sql)
+            .bind(&workflow.namespace)
+            .bind(&workflow.name)
+            .fetch_one(conn)
             .await?);
+        let known: Option<(i64, i32)> =
+            within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
+                .bind(workflow_id)
+                .bind(&hash)
+                .fetch_optional(conn)
+                .await?);
         let (id, number) = match known {
             Some(known) => known,
             None => {
-                let (id, number): (i64, i32) = within!(tx, |conn| sqlx::query_as(
+                let (id, number): (i64, i32) = within!(tx, |conn| {
+                    sqlx::query_as(
                     "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
                      SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
                 )
@@ -93,7 +108,8 @@ impl Store {
                 .bind(source)
                 .bind(now)
                 .fetch_one(conn)
-                .await?);
+                .await?
+                });
                 insert_templates(&mut tx, id, workflow).await?;
                 (id, number)
             }
@@ -112,11 +128,12 @@ impl Store {
 
     /// A version by its id, with the workflow it stores.
     pub async fn version(&self, id: i64) -> Result<(VersionRef, Workflow)> {
-        let row: VersionRow = read!(self, |conn| sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = $1")
-            .bind(id)
-            .fetch_optional(conn)
-            .await?)
-        .ok_or_else(|| Error::not_found(format!("version {id}")))?;
+        let row: VersionRow =
+            read!(self, |conn| sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = $1")
+                .bind(id)
+                .fetch_optional(conn)
+                .await?)
+            .ok_or_else(|| Error::not_found(format!("version {id}")))?;
         self.read_version(row).await
     }
 
@@ -134,14 +151,17 @@ impl Store {
     }
 
     async fn read_version(&self, row: VersionRow) -> Result<(VersionRef, Workflow)> {
-        let workflow: Workflow = serde_json::from_str(&row.spec).map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
+        let workflow: Workflow =
+            serde_json::from_str(&row.spec).map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
         let pools: Vec<(i32,)> = read!(self, |conn| sqlx::query_as(ROOT_POOLS).bind(row.id).fetch_all(conn).await?);
         let pools = pools.into_iter().map(|pool| pool.0).collect();
         Ok((reference(row.id, row.number, row.workflow_id, &workflow, pools), workflow))
     }
 
     pub async fn routes(&self) -> Result<Vec<RouteRow>> {
-        Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, queue, labels, class FROM routes ORDER BY id").fetch_all(conn).await?))
+        Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, queue, labels, class FROM routes ORDER BY id")
+            .fetch_all(conn)
+            .await?))
     }
 }
 
@@ -202,7 +222,8 @@ async fn insert_templates(tx: &mut Tx, version: i64, workflow: &Workflow) -> Res
             Some(name) => match pools.get(name) {
                 Some(pool) => Some(*pool),
                 None => {
-                    let pool = intern_limit(tx, crate::limits::POOL, &format!("{}/{name}", workflow.namespace), None).await?;
+                    let pool =
+                        intern_limit(tx, crate::limits::POOL, &format!("{}/{name}", workflow.namespace), None).await?;
                     pools.insert(name.clone(), pool);
                     Some(pool)
                 }
@@ -261,7 +282,16 @@ async fn send_templates(tx: &mut Tx, version: i64, rows: &[Template]) -> Result<
                 .iter()
                 .map(|row| {
                     serde_json::json!([
-                        row.idx, row.stage, row.needs, row.rule, row.rank, row.flags, row.route, row.pool, row.max_failures, row.max_lost,
+                        row.idx,
+                        row.stage,
+                        row.needs,
+                        row.rule,
+                        row.rank,
+                        row.flags,
+                        row.route,
+                        row.pool,
+                        row.max_failures,
+                        row.max_lost,
                         format!("[{}]", row.dependents)
                     ])
                 })
@@ -281,14 +311,16 @@ async fn send_templates(tx: &mut Tx, version: i64, rows: &[Template]) -> Result<
 }
 
 async fn intern_route(tx: &mut Tx, namespace: &str, (queue, labels, class): &(String, String, i16)) -> Result<i32> {
-    within!(tx, |conn| sqlx::query("INSERT INTO routes (namespace, queue, labels, class) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING")
-        .bind(namespace)
-        .bind(queue)
-        .bind(labels)
-        .bind(*class)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, |conn| sqlx::query(
+        "INSERT INTO routes (namespace, queue, labels, class) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+    )
+    .bind(namespace)
+    .bind(queue)
+    .bind(labels)
+    .bind(*class)
+    .execute(conn)
+    .await?
+    .rows_affected());
     let (id,): (i32,) = within!(tx, |conn| sqlx::query_as(
         "SELECT id FROM routes WHERE namespace = $1 AND queue = $2 AND labels = $3 AND class = $4"
     )

@@ -52,7 +52,12 @@ async fn connect(lane: &Lane) -> Result<PgConnection> {
     }
 }
 
-async fn call(connection: &mut PgConnection, lane: i64, seq: i64, exchange: &Exchange) -> Result<Vec<AnswerRow>, sqlx::Error> {
+async fn call(
+    connection: &mut PgConnection,
+    lane: i64,
+    seq: i64,
+    exchange: &Exchange,
+) -> Result<Vec<AnswerRow>, sqlx::Error> {
     let ended = &exchange.ended;
     let goes_on = &exchange.goes_on;
     let starts = &exchange.starts;

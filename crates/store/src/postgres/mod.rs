@@ -30,7 +30,11 @@ impl AnswerRow {
     pub(crate) fn claimed(&self) -> Claimed {
         Claimed {
             token: TaskToken {
-                key: TaskKey { run: self.run_id.unwrap_or_default(), index: self.idx.unwrap_or(0), item: self.item.unwrap_or(-1) },
+                key: TaskKey {
+                    run: self.run_id.unwrap_or_default(),
+                    index: self.idx.unwrap_or(0),
+                    item: self.item.unwrap_or(-1),
+                },
                 session: self.session.unwrap_or(0),
                 attempt: self.attempt.unwrap_or(0),
             },

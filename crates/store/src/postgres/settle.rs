@@ -8,7 +8,12 @@ use crate::error::Result;
 use crate::exchange::Reply;
 use crate::settle::{Count, Gone};
 
-pub(crate) async fn settle(tx: &mut Transaction<'static, Postgres>, now: Micros, gone: &[Gone], counts: &[Count]) -> Result<Reply> {
+pub(crate) async fn settle(
+    tx: &mut Transaction<'static, Postgres>,
+    now: Micros,
+    gone: &[Gone],
+    counts: &[Count],
+) -> Result<Reply> {
     let column = |text: fn(&Gone) -> Option<String>| gone.iter().map(text).collect::<Vec<_>>();
     let rows: Vec<AnswerRow> = sqlx::query_as(
         "SELECT * FROM settle_v1($1, 0, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \

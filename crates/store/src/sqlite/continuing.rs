@@ -75,7 +75,8 @@ impl Row<'_> {
 
     /// Used-up budgets, and runs that are being cancelled or timed out, make the end of the task run.
     fn is_final(&self) -> bool {
-        self.run_flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0 || (self.failed() && self.failures + 1 >= self.max_failures)
+        self.run_flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0
+            || (self.failed() && self.failures + 1 >= self.max_failures)
     }
 
     fn failures(&self) -> i16 {
@@ -92,7 +93,12 @@ impl Row<'_> {
 }
 
 /// Lets the attempts' rows go on. Returns those that end instead; tells of those that were refused.
-pub(super) async fn go_on(tx: &mut SqliteTx, now: Micros, handed_in: &[GoesOn], reply: &mut Reply) -> Result<Vec<Gone>> {
+pub(super) async fn go_on(
+    tx: &mut SqliteTx,
+    now: Micros,
+    handed_in: &[GoesOn],
+    reply: &mut Reply,
+) -> Result<Vec<Gone>> {
     if handed_in.is_empty() {
         return Ok(Vec::new());
     }
@@ -108,7 +114,13 @@ pub(super) async fn go_on(tx: &mut SqliteTx, now: Micros, handed_in: &[GoesOn], 
             GoesOnAs::Released if row.pool.is_some() => (TaskState::Gated, now),
             GoesOnAs::Released => (TaskState::Ready, now),
         };
-        values.add(row.key().run).add(row.key().index).add(row.key().item).add(state.code()).add(row.failures()).add(due);
+        values
+            .add(row.key().run)
+            .add(row.key().index)
+            .add(row.key().item)
+            .add(state.code())
+            .add(row.failures())
+            .add(due);
     };
     GO_ON.fetch(tx.connection(), &staying, add).await?;
     let released: Vec<i32> = staying.iter().filter_map(|row| row.pool).collect();
@@ -121,7 +133,13 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
     let numbered: Vec<(i64, &GoesOn)> = (0..).zip(handed_in).collect();
     let add = |(ord, row): &(i64, &GoesOn), values: &mut Values| {
         let token = row.token;
-        values.add(*ord).add(token.key.run).add(token.key.index).add(token.key.item).add(token.session).add(token.attempt);
+        values
+            .add(*ord)
+            .add(token.key.run)
+            .add(token.key.index)
+            .add(token.key.item)
+            .add(token.session)
+            .add(token.attempt);
     };
     let mut rows = Vec::with_capacity(numbered.len());
     for row in &CLAIMED.fetch(tx.connection(), &numbered, add).await? {
@@ -168,7 +186,14 @@ async fn write_attempts(tx: &mut SqliteTx, now: Micros, staying: &[Row<'_>]) -> 
     let add = |(row, seq): &(&Row<'_>, i64), values: &mut Values| {
         let token = row.handed_in.token;
         let outcome = if row.failed() { 0i16 } else { 2 };
-        values.add(token.key.run).add(token.key.index).add(token.key.item).add(token.attempt).add(outcome).add(token.session).add(*seq);
+        values
+            .add(token.key.run)
+            .add(token.key.index)
+            .add(token.key.item)
+            .add(token.attempt)
+            .add(outcome)
+            .add(token.session)
+            .add(*seq);
         values.add(row.started_at()).add(row.handed_in.finished_at);
         add_failure(values, row.handed_in.failure.as_ref());
     };

@@ -77,6 +77,8 @@ impl SqliteDb {
             .busy_timeout(BUSY_TIMEOUT)
             .foreign_keys(true)
             .pragma("temp_store", "MEMORY")
+            // Every statement has its index; building one for the occasion would read whole tables.
+            .pragma("automatic_index", "OFF")
             .row_buffer_size(ROW_BUFFER)
             .disable_statement_logging();
         let connection = options
@@ -240,7 +242,7 @@ impl Dependents {
 
 /// A server's hold on a file.
 #[derive(Debug)]
-pub(crate) struct ServerLock {
+pub struct ServerLock {
     _file: File,
 }
 

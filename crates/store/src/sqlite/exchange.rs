@@ -137,7 +137,13 @@ async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -> Result<Ve
     }
     let add = |row: &Ended, values: &mut Values| {
         let token = row.token;
-        values.add(token.key.run).add(token.key.index).add(token.key.item).add(row.from.code()).add(token.session).add(token.attempt);
+        values
+            .add(token.key.run)
+            .add(token.key.index)
+            .add(token.key.item)
+            .add(row.from.code())
+            .add(token.session)
+            .add(token.attempt);
     };
     let rows = ENDED.fetch(tx.connection(), ended, add).await?;
     // A result that is handed in twice is answered once.
@@ -177,7 +183,13 @@ async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -> Result<Ve
 async fn fence(tx: &mut SqliteTx, refused: &[(usize, &Ended)], reply: &mut Reply) -> Result<()> {
     let add = |(ord, row): &(usize, &Ended), values: &mut Values| {
         let token = row.token;
-        values.add(*ord as i64).add(token.key.run).add(token.key.index).add(token.key.item).add(token.session).add(token.attempt);
+        values
+            .add(*ord as i64)
+            .add(token.key.run)
+            .add(token.key.index)
+            .add(token.key.item)
+            .add(token.session)
+            .add(token.attempt);
     };
     let mut applied = Vec::new();
     for row in &APPLIED.fetch(tx.connection(), refused, add).await? {
@@ -204,7 +216,13 @@ async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, repl
 }
 
 /// Claims route by route, reads who is to be cancelled, and commits with the last statement.
-async fn claim_and_finish(mut tx: SqliteTx, exchange: &Exchange, sessions: &str, demand: &Demand, reply: &mut Reply) -> Result<()> {
+async fn claim_and_finish(
+    mut tx: SqliteTx,
+    exchange: &Exchange,
+    sessions: &str,
+    demand: &Demand,
+    reply: &mut Reply,
+) -> Result<()> {
     let open: Vec<&Slots> = demand.wants.iter().filter(|slots| slots.free > 0).collect();
     if open.is_empty() {
         let rows = sqlx::query(FINISH).bind(sessions).fetch_all(tx.connection()).await?;
@@ -235,8 +253,15 @@ fn answer(rows: &[SqliteRow], reply: &mut Reply) -> Result<()> {
         let attempt = columns.get()?;
         let (failures, generation, version) = (columns.get()?, columns.get()?, columns.get()?);
         let token = TaskToken { key, session: columns.get()?, attempt };
-        let claimed =
-            Claimed { token, version, failures, generation, route: columns.get()?, rank: columns.get()?, due_at: columns.get()? };
+        let claimed = Claimed {
+            token,
+            version,
+            failures,
+            generation,
+            route: columns.get()?,
+            rank: columns.get()?,
+            due_at: columns.get()?,
+        };
         reply.push(kind, claimed)?;
     }
     Ok(())

@@ -13,7 +13,13 @@ const WAITERS_PER_UNIT: i32 = 5_000;
 
 /// Hands free slots of the named limits to those that wait. `released` names a pool once per slot given back, `ended` a
 /// concurrency limit once per run that ended, `touched` limits that may have gained waiters.
-pub(crate) async fn limits(tx: &mut SqliteTx, now: Micros, released: &[i32], ended: &[i32], touched: &[i32]) -> Result<()> {
+pub(crate) async fn limits(
+    tx: &mut SqliteTx,
+    now: Micros,
+    released: &[i32],
+    ended: &[i32],
+    touched: &[i32],
+) -> Result<()> {
     let mut given_back: BTreeMap<i32, i32> = BTreeMap::new();
     for id in released.iter().chain(ended) {
         *given_back.entry(*id).or_default() += 1;
@@ -29,7 +35,10 @@ pub(crate) async fn limits(tx: &mut SqliteTx, now: Micros, released: &[i32], end
 
 async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<()> {
     let found: Option<(i16, Option<i32>, i32)> =
-        sqlx::query_as("SELECT kind, capacity, held FROM limits WHERE id = $1").bind(id).fetch_optional(tx.connection()).await?;
+        sqlx::query_as("SELECT kind, capacity, held FROM limits WHERE id = $1")
+            .bind(id)
+            .fetch_optional(tx.connection())
+            .await?;
     let Some((kind, capacity, before)) = found else { return Ok(()) };
     let held = (before - back).max(0);
     let free = capacity.unwrap_or(i32::MAX) - held;

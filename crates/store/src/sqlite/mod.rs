@@ -14,4 +14,5 @@ pub(crate) mod runs;
 pub(crate) mod settle;
 mod stages;
 
-pub(crate) use database::{ServerLock, SqliteDb, SqliteTx};
+pub use database::ServerLock;
+pub(crate) use database::{SqliteDb, SqliteTx};

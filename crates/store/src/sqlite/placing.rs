@@ -49,7 +49,8 @@ impl Demand {
                 (TaskState::Deciding, Some(self.decide_session))
             }
             TaskState::Ready => {
-                let fitting = |slots: &&mut Slots| slots.route == row.route && slots.free > 0 && row.rank <= slots.hand_over_rank;
+                let fitting =
+                    |slots: &&mut Slots| slots.route == row.route && slots.free > 0 && row.rank <= slots.hand_over_rank;
                 match self.wants.iter_mut().find(fitting) {
                     Some(slots) => {
                         slots.free -= 1;
@@ -91,7 +92,10 @@ macro_rules! candidate_columns {
 pub(super) use candidate_columns;
 
 impl Candidate {
-    pub(super) fn read(row: &SqliteRow, run_state: impl FnOnce(RunId, &mut Columns<'_>) -> Result<i16>) -> Result<Self> {
+    pub(super) fn read(
+        row: &SqliteRow,
+        run_state: impl FnOnce(RunId, &mut Columns<'_>) -> Result<i16>,
+    ) -> Result<Self> {
         let mut columns = Columns::of(row);
         let key = TaskKey { run: columns.uuid()?, index: columns.get()?, item: columns.get()? };
         let version = columns.get()?;
@@ -108,7 +112,12 @@ impl Candidate {
             failures: columns.get()?,
             lost: columns.get()?,
             generation: columns.get()?,
-            counters: Counters { open: columns.get()?, succeeded: columns.get()?, failed: columns.get()?, skipped: columns.get()? },
+            counters: Counters {
+                open: columns.get()?,
+                succeeded: columns.get()?,
+                failed: columns.get()?,
+                skipped: columns.get()?,
+            },
             run_is_running: false,
         };
         candidate.run_is_running = run_state(key.run, &mut columns)? == 1;

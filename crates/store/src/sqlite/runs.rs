@@ -42,7 +42,11 @@ pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], po
 
     let given: Vec<&RunSeed> = seeds.iter().filter(|seed| seed.has_details()).collect();
     let details = |seed: &&RunSeed, values: &mut Values| {
-        values.add(seed.id).add(seed.inputs.as_deref()).add(seed.correlation_id.as_deref()).add(seed.trigger.as_deref());
+        values
+            .add(seed.id)
+            .add(seed.inputs.as_deref())
+            .add(seed.correlation_id.as_deref())
+            .add(seed.trigger.as_deref());
     };
     DETAILS.fetch(tx.connection(), &given, details).await?;
 

@@ -111,8 +111,16 @@ pub(super) async fn settle_into(
     demand: &mut Demand,
     reply: &mut Reply,
 ) -> Result<()> {
-    let mut settling =
-        Settling { tx, now, demand, reply, budget: CHUNK as i64, released: Vec::new(), touched: Vec::new(), ended: Vec::new() };
+    let mut settling = Settling {
+        tx,
+        now,
+        demand,
+        reply,
+        budget: CHUNK as i64,
+        released: Vec::new(),
+        touched: Vec::new(),
+        ended: Vec::new(),
+    };
     // What was skipped or failed without running is itself an end: the next round.
     let mut next = settling.round(gone, counts).await?;
     while !next.is_empty() {
@@ -216,8 +224,21 @@ impl Settling<'_> {
             }
             given += 1;
             let seq = current.map(|counted| counted.base + given);
-            values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.state.code()).add(row.flags).add(row.generation);
-            values.add(row.attempt).add(row.failures).add(row.lost).add(row.session).add(seq).add(row.started_at).add(row.finished_at);
+            values
+                .add(row.key.run)
+                .add(row.key.index)
+                .add(row.key.item)
+                .add(row.state.code())
+                .add(row.flags)
+                .add(row.generation);
+            values
+                .add(row.attempt)
+                .add(row.failures)
+                .add(row.lost)
+                .add(row.session)
+                .add(seq)
+                .add(row.started_at)
+                .add(row.finished_at);
             add_failure(values, row.failure.as_ref());
             values.add(row.output.as_deref());
         };
@@ -237,8 +258,14 @@ impl Settling<'_> {
                 _ => 1,
             };
             values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
-            values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
-            values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
+            values
+                .add(failure.map(|failure| failure.kind.as_str()))
+                .add(failure.map(|failure| failure.message.as_str()));
+            values
+                .add(failure.and_then(|failure| failure.detail.as_deref()))
+                .add(row.attempt)
+                .add(row.started_at)
+                .add(now);
         };
         DEAD_LETTERS.fetch(self.tx.connection(), &letters, add).await?;
         Ok(())
@@ -307,7 +334,9 @@ impl Settling<'_> {
         for row in &upstream {
             let dependents = self.tx.dependents(row.version, row.key.index);
             let code = counts_code(row);
-            single.extend(dependents.iter().flat_map(|list| list.iter()).map(|dependent| (row.key.run, *dependent, code)));
+            single.extend(
+                dependents.iter().flat_map(|list| list.iter()).map(|dependent| (row.key.run, *dependent, code)),
+            );
         }
         single.extend(counts.iter().map(|count| (count.run, count.dependent, count.counts)));
         single.sort_unstable();
@@ -347,7 +376,8 @@ impl Settling<'_> {
     /// The states of all runs whose dependents are counted, as this unit has left them.
     async fn run_states(&mut self, counts: &[Count], runs: &[Counted]) -> Result<HashMap<RunId, i16>> {
         let mut states: HashMap<RunId, i16> = runs.iter().map(|counted| (counted.run, counted.state)).collect();
-        let mut others: Vec<RunId> = counts.iter().map(|count| count.run).filter(|run| !states.contains_key(run)).collect();
+        let mut others: Vec<RunId> =
+            counts.iter().map(|count| count.run).filter(|run| !states.contains_key(run)).collect();
         others.sort_unstable();
         others.dedup();
         let add = |run: &RunId, values: &mut Values| {
@@ -389,13 +419,15 @@ impl Settling<'_> {
                     .bind(counted.run)
                     .fetch_one(self.tx.connection())
                     .await?;
-                let pools: Vec<(i32,)> = sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5")
-                    .bind(counted.run)
-                    .fetch_all(self.tx.connection())
-                    .await?;
+                let pools: Vec<(i32,)> =
+                    sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5")
+                        .bind(counted.run)
+                        .fetch_all(self.tx.connection())
+                        .await?;
                 self.touched.extend(pools.into_iter().map(|pool| pool.0));
             }
-            let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", counted.run, error))?;
+            let state =
+                RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", counted.run, error))?;
             if state.is_terminal() {
                 self.ended.extend(counted.limit);
                 self.reply.ended_runs.push((counted.run, state));

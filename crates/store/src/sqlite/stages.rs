@@ -41,11 +41,12 @@ pub(crate) async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stag
 /// A run whose stage has no open task left enters its next one, or ends.
 pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     loop {
-        let row: RunRow = sqlx::query_as("SELECT stage, flags, failed, generation, version, seq FROM runs WHERE id = $1")
-            .bind(run)
-            .fetch_optional(tx.connection())
-            .await?
-            .ok_or_else(|| Error::not_found(format!("run {run}")))?;
+        let row: RunRow =
+            sqlx::query_as("SELECT stage, flags, failed, generation, version, seq FROM runs WHERE id = $1")
+                .bind(run)
+                .fetch_optional(tx.connection())
+                .await?
+                .ok_or_else(|| Error::not_found(format!("run {run}")))?;
         let has = |flag: i16| row.flags & flag != 0;
         let next = if row.stage < 1 && has(RUN_HAS_ON_FAILURE) {
             1
@@ -80,7 +81,14 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
     }
 }
 
-async fn leave_stage_out(tx: &mut SqliteTx, now: Micros, run: RunId, row: &RunRow, stage: i16, state: i16) -> Result<()> {
+async fn leave_stage_out(
+    tx: &mut SqliteTx,
+    now: Micros,
+    run: RunId,
+    row: &RunRow,
+    stage: i16,
+    state: i16,
+) -> Result<()> {
     let left_out = sqlx::query(
         "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, seq, finished_at) \
          SELECT $1, vt.idx, -1, $2, vt.flags, $3, 0, 0, 0, $4 + row_number() OVER (ORDER BY vt.idx), $5 \

@@ -1,0 +1,229 @@
+//! What can be asked of the store from anywhere: submit, cancel, pause, resume, do again.
+
+use std::sync::Arc;
+
+use mainspring_core::time::rfc3339;
+use mainspring_core::work::{Clock, Failure};
+use mainspring_core::{Diagnostics, Micros, RunId, Scope, Workflow};
+use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
+use serde_json::{Map, Value};
+
+use crate::clock::SystemClock;
+use crate::specs::{Spec, Specs};
+use crate::wake::Bell;
+
+/// A run somebody wants.
+#[derive(Debug, Clone, Default)]
+pub struct Submission {
+    pub inputs: Map<String, Value>,
+    pub priority: Option<i16>,
+    pub correlation_id: Option<String>,
+    pub idempotency_key: Option<String>,
+    /// What started it, as JSON.
+    pub trigger: Option<Value>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error("the inputs do not fit the workflow")]
+    Inputs(Diagnostics),
+    #[error("the concurrency key has no value: {}", .0.message)]
+    Key(Failure),
+    #[error(transparent)]
+    Store(#[from] mainspring_store::Error),
+}
+
+/// A handle on the store with a clock, a cache of versions, and a bell for the node in the same process.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<SystemClock>,
+    pub(crate) specs: Arc<Specs>,
+    /// Rung when something may have become claimable.
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Client {
+    pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
+        let specs = Arc::new(Specs::new(store.clone()));
+        Self { store, clock, specs, bell: Arc::default() }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub fn clock(&self) -> &Arc<SystemClock> {
+        &self.clock
+    }
+
+    pub fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    /// Stores a workflow; the same content again is the same version.
+    pub async fn put_workflow(&self, workflow: Workflow, source: &str) -> mainspring_store::Result<Arc<Spec>> {
+        let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source).await?;
+        Ok(match self.specs.cached(version.id) {
+            Some(spec) => spec,
+            None => self.specs.keep(Spec::new(version, workflow)),
+        })
+    }
+
+    /// The newest version of a workflow.
+    pub async fn latest(&self, namespace: &str, name: &str) -> mainspring_store::Result<Arc<Spec>> {
+        let (version, workflow) = self.store.latest_version(namespace, name).await?;
+        Ok(match self.specs.cached(version.id) {
+            Some(spec) => spec,
+            None => self.specs.keep(Spec::new(version, workflow)),
+        })
+    }
+
+    pub async fn spec(&self, version: i64) -> mainspring_store::Result<Arc<Spec>> {
+        self.specs.get(version).await
+    }
+
+    pub async fn submit(&self, spec: &Spec, submission: Submission) -> Result<Created, SubmitError> {
+        let created = self.submit_many(spec, vec![submission]).await?;
+        Ok(created[0])
+    }
+
+    /// Makes runs of one version, all of them or none.
+    pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        let mut runs = Vec::with_capacity(submissions.len());
+        for submission in submissions {
+            runs.push(self.prepare(spec, submission).await?);
+        }
+        let created = self.repeat(|| self.store.create_runs(self.now(), &runs)).await?;
+        if spec.version.main_tasks > 5_000 {
+            for id in created.iter().filter_map(|created| created.run()) {
+                self.store.proceed_run(self.now(), id).await?;
+            }
+        }
+        if spec
+            .version
+            .concurrency
+            .as_ref()
+            .is_some_and(|limit| limit.overlap == mainspring_core::workflow::Overlap::CancelRunning)
+        {
+            self.make_room(&runs, &created).await?;
+        }
+        self.wake().await;
+        Ok(created)
+    }
+
+    /// Validates inputs and finds the limit that a run counts against.
+    async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        let id = self.clock.new_id();
+        let workflow = &spec.workflow;
+        let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
+        let (inputs, limit) = if plain {
+            (None, None)
+        } else {
+            let mut scope = Scope { run: run_scope(id), workflow: spec.workflow_scope(), ..Scope::default() };
+            scope.inputs = workflow.resolve_inputs(submission.inputs, &scope).map_err(SubmitError::Inputs)?;
+            let limit = match &workflow.concurrency {
+                None => None,
+                Some(concurrency) => {
+                    let key = workflow.concurrency_key(&scope).map_err(SubmitError::Key)?.unwrap_or_default();
+                    let key = format!("{}/{}/{key}", workflow.namespace, workflow.name);
+                    Some(
+                        self.store
+                            .concurrency_limit(&key, i32::try_from(concurrency.limit).unwrap_or(i32::MAX))
+                            .await?,
+                    )
+                }
+            };
+            let inputs = (!scope.inputs.is_empty()).then(|| Value::Object(scope.inputs).to_string());
+            (inputs, limit)
+        };
+        Ok(NewRun {
+            id,
+            version: spec.version.clone(),
+            priority: submission.priority,
+            inputs,
+            correlation_id: submission.correlation_id,
+            trigger: submission.trigger.map(|trigger| trigger.to_string()),
+            idempotency_key: submission.idempotency_key,
+            limit,
+        })
+    }
+
+    /// `overlap: cancel_running`: those that hold the limit make room for the newcomers that wait for it.
+    async fn make_room(&self, runs: &[NewRun], created: &[Created]) -> Result<(), SubmitError> {
+        let operator = Operator::new("system", Some("a newer run takes its place".into()));
+        for (run, created) in runs.iter().zip(created) {
+            if let (Created::Queued(newcomer), Some(limit)) = (created, run.limit) {
+                for older in self.store.runs_on_limit(limit, *newcomer).await? {
+                    self.store.cancel_run(self.now(), self.clock.new_id(), older, &operator).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
+        let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.wake().await;
+        Ok(outcome)
+    }
+
+    pub async fn pause(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
+        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await
+    }
+
+    pub async fn resume(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
+        self.repeat(|| self.store.resume_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.wake().await;
+        Ok(())
+    }
+
+    /// Does failed work, or the work from given tasks on, again in the same run.
+    pub async fn reopen(&self, run: RunId, what: &Reopen, operator: &Operator) -> mainspring_store::Result<Reopened> {
+        let version = self.store.run_summary(run).await?.version;
+        let spec = self.specs.get(version).await?;
+        let reopened = self
+            .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
+            .await?;
+        self.wake().await;
+        Ok(reopened)
+    }
+
+    /// Tells this process's node, and other processes where the database can, that something may be claimable.
+    pub(crate) async fn wake(&self) {
+        self.bell.look();
+        if self.bell.announces() {
+            return;
+        }
+        if let Err(error) = self.store.announce().await {
+            tracing::debug!(%error, "telling other nodes; they will look by themselves");
+        }
+    }
+
+    /// Repeats a unit that the database asked to repeat; nothing of it was applied.
+    async fn repeat<T, F>(&self, mut unit: impl FnMut() -> F) -> mainspring_store::Result<T>
+    where
+        F: Future<Output = mainspring_store::Result<T>>,
+    {
+        for _ in 0..20 {
+            match unit().await {
+                Err(mainspring_store::Error::Repeat(error)) => tracing::debug!(%error, "repeating a unit"),
+                other => return other,
+            }
+        }
+        unit().await
+    }
+}
+
+/// What expressions see of a run before anything of it is stored. Its id carries its time.
+pub(crate) fn run_scope(id: RunId) -> Map<String, Value> {
+    let mut scope = Map::new();
+    scope.insert("id".into(), id.to_string().into());
+    if let Some(timestamp) = id.get_timestamp() {
+        let (seconds, nanos) = timestamp.to_unix();
+        let created = rfc3339(seconds as i64 * 1_000_000 + i64::from(nanos) / 1_000);
+        scope.insert("created_at".into(), created.clone().into());
+        scope.insert("scheduled_for".into(), created.into());
+    }
+    scope
+}

@@ -1,0 +1,117 @@
+//! What the workforce reports, turned into what the next exchange hands in.
+
+use std::sync::Arc;
+
+use mainspring_core::state::TaskState;
+use mainspring_core::work::{Clock, Completion, Failure, Outcome};
+use mainspring_core::workflow::SlotClass;
+use mainspring_store::{Ended, GoesOn, GoesOnAs, TaskToken};
+use tokio::sync::mpsc;
+
+use crate::inbox::Held;
+use crate::node::Shared;
+
+const AT_ONCE: usize = 1_000;
+
+/// Takes completions in until the workforce is gone. An attempt that may have logged waits until its log is stored, so
+/// that a finished task never lacks its last lines.
+pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedReceiver<Completion>) {
+    let mut batch = Vec::with_capacity(AT_ONCE);
+    loop {
+        let received = tokio::select! {
+            received = completions.recv_many(&mut batch, AT_ONCE) => received,
+            () = shared.stop.cancelled() => return,
+        };
+        if received == 0 {
+            return;
+        }
+        let mut logged = Vec::new();
+        for completion in batch.drain(..) {
+            let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
+            let Some(held) = shared.inbox().finish(token) else { continue };
+            if held.class == SlotClass::Process {
+                logged.push((completion, held));
+            } else {
+                hand_in(&shared, completion, held);
+            }
+        }
+        shared.client.bell.ring();
+        if !logged.is_empty() {
+            let shared = Arc::clone(&shared);
+            tokio::spawn(async move {
+                shared.barrier.stored().await;
+                for (completion, held) in logged {
+                    hand_in(&shared, completion, held);
+                }
+                shared.client.bell.ring();
+            });
+        }
+    }
+}
+
+fn hand_in(shared: &Shared, completion: Completion, held: Held) {
+    let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
+    let mut ended = Ended {
+        token,
+        from: TaskState::Running,
+        state: TaskState::Success,
+        started_at: Some(completion.started_at),
+        finished_at: completion.finished_at,
+        failure: None,
+        output: None,
+    };
+    match completion.outcome {
+        Outcome::Success { output } => ended.output = output.map(|output| output.to_string()),
+        Outcome::Cancelled { reason } => {
+            ended.state = TaskState::Cancelled;
+            ended.failure = Some(Failure { kind: "cancelled".into(), message: reason, ..Failure::default() });
+        }
+        Outcome::Released => {
+            let released = GoesOn {
+                token,
+                how: GoesOnAs::Released,
+                started_at: Some(completion.started_at),
+                finished_at: completion.finished_at,
+                failure: None,
+            };
+            return shared.inbox().push_goes_on(released);
+        }
+        Outcome::Failed(failure) => {
+            let failure = without_nul(failure);
+            if let Some(due_at) = retry_at(shared, &held, token, &failure) {
+                let retry = GoesOn {
+                    token,
+                    how: GoesOnAs::Retry { due_at },
+                    started_at: Some(completion.started_at),
+                    finished_at: completion.finished_at,
+                    failure: Some(failure),
+                };
+                return shared.inbox().push_goes_on(retry);
+            }
+            ended.state = TaskState::Failed;
+            ended.failure = Some(failure);
+        }
+    }
+    shared.inbox().push_ended(ended);
+}
+
+/// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.
+fn retry_at(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<i64> {
+    let spec = shared.client.specs.cached(held.version)?;
+    let task = spec.workflow.tasks.get(token.key.index as usize)?;
+    if failure.permanent || !task.retry.allows(&failure.kind, failure.exit_code) {
+        return None;
+    }
+    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+    Some(shared.client.clock.now() + task.retry.delay_micros(failures, fastrand::f64()))
+}
+
+/// PostgreSQL cannot store NUL.
+fn without_nul(mut failure: Failure) -> Failure {
+    for text in [Some(&mut failure.kind), Some(&mut failure.message), failure.detail.as_mut()].into_iter().flatten() {
+        if text.contains('\0') {
+            *text = text.replace('\0', "");
+        }
+    }
+    failure
+}

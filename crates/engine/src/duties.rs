@@ -1,0 +1,96 @@
+//! What every node does besides exchanging: renew its lease, promote what has become due, go on with big units, listen.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use mainspring_core::work::Clock;
+
+use crate::lane::start_over;
+use crate::node::Shared;
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+const DUE_AT_ONCE: i64 = 1_000;
+
+/// Renews the node's sessions; a session that is not renewed any more was found dead.
+pub(crate) async fn renew(shared: Arc<Shared>) {
+    let mut ticks = tokio::time::interval(shared.config.heartbeat);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        match shared.client.store.renew_sessions(shared.client.now(), shared.id).await {
+            Ok(alive) => {
+                shared.workforce.heard();
+                let session = shared.inbox().session;
+                if !alive.contains(&session) {
+                    start_over(&shared, session).await;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "renewing the lease"),
+        }
+    }
+}
+
+/// Sleeps until the next row is due, promotes it, and goes on with what was left in chunks.
+pub(crate) async fn promote(shared: Arc<Shared>) {
+    while !shared.stop.is_cancelled() {
+        if let Err(error) = do_due(&shared).await {
+            tracing::warn!(%error, "promoting what is due");
+        }
+        let next = *shared.next_due.lock().unwrap_or_else(PoisonError::into_inner);
+        let pause = next
+            .map(|due| Duration::from_micros(u64::try_from(due - shared.client.clock.now()).unwrap_or(0)))
+            .map_or(LONGEST_SLEEP, |pause| pause.clamp(Duration::from_millis(1), LONGEST_SLEEP));
+        tokio::select! {
+            () = shared.duty.notified() => {}
+            () = tokio::time::sleep(pause) => {}
+            () = shared.stop.cancelled() => {}
+        }
+    }
+}
+
+async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
+    let store = &shared.client.store;
+    let now = shared.client.now();
+    let next = store.next_due().await?;
+    *shared.next_due.lock().unwrap_or_else(PoisonError::into_inner) = next;
+    if next.is_some_and(|due| due <= now) {
+        let promoted = store.promote_due(now, DUE_AT_ONCE).await?;
+        *shared.next_due.lock().unwrap_or_else(PoisonError::into_inner) = store.next_due().await?;
+        if promoted > 0 {
+            shared.client.bell.look();
+        }
+    }
+    let mut went_on = false;
+    while store.has_continuations().await? && store.proceed(shared.client.now()).await? {
+        went_on = true;
+        // Let the lanes in between chunks.
+        shared.client.bell.look_here();
+        if shared.stop.is_cancelled() {
+            break;
+        }
+    }
+    if went_on {
+        shared.client.bell.look();
+    }
+    Ok(())
+}
+
+/// Hears what other processes announce, where the database can carry it.
+pub(crate) async fn listen(shared: Arc<Shared>) {
+    while !shared.stop.is_cancelled() {
+        match shared.client.store.listen().await {
+            Ok(listener) if !listener.hears() => return,
+            Ok(mut listener) => loop {
+                match shared.stop.run_until_cancelled(listener.heard()).await {
+                    None => return,
+                    Some(Ok(())) => shared.client.bell.look_here(),
+                    Some(Err(error)) => {
+                        tracing::debug!(%error, "listening; looking by ourselves meanwhile");
+                        break;
+                    }
+                }
+            },
+            Err(error) => tracing::debug!(%error, "listening; looking by ourselves meanwhile"),
+        }
+        let _ = shared.stop.run_until_cancelled(tokio::time::sleep(LONGEST_SLEEP)).await;
+    }
+}

@@ -1,0 +1,319 @@
+//! What the lanes of a node share: what is to be handed in, what is held, which slots are free, and where to look.
+//!
+//! Everything here is plain state behind one lock; nothing waits while it is held.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use mainspring_core::workflow::SlotClass;
+use mainspring_core::{Micros, TaskKey};
+use mainspring_store::{Claimed, DecidedStart, Ended, Exchange, GoesOn, RouteRow, TaskToken, Want};
+
+/// An exchange carries at most this many results, and asks for at most this many tasks.
+const BATCH: usize = 500;
+/// … and at most this many bytes of outputs and errors.
+const BATCH_BYTES: usize = 1 << 20;
+/// How many routes one exchange looks at.
+const ROUTES_PER_EXCHANGE: usize = 12;
+/// How long a route that gave work is looked at again without being asked to.
+const ROUTE_STAYS_WARM: Duration = Duration::from_secs(1);
+/// The floor of a route is dropped this often, for a full look at what a late commit may have left behind it.
+const FLOOR_LASTS: Duration = Duration::from_secs(1);
+
+/// One attempt that our worker executes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) version: i64,
+    pub(crate) failures: i16,
+    pub(crate) class: SlotClass,
+}
+
+#[derive(Debug)]
+struct Route {
+    class: SlotClass,
+    /// There may be rows to claim.
+    hungry: bool,
+    /// The last claim found fewer rows than it asked for: nobody better waits.
+    drained: bool,
+    last_rank: i16,
+    floor: Option<(i16, Micros)>,
+    floor_since: Instant,
+    warm_until: Option<Instant>,
+}
+
+/// What one exchange carries, kept until it is known to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) exchange: Exchange,
+    reserved: [i32; 2],
+}
+
+impl Batch {
+    pub(crate) fn hands_in(&self) -> usize {
+        self.exchange.ended.len() + self.exchange.goes_on.len() + self.exchange.starts.len()
+    }
+
+    pub(crate) fn session(&self) -> i64 {
+        self.exchange.decide_session
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) session: i64,
+    ended: VecDeque<Ended>,
+    goes_on: VecDeque<GoesOn>,
+    starts: VecDeque<DecidedStart>,
+    held: HashMap<TaskToken, Held>,
+    free: [i32; 2],
+    routes: HashMap<i32, Route>,
+    /// The order in which routes are asked, turned after each exchange so that all get their turn.
+    order: Vec<i32>,
+    look_for_undecided: bool,
+    draining: bool,
+}
+
+impl Inbox {
+    pub(crate) fn new(session: i64, process_slots: i32, function_slots: i32) -> Self {
+        Self {
+            session,
+            ended: VecDeque::new(),
+            goes_on: VecDeque::new(),
+            starts: VecDeque::new(),
+            held: HashMap::new(),
+            free: [process_slots, function_slots],
+            routes: HashMap::new(),
+            order: Vec::new(),
+            look_for_undecided: true,
+            draining: false,
+        }
+    }
+
+    /// Learns of routes that our worker may serve.
+    pub(crate) fn serve(&mut self, routes: &[RouteRow], now: Instant) {
+        for route in routes {
+            if !self.routes.contains_key(&route.id) {
+                self.order.push(route.id);
+                self.routes.insert(
+                    route.id,
+                    Route {
+                        class: route.class(),
+                        hungry: true,
+                        drained: true,
+                        last_rank: i16::MAX,
+                        floor: None,
+                        floor_since: now,
+                        warm_until: None,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Something may be claimable anywhere.
+    pub(crate) fn look_everywhere(&mut self) {
+        self.routes.values_mut().for_each(|route| route.hungry = true);
+        self.look_for_undecided = true;
+    }
+
+    /// No new work from now on.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    pub(crate) fn push_ended(&mut self, ended: Ended) {
+        self.ended.push_back(ended);
+    }
+
+    pub(crate) fn push_goes_on(&mut self, goes_on: GoesOn) {
+        self.goes_on.push_back(goes_on);
+    }
+
+    pub(crate) fn push_start(&mut self, start: DecidedStart) {
+        self.starts.push_back(start);
+    }
+
+    /// The worker is done with an attempt: its slot is free. `None` if it is not ours (any more).
+    pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
+        let held = self.held.remove(&token)?;
+        self.free[held.class as usize] += 1;
+        Some(held)
+    }
+
+    pub(crate) fn holds(&self, token: TaskToken) -> bool {
+        self.held.contains_key(&token)
+    }
+
+    pub(crate) fn holds_attempt(&self, key: TaskKey, attempt: i32) -> bool {
+        self.holds(TaskToken { key, session: self.session, attempt })
+    }
+
+    pub(crate) fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Nothing is held and nothing waits to be handed in.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.is_empty() && self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty()
+    }
+
+    /// The next exchange, if there is reason for one.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<Batch> {
+        let mut batch = Batch::default();
+        let mut bytes = 0;
+        while batch.hands_in() < BATCH && bytes < BATCH_BYTES {
+            if let Some(row) = self.ended.pop_front() {
+                bytes += row.output.as_ref().map_or(0, String::len) + row.failure.as_ref().map_or(0, failure_bytes);
+                batch.exchange.ended.push(row);
+            } else if let Some(row) = self.goes_on.pop_front() {
+                bytes += row.failure.as_ref().map_or(0, failure_bytes);
+                batch.exchange.goes_on.push(row);
+            } else if let Some(row) = self.starts.pop_front() {
+                batch.exchange.starts.push(row);
+            } else {
+                break;
+            }
+        }
+        let hands_in = batch.hands_in() > 0;
+        let hungry = !self.draining
+            && (self.look_for_undecided
+                || self.routes.values().any(|route| route.hungry && self.free[route.class as usize] > 0));
+        if !hands_in && !hungry {
+            return None;
+        }
+        if !self.draining {
+            self.add_wants(&mut batch, now);
+            batch.exchange.decide = BATCH as i32;
+            batch.exchange.look_for_undecided = std::mem::take(&mut self.look_for_undecided);
+        }
+        batch.exchange.decide_session = self.session;
+        batch.exchange.sessions = vec![self.session];
+        Some(batch)
+    }
+
+    /// More to hand in than one exchange carries.
+    pub(crate) fn has_more(&self) -> bool {
+        !(self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty())
+    }
+
+    /// Shares the free slots among the routes that may have work. They are reserved until the reply is in.
+    fn add_wants(&mut self, batch: &mut Batch, now: Instant) {
+        let chosen: Vec<i32> = self
+            .order
+            .iter()
+            .copied()
+            .filter(|id| {
+                let route = &self.routes[id];
+                (route.hungry || route.warm_until.is_some_and(|until| until > now))
+                    && self.free[route.class as usize] > 0
+            })
+            .take(ROUTES_PER_EXCHANGE)
+            .collect();
+        let mut competing = [0i32; 2];
+        for id in &chosen {
+            competing[self.routes[id].class as usize] += 1;
+        }
+        for id in chosen {
+            let Some(route) = self.routes.get_mut(&id) else { continue };
+            let class = route.class as usize;
+            let slots = (self.free[class] / competing[class].max(1)).max(1).min(self.free[class]).min(BATCH as i32);
+            competing[class] -= 1;
+            if slots <= 0 {
+                continue;
+            }
+            self.free[class] -= slots;
+            batch.reserved[class] += slots;
+            if now.duration_since(route.floor_since) > FLOOR_LASTS {
+                route.floor = None;
+                route.floor_since = now;
+            }
+            let hand_over_rank = if route.drained { i16::MAX } else { route.last_rank };
+            batch.exchange.want.push(Want {
+                session: self.session,
+                route: id,
+                slots,
+                hand_over_rank,
+                floor: route.floor,
+            });
+        }
+        if !self.order.is_empty() {
+            let turn = ROUTES_PER_EXCHANGE.min(self.order.len());
+            if self.order.len() > ROUTES_PER_EXCHANGE {
+                self.order.rotate_left(turn);
+            } else {
+                self.order.rotate_left(1);
+            }
+        }
+    }
+
+    /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again.
+    pub(crate) fn applied(&mut self, batch: &Batch, claimed: &[Claimed], now: Instant) {
+        let mut used = [0i32; 2];
+        // What an earlier session of ours claimed is not ours any more.
+        let current = batch.session() == self.session;
+        for want in &batch.exchange.want {
+            let Some(route) = self.routes.get_mut(&want.route) else { continue };
+            let mut count = 0;
+            let mut furthest: Option<(i16, Micros)> = None;
+            for claim in claimed.iter().filter(|claim| current && claim.route == want.route) {
+                count += 1;
+                furthest = furthest.max(Some((claim.rank, claim.due_at)));
+                self.held
+                    .insert(claim.token, Held { version: claim.version, failures: claim.failures, class: route.class });
+            }
+            used[route.class as usize] += count;
+            let full = count >= want.slots;
+            route.hungry = full;
+            route.drained = !full;
+            if count > 0 {
+                route.warm_until = Some(now + ROUTE_STAYS_WARM);
+            }
+            match furthest {
+                // Behind a full claim lies more of the same; in front of it only what is dead, taken or late.
+                Some(position) if full => {
+                    route.last_rank = position.0;
+                    route.floor = Some(position);
+                }
+                _ => route.floor = None,
+            }
+        }
+        for class in 0..2 {
+            self.free[class] += batch.reserved[class] - used[class];
+        }
+    }
+
+    /// The batch was not applied: everything goes back.
+    pub(crate) fn put_back(&mut self, batch: Batch) {
+        if batch.session() == self.session {
+            self.ended.extend(batch.exchange.ended);
+            self.goes_on.extend(batch.exchange.goes_on);
+            self.starts.extend(batch.exchange.starts);
+        }
+        for want in &batch.exchange.want {
+            if let Some(route) = self.routes.get_mut(&want.route) {
+                route.hungry = true;
+            }
+        }
+        for class in 0..2 {
+            self.free[class] += batch.reserved[class];
+        }
+        self.look_for_undecided |= batch.exchange.look_for_undecided;
+    }
+
+    /// Our session is dead: nothing we hold or wanted to hand in counts any more. A new session begins.
+    pub(crate) fn start_over(&mut self, session: i64) {
+        for held in self.held.values() {
+            self.free[held.class as usize] += 1;
+        }
+        self.held.clear();
+        self.ended.clear();
+        self.goes_on.clear();
+        self.starts.clear();
+        self.session = session;
+        self.look_everywhere();
+    }
+}
+
+fn failure_bytes(failure: &mainspring_core::work::Failure) -> usize {
+    failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+}

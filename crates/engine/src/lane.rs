@@ -1,0 +1,290 @@
+//! One lane: gather, exchange, dispatch, again. While one commit is under way, the next batch gathers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainspring_core::state::TaskState;
+use mainspring_core::work::Failure;
+use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution};
+
+use crate::dispatch;
+use crate::inbox::Batch;
+use crate::node::Shared;
+
+/// An empty answer never means an empty queue: there is always another look.
+const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
+/// Where nobody announces anything (SQLite) and something happened lately.
+const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
+const BUSY_FOR: Duration = Duration::from_secs(2);
+const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut lane = match open(&shared).await {
+        Some(lane) => lane,
+        None => return,
+    };
+    let polls = shared.client.store.flavor() == Flavor::Sqlite;
+    let mut busy_until = Instant::now();
+    loop {
+        if shared.client.bell.take_look() {
+            if let Err(error) = shared.refresh_routes().await {
+                tracing::debug!(%error, "reading the routes");
+            }
+            shared.inbox().look_everywhere();
+        }
+        let now = Instant::now();
+        let batch = shared.inbox().take(now);
+        let Some(batch) = batch else {
+            if shared.stop.is_cancelled() {
+                return;
+            }
+            let pause = if polls && now < busy_until { LOOK_WHEN_BUSY } else { LOOK_WHEN_IDLE };
+            tokio::select! {
+                () = shared.client.bell.rung() => {}
+                () = shared.stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => shared.client.bell.look_here(),
+            }
+            continue;
+        };
+        if shared.inbox().has_more() {
+            shared.client.bell.ring();
+        }
+        if batch.hands_in() > 0 {
+            busy_until = now + BUSY_FOR;
+        }
+        exchange(&shared, &mut lane, batch).await;
+    }
+}
+
+/// Opens the lane, however long the store is away.
+async fn open(shared: &Shared) -> Option<Lane> {
+    let mut backoff = Duration::from_millis(20);
+    while !shared.stop.is_cancelled() {
+        match shared.client.store.open_lane(shared.id, shared.client.now()).await {
+            Ok(lane) => return Some(lane),
+            Err(error) => tracing::warn!(%error, "opening a lane"),
+        }
+        wait(shared, &mut backoff).await;
+    }
+    None
+}
+
+/// Applies a batch, once, whatever happens to the connection on the way.
+async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
+    let mut backoff = Duration::from_millis(5);
+    loop {
+        batch.exchange.now = shared.client.now();
+        match lane.exchange(&batch.exchange).await {
+            Ok(reply) => return applied(shared, batch, reply).await,
+            Err(Error::InDoubt(_)) => match resolve(shared, lane, &batch).await {
+                Some(Resolution::Applied(reply)) => return applied(shared, batch, reply).await,
+                Some(Resolution::NotApplied) => {}
+                None => return,
+            },
+            Err(Error::Repeat(error)) => tracing::debug!(%error, "repeating an exchange"),
+            Err(error @ Error::Rejected(_)) => return bisect(shared, lane, batch, &error.to_string()).await,
+            Err(error) => {
+                tracing::warn!(%error, "exchanging");
+                if shared.stop.is_cancelled() {
+                    shared.inbox().put_back(batch);
+                    return;
+                }
+                wait(shared, &mut backoff).await;
+            }
+        }
+    }
+}
+
+/// A lost reply is neither success nor failure: ask until the store says which. `None` when the node stops first.
+async fn resolve(shared: &Shared, lane: &mut Lane, batch: &Batch) -> Option<Resolution> {
+    let mut backoff = Duration::from_millis(5);
+    loop {
+        match lane.resolve(&batch.exchange.sessions).await {
+            Ok(resolution) => return Some(resolution),
+            Err(error) => tracing::warn!(%error, "resolving an exchange whose reply was lost"),
+        }
+        if shared.stop.is_cancelled() {
+            return None;
+        }
+        wait(shared, &mut backoff).await;
+    }
+}
+
+async fn wait(shared: &Shared, backoff: &mut Duration) {
+    let _ = shared.stop.run_until_cancelled(tokio::time::sleep(*backoff)).await;
+    *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
+}
+
+async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
+    if reply.dead_sessions.contains(&batch.session()) {
+        shared.inbox().applied(&batch, &[], Instant::now());
+        return start_over(shared, batch.session()).await;
+    }
+    for token in &reply.fenced {
+        tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
+    }
+    for run in reply.ended_runs {
+        // Nobody has to listen.
+        let _ = shared.ended_runs.send(run);
+    }
+    poke_duties(shared, &batch.exchange);
+    shared.inbox().applied(&batch, &reply.claimed, Instant::now());
+    for token in &reply.cancel {
+        if shared.inbox().holds(*token) {
+            shared.workforce.cancel(token.key, token.attempt, "cancelled");
+        }
+    }
+    if batch.session() != shared.inbox().session {
+        return;
+    }
+    if !reply.claimed.is_empty() {
+        dispatch::execute(shared, reply.claimed).await;
+    }
+    if !reply.to_decide.is_empty() {
+        dispatch::decide(shared, reply.to_decide).await;
+    }
+}
+
+/// Tells the due loop of retries that it must not sleep through.
+fn poke_duties(shared: &Shared, exchange: &Exchange) {
+    let soonest = exchange
+        .goes_on
+        .iter()
+        .filter_map(|row| if let GoesOnAs::Retry { due_at } = row.how { Some(due_at) } else { None })
+        .min();
+    if let Some(due_at) = soonest {
+        let mut next = shared.next_due.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *next = Some(next.map_or(due_at, |known| known.min(due_at)));
+    }
+    if soonest.is_some() {
+        shared.duty.notify_one();
+    }
+}
+
+/// The store refuses something in this batch for good. Halve it until the offender is alone, and fail that one.
+async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
+    tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
+    let session = batch.session();
+    let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.goes_on.clone())];
+    let starts = batch.exchange.starts.clone();
+    // The demand is withdrawn; what is handed in goes in pieces.
+    let mut demand = batch;
+    demand.exchange.ended.clear();
+    demand.exchange.goes_on.clear();
+    demand.exchange.starts.clear();
+    shared.inbox().put_back(demand);
+    let mut pending: Vec<Exchange> = vec![Exchange { starts, ..empty(session) }];
+    while let Some((ended, goes_on)) = parts.pop() {
+        let part = Exchange { ended, goes_on, ..empty(session) };
+        if part.ended.is_empty() && part.goes_on.is_empty() {
+            continue;
+        }
+        match apply_part(shared, lane, &part).await {
+            PartOutcome::Done => {}
+            PartOutcome::Refused(reason) if part.ended.len() + part.goes_on.len() == 1 => {
+                pending.push(rejected(part, &reason))
+            }
+            PartOutcome::Refused(_) => {
+                let (left, right) = part.ended.split_at(part.ended.len() / 2);
+                let (first, second) = part.goes_on.split_at(part.goes_on.len() / 2);
+                if part.ended.len() == 1 {
+                    parts.push((part.ended.clone(), Vec::new()));
+                    parts.push((Vec::new(), part.goes_on.clone()));
+                } else {
+                    parts.push((left.to_vec(), first.to_vec()));
+                    parts.push((right.to_vec(), second.to_vec()));
+                }
+            }
+        }
+    }
+    for part in pending {
+        if let PartOutcome::Refused(reason) = apply_part(shared, lane, &part).await {
+            tracing::error!(reason, "the store refuses even the failure of a task; its session will be reaped");
+        }
+    }
+}
+
+enum PartOutcome {
+    Done,
+    Refused(String),
+}
+
+async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> PartOutcome {
+    let mut backoff = Duration::from_millis(5);
+    loop {
+        match lane.exchange(&Exchange { now: shared.client.now(), ..part.clone() }).await {
+            Ok(reply) => {
+                for run in reply.ended_runs {
+                    let _ = shared.ended_runs.send(run);
+                }
+                return PartOutcome::Done;
+            }
+            Err(Error::Rejected(error)) => return PartOutcome::Refused(error.to_string()),
+            Err(Error::InDoubt(_)) => match lane.resolve(&part.sessions).await {
+                Ok(Resolution::Applied(_)) => return PartOutcome::Done,
+                Ok(Resolution::NotApplied) => {}
+                Err(error) => tracing::warn!(%error, "resolving an exchange whose reply was lost"),
+            },
+            Err(error) => tracing::warn!(%error, "exchanging"),
+        }
+        if shared.stop.is_cancelled() {
+            return PartOutcome::Done;
+        }
+        wait(shared, &mut backoff).await;
+    }
+}
+
+fn empty(session: i64) -> Exchange {
+    Exchange { sessions: vec![session], decide_session: session, ..Exchange::default() }
+}
+
+/// A lone offender becomes a failure that says so.
+fn rejected(part: Exchange, reason: &str) -> Exchange {
+    let failure = Failure {
+        kind: "store_rejected".into(),
+        message: format!("the store refused the result: {reason}").replace('\0', ""),
+        permanent: true,
+        ..Failure::default()
+    };
+    let from_goes_on = |row: &GoesOn| Ended {
+        token: row.token,
+        from: TaskState::Running,
+        state: TaskState::Failed,
+        started_at: row.started_at,
+        finished_at: row.finished_at,
+        failure: Some(failure.clone()),
+        output: None,
+    };
+    let ended = part
+        .ended
+        .iter()
+        .map(|row| Ended { state: TaskState::Failed, failure: Some(failure.clone()), output: None, ..row.clone() })
+        .chain(part.goes_on.iter().map(from_goes_on))
+        .collect();
+    Exchange { ended, goes_on: Vec::new(), ..part }
+}
+
+/// Our session was marked dead. Kill what runs, forget it, and begin anew.
+pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
+    if shared.inbox().session != dead {
+        return;
+    }
+    tracing::warn!(session = dead, "this worker's session was found dead: its work is killed and goes on elsewhere");
+    shared.workforce.kill_all();
+    let mut backoff = Duration::from_millis(20);
+    while !shared.stop.is_cancelled() {
+        match shared.client.store.open_session(shared.client.now(), &shared.new_session()).await {
+            Ok(session) => {
+                let mut inbox = shared.inbox();
+                if inbox.session == dead {
+                    inbox.start_over(session);
+                }
+                drop(inbox);
+                shared.client.bell.look_here();
+                return;
+            }
+            Err(error) => tracing::warn!(%error, "registering a new session"),
+        }
+        wait(shared, &mut backoff).await;
+    }
+}

@@ -1,0 +1,246 @@
+//! A node: the loops that make one process take part.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mainspring_core::RunId;
+use mainspring_core::TaskKey;
+use mainspring_core::state::RunState;
+use mainspring_core::work::{Assignment, Completion, LogChunk};
+use mainspring_store::{Flavor, NewSession, RouteRow};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::client::Client;
+use crate::inbox::Inbox;
+use crate::logs::LogBarrier;
+use crate::{completions, duties, lane, leader, logs};
+
+/// Whoever executes tasks for this node. The worker crate's pool, in the binary.
+pub trait Workforce: Send + Sync + 'static {
+    /// Starts all of them and returns at once.
+    fn assign(&self, assignments: Vec<Assignment>);
+    /// Ends one attempt, which then reports that it was cancelled.
+    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str);
+    /// The session is lost: everything dies at once, and nothing is reported.
+    fn kill_all(&self);
+    /// The store renewed our lease.
+    fn heard(&self);
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    pub name: String,
+    pub hostname: String,
+    /// Queues to serve; empty means all.
+    pub queues: Vec<String>,
+    pub labels: BTreeMap<String, String>,
+    pub process_slots: usize,
+    pub function_slots: usize,
+    pub lanes: usize,
+    pub heartbeat: Duration,
+    pub lease_ttl: Duration,
+    /// Ended runs are forgotten after this long; `None` keeps them.
+    pub retention: Option<Duration>,
+    /// Whether this node may lead.
+    pub leads: bool,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self {
+            name: "node".into(),
+            hostname: String::new(),
+            queues: Vec::new(),
+            labels: BTreeMap::new(),
+            process_slots: cores * 4,
+            function_slots: 1_000,
+            lanes: 2,
+            heartbeat: Duration::from_secs(1),
+            lease_ttl: Duration::from_millis(3_500),
+            retention: None,
+            leads: true,
+        }
+    }
+}
+
+/// What the loops of a node share.
+pub(crate) struct Shared {
+    pub(crate) id: Uuid,
+    pub(crate) config: NodeConfig,
+    pub(crate) client: Client,
+    pub(crate) workforce: Arc<dyn Workforce>,
+    pub(crate) inbox: Mutex<Inbox>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) ended_runs: broadcast::Sender<(RunId, RunState)>,
+    /// Pokes the loop that promotes due rows and goes on with big units.
+    pub(crate) duty: tokio::sync::Notify,
+    pub(crate) next_due: Mutex<Option<i64>>,
+    pub(crate) barrier: LogBarrier,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Shared").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether our worker may execute tasks of this route.
+    fn serves(&self, route: &RouteRow) -> bool {
+        let queue = self.config.queues.is_empty() || self.config.queues.iter().any(|queue| *queue == route.queue);
+        let labels = route.labels.is_empty()
+            || route.labels.split(',').all(|pair| {
+                pair.split_once('=')
+                    .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
+            });
+        queue && labels
+    }
+
+    /// Learns of new routes.
+    pub(crate) async fn refresh_routes(&self) -> mainspring_store::Result<()> {
+        let routes: Vec<RouteRow> =
+            self.client.store.routes().await?.into_iter().filter(|route| self.serves(route)).collect();
+        self.inbox().serve(&routes, Instant::now());
+        Ok(())
+    }
+
+    pub(crate) fn new_session(&self) -> NewSession {
+        new_session(&self.config, self.id)
+    }
+}
+
+fn new_session(config: &NodeConfig, node: Uuid) -> NewSession {
+    NewSession {
+        node,
+        worker: config.name.clone(),
+        hostname: config.hostname.clone(),
+        queues: config.queues.join(","),
+        labels: config.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
+        slots: i32::try_from(config.process_slots).unwrap_or(i32::MAX),
+        remote: false,
+    }
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    shared: Arc<Shared>,
+    tasks: JoinSet<()>,
+}
+
+/// What others in the process may know of a node.
+#[derive(Debug, Clone)]
+pub struct NodeHandle {
+    shared: Arc<Shared>,
+}
+
+impl NodeHandle {
+    pub fn id(&self) -> Uuid {
+        self.shared.id
+    }
+
+    /// Runs as they end on this node. A slow receiver misses some and has to read the store.
+    pub fn ended_runs(&self) -> broadcast::Receiver<(RunId, RunState)> {
+        self.shared.ended_runs.subscribe()
+    }
+
+    /// How many attempts are being executed.
+    pub fn held(&self) -> usize {
+        self.shared.inbox().held()
+    }
+}
+
+impl Node {
+    /// Registers a session and starts the loops. `completions` and `logs` are what the workforce reports to.
+    pub async fn start(
+        client: Client,
+        config: NodeConfig,
+        workforce: Arc<dyn Workforce>,
+        completions: mpsc::UnboundedReceiver<Completion>,
+        logs: mpsc::Receiver<LogChunk>,
+    ) -> mainspring_store::Result<Self> {
+        let id = client.clock.new_id();
+        if client.store.flavor() == Flavor::Sqlite {
+            // The server's lock on the file is ours: sessions of an earlier server are over.
+            client.store.bury_local_sessions(client.now(), id).await?;
+        }
+        let session = client.store.open_session(client.now(), &new_session(&config, id)).await?;
+        let inbox = Inbox::new(session, config.process_slots as i32, config.function_slots as i32);
+        let (barrier, barriers) = LogBarrier::new();
+        let lanes = if client.store.flavor() == Flavor::Sqlite { 1 } else { config.lanes.max(1) };
+        let shared = Arc::new(Shared {
+            id,
+            config,
+            client,
+            workforce,
+            inbox: Mutex::new(inbox),
+            stop: CancellationToken::new(),
+            ended_runs: broadcast::channel(4_096).0,
+            duty: tokio::sync::Notify::new(),
+            next_due: Mutex::new(None),
+            barrier,
+        });
+        shared.refresh_routes().await?;
+        let mut tasks = JoinSet::new();
+        for _ in 0..lanes {
+            tasks.spawn(lane::run(Arc::clone(&shared)));
+        }
+        tasks.spawn(completions::run(Arc::clone(&shared), completions));
+        tasks.spawn(logs::run(Arc::clone(&shared), logs, barriers));
+        tasks.spawn(duties::renew(Arc::clone(&shared)));
+        tasks.spawn(duties::promote(Arc::clone(&shared)));
+        tasks.spawn(duties::listen(Arc::clone(&shared)));
+        let announcer = Arc::clone(&shared);
+        tasks.spawn(async move {
+            announcer.client.bell.announce(announcer.client.store.clone(), announcer.stop.clone()).await;
+        });
+        if shared.config.leads {
+            tasks.spawn(leader::run(Arc::clone(&shared)));
+        }
+        shared.client.bell.look_here();
+        Ok(Self { shared, tasks })
+    }
+
+    pub fn handle(&self) -> NodeHandle {
+        NodeHandle { shared: Arc::clone(&self.shared) }
+    }
+
+    /// Takes no more work. What runs goes on and is handed in.
+    pub async fn drain(&self) {
+        self.shared.inbox().drain();
+        let session = self.shared.inbox().session;
+        if let Err(error) = self.shared.client.store.drain_session(session).await {
+            tracing::warn!(%error, "saying that this worker takes no more work");
+        }
+    }
+
+    /// Ends the node. The workforce must have been shut down before, so that every attempt has reported; what was
+    /// reported is handed in within `patience`, leadership and session are given up.
+    pub async fn shutdown(mut self, patience: Duration) {
+        self.shared.inbox().drain();
+        let deadline = Instant::now() + patience;
+        while !self.shared.inbox().is_idle() && Instant::now() < deadline {
+            self.shared.client.bell.ring();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        self.shared.stop.cancel();
+        self.shared.client.bell.ring();
+        while self.tasks.join_next().await.is_some() {
+            self.shared.client.bell.ring();
+        }
+        let session = self.shared.inbox().session;
+        match self.shared.client.store.end_session(self.shared.client.now(), session).await {
+            Ok(returned) => tracing::debug!(returned, "the session has ended"),
+            Err(error) => tracing::warn!(%error, "ending the session; it will be found dead"),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Versions are immutable, so what was read once is kept.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mainspring_core::work::Order;
+use mainspring_core::{Scope, Workflow};
+use mainspring_store::{Store, VersionRef};
+use serde_json::{Map, Value};
+
+/// How many versions are kept in memory.
+const KEPT: usize = 500;
+
+/// A stored version with what is derived from it.
+#[derive(Debug)]
+pub struct Spec {
+    pub version: VersionRef,
+    pub workflow: Workflow,
+    /// Orders of tasks without expressions, shared by all runs.
+    orders: Mutex<HashMap<i32, Arc<Order>>>,
+}
+
+impl Spec {
+    pub(crate) fn new(version: VersionRef, workflow: Workflow) -> Self {
+        Self { version, workflow, orders: Mutex::default() }
+    }
+
+    /// The order of a task whose execution needs nothing of its run.
+    pub(crate) fn shared_order(&self, index: i32) -> Option<Arc<Order>> {
+        let position = index as usize;
+        if position >= self.workflow.tasks.len() || self.workflow.needs_scope(position) {
+            return None;
+        }
+        let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(order) = orders.get(&index) {
+            return Some(Arc::clone(order));
+        }
+        let order = Arc::new(self.workflow.order(position, &Scope::default()).ok()?);
+        // A workflow of very many tasks would only fill memory: each of its orders is used once per run.
+        if orders.len() < 1_000 {
+            orders.insert(index, Arc::clone(&order));
+        }
+        Some(order)
+    }
+
+    /// What expressions see of the workflow itself.
+    pub(crate) fn workflow_scope(&self) -> Map<String, Value> {
+        let mut scope = Map::new();
+        scope.insert("name".into(), self.workflow.name.clone().into());
+        scope.insert("namespace".into(), self.workflow.namespace.clone().into());
+        scope.insert("version".into(), self.version.number.into());
+        scope
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Specs {
+    store: Store,
+    known: Mutex<HashMap<i64, Arc<Spec>>>,
+}
+
+impl Specs {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, known: Mutex::default() }
+    }
+
+    pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&version).cloned()
+    }
+
+    pub(crate) async fn get(&self, version: i64) -> mainspring_store::Result<Arc<Spec>> {
+        if let Some(spec) = self.cached(version) {
+            return Ok(spec);
+        }
+        let (reference, workflow) = self.store.version(version).await?;
+        Ok(self.keep(Spec::new(reference, workflow)))
+    }
+
+    pub(crate) fn keep(&self, spec: Spec) -> Arc<Spec> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= KEPT {
+            known.clear();
+        }
+        let id = spec.version.id;
+        Arc::clone(known.entry(id).or_insert_with(|| Arc::new(spec)))
+    }
+}

@@ -1,0 +1,67 @@
+//! Bells: how the lanes of this node learn that there is something to do, and other nodes that they should look.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use mainspring_store::Store;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Announcements are at least this far apart.
+const ANNOUNCE_EVERY: Duration = Duration::from_millis(5);
+
+#[derive(Debug, Default)]
+pub(crate) struct Bell {
+    /// Wakes one lane.
+    lanes: Notify,
+    /// Something may be claimable that this node has not been told of.
+    look: AtomicBool,
+    /// Wakes the announcer.
+    outward: Notify,
+    has_announcer: AtomicBool,
+}
+
+impl Bell {
+    /// There is something to hand in.
+    pub(crate) fn ring(&self) {
+        self.lanes.notify_one();
+    }
+
+    /// There may be something to claim, here and for others.
+    pub(crate) fn look(&self) {
+        self.look_here();
+        self.outward.notify_one();
+    }
+
+    /// There may be something to claim.
+    pub(crate) fn look_here(&self) {
+        self.look.store(true, Ordering::Release);
+        self.lanes.notify_one();
+    }
+
+    /// Whether a look was asked for since the last time.
+    pub(crate) fn take_look(&self) -> bool {
+        self.look.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) async fn rung(&self) {
+        self.lanes.notified().await;
+    }
+
+    /// Whether a task of this process announces what is to be looked at.
+    pub(crate) fn announces(&self) -> bool {
+        self.has_announcer.load(Ordering::Acquire)
+    }
+
+    /// Tells other processes, at most every few milliseconds, until stopped.
+    pub(crate) async fn announce(&self, store: Store, stop: CancellationToken) {
+        self.has_announcer.store(true, Ordering::Release);
+        while stop.run_until_cancelled(self.outward.notified()).await.is_some() {
+            if let Err(error) = store.announce().await {
+                tracing::debug!(%error, "telling other nodes; they will look by themselves");
+            }
+            tokio::time::sleep(ANNOUNCE_EVERY).await;
+        }
+        self.has_announcer.store(false, Ordering::Release);
+    }
+}

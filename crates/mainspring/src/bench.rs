@@ -1,0 +1,65 @@
+//! `mainspring bench`: the workloads that show what a database and a machine can carry.
+
+mod latency;
+mod report;
+mod workloads;
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use mainspring_engine::{Client, SystemClock};
+use mainspring_store::{Connect, Store};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// No-op tasks in runs of 100, submitted first; then the time from starting the node to the last task finished.
+    Drain,
+    /// The same with runs of one task.
+    Jobs,
+    /// One run of sequential no-op tasks: submit to run finished, median of 5.
+    Chain,
+    /// One run 1 → N → 1 of no-op tasks.
+    Fanout,
+    /// An idle system and one no-op job every 20 ms: submit begins to handler starts.
+    Latency,
+    /// Submitting one-task runs, in batches of 1,000 and one by one.
+    Enqueue,
+    /// A chain of 40 and a fan-out of N with `run: "true"`.
+    Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    #[arg(long, value_enum)]
+    workload: Workload,
+    /// How many tasks (drain, jobs, enqueue, fanout, shell), links (chain) or jobs (latency)
+    #[arg(long)]
+    n: Option<usize>,
+    /// Lanes of the node
+    #[arg(long, default_value_t = 2)]
+    lanes: usize,
+    /// Drain only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
+    #[arg(long)]
+    held_snapshot: bool,
+}
+
+/// Runs one workload on a database that should hold nothing else and prints one JSON line per result.
+pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
+    let store = Store::connect(&Connect::new(database)).await.context("connecting")?;
+    let clock = Arc::new(SystemClock::new());
+    let client = Client::new(store, clock);
+    client.store().migrate_up(client.now()).await.context("migrating")?;
+    let _lock = client.store().lock_server()?;
+    let bench = workloads::Bench { client, lanes: args.lanes };
+    match args.workload {
+        Workload::Drain => bench.drain(args.n.unwrap_or(200_000), 100, args.held_snapshot).await,
+        Workload::Jobs => bench.drain(args.n.unwrap_or(100_000), 1, args.held_snapshot).await,
+        Workload::Chain => bench.chain(args.n.unwrap_or(40)).await,
+        Workload::Fanout => bench.fanout(args.n.unwrap_or(1_000)).await,
+        Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,
+        Workload::Enqueue => bench.enqueue(args.n.unwrap_or(100_000)).await,
+        Workload::Shell => bench.shell(args.n.unwrap_or(1_000)).await,
+    }
+}

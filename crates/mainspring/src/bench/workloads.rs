@@ -1,0 +1,203 @@
+//! The workloads themselves.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use mainspring_core::RunId;
+use mainspring_core::state::RunState;
+use mainspring_engine::{Client, NodeConfig, Spec, Submission};
+use mainspring_worker::PoolConfig;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::report::{Report, median};
+use crate::local::{LocalNode, watchdog_command};
+
+const ROUNDS: usize = 5;
+const RUNS_PER_SUBMIT: usize = 1_000;
+
+pub(crate) struct Bench {
+    pub(crate) client: Client,
+    pub(crate) lanes: usize,
+}
+
+impl Bench {
+    pub(crate) async fn node(&self) -> anyhow::Result<LocalNode> {
+        let config = NodeConfig { name: "bench".into(), lanes: self.lanes, ..NodeConfig::default() };
+        let pool = PoolConfig { watchdog: watchdog_command(), ..PoolConfig::default() };
+        LocalNode::start(self.client.clone(), config, pool).await
+    }
+
+    pub(crate) async fn workflow(&self, source: &str) -> anyhow::Result<Arc<Spec>> {
+        let workflow = match mainspring_core::parse(source) {
+            Ok(workflow) => workflow,
+            Err(errors) => bail!("the benchmark's own workflow is invalid: {}", errors.display("bench")),
+        };
+        Ok(self.client.put_workflow(workflow, source).await?)
+    }
+
+    pub(crate) async fn drain(&self, n: usize, per_run: usize, held_snapshot: bool) -> anyhow::Result<()> {
+        let name = if per_run == 1 { "jobs" } else { "drain" };
+        let spec = self.workflow(&independent(per_run)).await?;
+        let runs = n.div_ceil(per_run);
+        let mut ids = Vec::with_capacity(runs);
+        let started = Instant::now();
+        while ids.len() < runs {
+            let count = (RUNS_PER_SUBMIT * 2 / per_run).clamp(1, runs - ids.len());
+            let created = self.client.submit_many(&spec, vec![Submission::default(); count]).await?;
+            ids.extend(created.into_iter().filter_map(|created| created.run()));
+        }
+        Report::new(format!("{name}.submit"), runs * per_run, started.elapsed()).print();
+        let snapshot = if held_snapshot { Some(self.client.store().hold_snapshot().await?) } else { None };
+        let started = Instant::now();
+        let node = self.node().await?;
+        let finished = self.wait_for(&node, runs).await?;
+        let name = if held_snapshot { format!("{name}.held_snapshot") } else { name.to_owned() };
+        Report::new(name, runs * per_run, finished.duration_since(started)).print();
+        drop(snapshot);
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    /// Waits until so many runs have ended successfully; returns the instant at which the last did.
+    async fn wait_for(&self, node: &LocalNode, runs: usize) -> anyhow::Result<Instant> {
+        let mut ended = node.handle().ended_runs();
+        let mut counted = 0;
+        loop {
+            match tokio::time::timeout(Duration::from_millis(500), ended.recv()).await {
+                Ok(Ok((_, RunState::Success))) => counted += 1,
+                Ok(Ok((id, state))) => bail!("run {id} of the benchmark is {state}"),
+                Ok(Err(RecvError::Lagged(missed))) => counted += missed as usize,
+                Ok(Err(RecvError::Closed)) => bail!("the node has stopped"),
+                Err(_) => counted = self.succeeded().await?,
+            }
+            if counted >= runs {
+                return Ok(Instant::now());
+            }
+        }
+    }
+
+    async fn succeeded(&self) -> anyhow::Result<usize> {
+        let counts = self.client.store().run_counts().await?;
+        Ok(counts.iter().find(|count| count.state == RunState::Success).map_or(0, |count| count.runs as usize))
+    }
+
+    pub(crate) async fn chain(&self, n: usize) -> anyhow::Result<()> {
+        let spec = self.workflow(&chain(n, "function: {handler: noop}")).await?;
+        let node = self.node().await?;
+        let mut rounds = self.rounds(&node, &spec).await?;
+        let took = median(&mut rounds);
+        Report::new("chain", n, took).with_percentiles(&mut rounds).print();
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    pub(crate) async fn fanout(&self, n: usize) -> anyhow::Result<()> {
+        let spec = self.workflow(&fanout(n, "function: {handler: noop}")).await?;
+        let node = self.node().await?;
+        let mut rounds = self.rounds(&node, &spec).await?;
+        let took = median(&mut rounds);
+        Report::new("fanout", n, took).with_percentiles(&mut rounds).print();
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    pub(crate) async fn shell(&self, n: usize) -> anyhow::Result<()> {
+        let node = self.node().await?;
+        for (name, count, source) in [
+            ("shell.chain", 40, chain(40, "run: \"true\"\n    shell: sh")),
+            ("shell.fanout", n, fanout(n, "run: \"true\"\n    shell: sh")),
+        ] {
+            let spec = self.workflow(&source).await?;
+            let mut rounds = self.rounds(&node, &spec).await?;
+            let took = median(&mut rounds);
+            Report::new(name, count, took).with_percentiles(&mut rounds).print();
+        }
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    /// Submits a run and waits for its end, several times over.
+    async fn rounds(&self, node: &LocalNode, spec: &Spec) -> anyhow::Result<Vec<Duration>> {
+        let mut took = Vec::with_capacity(ROUNDS);
+        for _ in 0..=ROUNDS {
+            let mut ended = node.handle().ended_runs();
+            let started = Instant::now();
+            let created = self.client.submit(spec, Submission::default()).await?;
+            let id: RunId = created.run().context("the run was refused")?;
+            loop {
+                match tokio::time::timeout(Duration::from_secs(300), ended.recv())
+                    .await
+                    .context("the run does not end")?
+                {
+                    Ok((run, RunState::Success)) if run == id => break,
+                    Ok((run, state)) if run == id => bail!("the run is {state}"),
+                    Ok(_) | Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => bail!("the node has stopped"),
+                }
+            }
+            took.push(started.elapsed());
+        }
+        // The first round warms caches and plans up.
+        took.remove(0);
+        Ok(took)
+    }
+
+    pub(crate) async fn enqueue(&self, n: usize) -> anyhow::Result<()> {
+        let spec = self.workflow(&independent(1)).await?;
+        let started = Instant::now();
+        let mut sent = 0;
+        while sent < n {
+            let count = RUNS_PER_SUBMIT.min(n - sent);
+            self.client.submit_many(&spec, vec![Submission::default(); count]).await?;
+            sent += count;
+        }
+        Report::new("enqueue.batch", n, started.elapsed()).print();
+        let singles = (n / 50).clamp(1, 2_000);
+        let mut samples = Vec::with_capacity(singles);
+        let started = Instant::now();
+        for _ in 0..singles {
+            let begun = Instant::now();
+            self.client.submit(&spec, Submission::default()).await?;
+            samples.push(begun.elapsed());
+        }
+        Report::new("enqueue.single", singles, started.elapsed()).with_percentiles(&mut samples).print();
+        Ok(())
+    }
+}
+
+/// Tasks that do not depend on each other.
+fn independent(tasks: usize) -> String {
+    let mut source = format!("name: bench-{tasks}\ntasks:\n");
+    for index in 0..tasks {
+        let _ = write!(source, "  t{index}: {{function: {{handler: noop}}}}\n");
+    }
+    source
+}
+
+fn chain(links: usize, action: &str) -> String {
+    let kind = if action.starts_with("run") { "shell" } else { "function" };
+    let mut source = format!("name: bench-chain-{kind}-{links}\ntasks:\n");
+    for index in 0..links {
+        let _ = write!(source, "  t{index}:\n    {action}\n");
+        if index > 0 {
+            let _ = write!(source, "    needs: [t{}]\n", index - 1);
+        }
+    }
+    source
+}
+
+fn fanout(width: usize, action: &str) -> String {
+    let kind = if action.starts_with("run") { "shell" } else { "function" };
+    let mut source = format!("name: bench-fanout-{kind}-{width}\ntasks:\n  first:\n    {action}\n");
+    for index in 0..width {
+        let _ = write!(source, "  t{index}:\n    {action}\n    needs: [first]\n");
+    }
+    let _ = write!(
+        source,
+        "  last:\n    {action}\n    needs: [{}]\n",
+        (0..width).map(|index| format!("t{index}")).collect::<Vec<_>>().join(", ")
+    );
+    source
+}

@@ -1,0 +1,71 @@
+//! A node with its worker pool in this process.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use mainspring_core::TaskKey;
+use mainspring_core::work::Assignment;
+use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, Workforce};
+use mainspring_worker::{CancelReason, Pool, PoolConfig, Registry};
+use tokio::sync::mpsc;
+
+/// Log chunks that may wait for the store before tasks that print are slowed down.
+const LOG_CHANNEL: usize = 1_024;
+
+struct PoolWorkforce(Pool);
+
+impl Workforce for PoolWorkforce {
+    fn assign(&self, assignments: Vec<Assignment>) {
+        self.0.assign(assignments);
+    }
+
+    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str) {
+        self.0.cancel(key, attempt, CancelReason::Requested(reason.to_owned()));
+    }
+
+    fn kill_all(&self) {
+        self.0.kill_all();
+    }
+
+    fn heard(&self) {
+        self.0.heard();
+    }
+}
+
+/// A node and the pool that executes for it.
+pub(crate) struct LocalNode {
+    node: Node,
+    pool: Pool,
+}
+
+impl LocalNode {
+    pub(crate) async fn start(client: Client, node: NodeConfig, mut pool: PoolConfig) -> anyhow::Result<Self> {
+        let (completions, finished) = mpsc::unbounded_channel();
+        let (logs, chunks) = mpsc::channel(LOG_CHANNEL);
+        pool.lease_ttl = node.lease_ttl;
+        let pool = Pool::start(pool, client.clock().clone(), Registry::default(), completions, logs)
+            .context("starting the worker")?;
+        let workforce = Arc::new(PoolWorkforce(pool.clone()));
+        let node = Node::start(client, node, workforce, finished, chunks).await.context("starting the node")?;
+        Ok(Self { node, pool })
+    }
+
+    pub(crate) fn handle(&self) -> NodeHandle {
+        self.node.handle()
+    }
+
+    /// Stops claiming, waits for what runs at most `grace`, hands the rest back, and gives up session and leadership.
+    pub(crate) async fn shutdown(self, grace: Duration) {
+        self.node.drain().await;
+        self.pool.shutdown(grace).await;
+        self.node.shutdown(Duration::from_secs(10)).await;
+    }
+}
+
+/// The command line of the watchdog helper: this program again.
+pub(crate) fn watchdog_command() -> Option<Vec<OsString>> {
+    let program = std::env::current_exe().ok()?;
+    Some(vec![program.into_os_string(), "watchdog".into()])
+}

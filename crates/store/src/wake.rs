@@ -1,0 +1,52 @@
+//! Telling other processes that something may be claimable. A hint, never more: every node also looks by itself.
+
+use crate::db::{Db, Store};
+use crate::error::Result;
+
+const CHANNEL: &str = "mainspring_wake";
+
+/// Hears the announcements of other processes.
+#[derive(Debug)]
+pub struct Listener {
+    inner: Option<sqlx::postgres::PgListener>,
+}
+
+impl Store {
+    /// PostgreSQL: a NOTIFY of its own, never inside a unit, where it would cost throughput. SQLite: nothing to tell.
+    pub async fn announce(&self) -> Result<()> {
+        if let Db::Postgres(pg) = &*self.db {
+            sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&pg.pool).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn listen(&self) -> Result<Listener> {
+        let inner = match &*self.db {
+            Db::Postgres(pg) => {
+                let mut listener = sqlx::postgres::PgListener::connect_with(&pg.pool).await?;
+                listener.listen(CHANNEL).await?;
+                Some(listener)
+            }
+            Db::Sqlite(_) => None,
+        };
+        Ok(Listener { inner })
+    }
+}
+
+impl Listener {
+    /// Waits for the next announcement; never returns where there are none.
+    pub async fn heard(&mut self) -> Result<()> {
+        match &mut self.inner {
+            Some(listener) => {
+                listener.recv().await?;
+                Ok(())
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Whether announcements can arrive at all.
+    pub fn hears(&self) -> bool {
+        self.inner.is_some()
+    }
+}
