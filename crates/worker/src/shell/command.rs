@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -65,7 +66,10 @@ impl Workbench {
     pub(crate) fn new(config: &PoolConfig) -> io::Result<Self> {
         let parent = config.root.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&parent)?;
-        let root = tempfile::Builder::new().prefix("mainspring-").tempdir_in(std::path::absolute(parent)?)?;
+        // Outputs are for nobody else on this machine.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let mut root = tempfile::Builder::new();
+        let root = root.prefix("mainspring-").permissions(private).tempdir_in(std::path::absolute(parent)?)?;
         let base = match &config.base {
             Some(base) => std::path::absolute(base)?,
             None => std::env::current_dir()?,
