@@ -1,1 +1,105 @@
-//! To come.
+//! Rows and runs that time moves: retries that become due, runs whose deadline passes.
+
+use mainspring_core::state::TaskState;
+
+use crate::conformance;
+use crate::world::{MILLI, SECOND, World};
+
+conformance! {
+    async fn only_what_is_due_is_promoted(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}}}").await;
+        w.claim(2).await;
+        assert_eq!(w.store.next_due().await.unwrap(), None);
+        let first = w.now + SECOND;
+        w.retry("a").await;
+        w.pass(SECOND);
+        w.retry("b").await;
+        assert_eq!(w.store.next_due().await.unwrap(), Some(first));
+        assert_eq!(w.store.promote_due(first - 1, 10).await.unwrap(), 0);
+        assert_eq!(w.store.promote_due(first, 10).await.unwrap(), 1);
+        w.expect("running a=ready b=retrying").await;
+        assert_eq!(w.store.promote_due(first + 2 * SECOND, 10).await.unwrap(), 1);
+        assert_eq!(w.store.next_due().await.unwrap(), None);
+        w.expect("running a=ready b=ready").await;
+    }
+
+    async fn a_promoted_row_queues_behind_those_that_wait(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.claim(1).await;
+        w.retry("a").await;
+        w.submit("{name: other, tasks: {z: {run: x}}}").await;
+        w.pass(SECOND);
+        w.store.promote_due(w.now, 10).await.unwrap();
+        assert_eq!(w.claim_in_order().await, ["z", "w.a"]);
+    }
+
+    async fn promotion_respects_its_bound(w: &mut World) {
+        for _ in 0..3 {
+            w.submit("{name: w, tasks: {a: {run: x}}}").await;
+            w.claim(1).await;
+            w.retry("a").await;
+        }
+        w.pass(SECOND);
+        assert_eq!(w.store.promote_due(w.now, 2).await.unwrap(), 2);
+        assert_eq!(w.store.promote_due(w.now, 2).await.unwrap(), 1);
+    }
+
+    async fn a_promoted_row_goes_through_the_gate_of_its_pool(w: &mut World) {
+        w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
+        w.submit("{name: w, tasks: {a: {run: x, pool: p}, b: {run: x, pool: p}}}").await;
+        w.claim(1).await;
+        w.retry("a").await;
+        w.expect("running a=retrying b=ready").await;
+        w.pass(SECOND);
+        w.store.promote_due(w.now, 10).await.unwrap();
+        w.expect("running a=gated b=ready").await;
+        w.play(&[], &[]).await;
+    }
+
+    async fn a_deadline_fails_the_run(w: &mut World) {
+        let made_at = w.now;
+        w.submit("{name: w, timeout: 10s, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {run: x}}}").await;
+        w.claim(1).await;
+        assert_eq!(w.store.next_deadline().await.unwrap(), Some(made_at + 10 * SECOND));
+        let term = w.lead().await;
+        assert_eq!(w.store.expire_runs(made_at + 10 * SECOND - 1, &term).await.unwrap(), 0);
+        w.pass(10 * SECOND);
+        let running = w.token("a");
+        assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 1);
+        assert_eq!(w.store.next_deadline().await.unwrap(), None);
+        assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 0, "once");
+        w.expect("running a=running b=cancelled c=cancelled").await;
+        assert_eq!(w.exchange(&w.empty_exchange()).await.cancel, [running]);
+        w.end("a", TaskState::Cancelled).await;
+        w.expect("failed a=cancelled b=cancelled c=cancelled").await;
+        assert!(w.store.run_summary(w.run).await.unwrap().timed_out);
+    }
+
+    async fn a_deadline_also_ends_runs_that_queue_or_pause(w: &mut World) {
+        let yaml = "{name: w, timeout: 10s, concurrency: {limit: 1}, tasks: {a: {run: x}}}";
+        let first = w.submit(yaml).await;
+        let second = w.try_submit(yaml).await.run().unwrap();
+        w.run = first;
+        w.pause().await;
+        w.pass(11 * SECOND);
+        let term = w.lead().await;
+        assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 2);
+        for run in [first, second] {
+            w.run = run;
+            w.expect("failed a=cancelled").await;
+        }
+    }
+
+    async fn a_deadline_during_finalisers_lets_them_finish(w: &mut World) {
+        w.submit("{name: w, timeout: 10s, tasks: {a: {run: x}}, finally: {c: {run: x}, d: {needs: c, run: x}}}").await;
+        w.claim(1).await;
+        w.succeed("a").await;
+        w.pass(11 * SECOND);
+        let term = w.lead().await;
+        w.store.expire_runs(w.now, &term).await.unwrap();
+        w.expect("running a=success c=ready d=pending").await;
+        w.pass(MILLI);
+        w.play(&[], &[]).await;
+        w.expect("failed a=success c=success d=success").await;
+    }
+}

@@ -1,1 +1,114 @@
-//! To come.
+//! What people look at: lists with filters and pages, runs, task runs, counts.
+
+use mainspring_core::RunId;
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_store::{Error, RunFilter};
+
+use crate::conformance;
+use crate::world::{MILLI, World};
+
+async fn list(w: &World, filter: RunFilter) -> Vec<RunId> {
+    w.store.list_runs(&filter).await.unwrap().iter().map(|run| run.id).collect()
+}
+
+fn all() -> RunFilter {
+    RunFilter { limit: 100, ..RunFilter::default() }
+}
+
+conformance! {
+    async fn runs_are_listed_newest_first_page_by_page(w: &mut World) {
+        let mut runs = Vec::new();
+        for _ in 0..7 {
+            runs.push(w.submit("{name: w, tasks: {a: {run: x}}}").await);
+        }
+        runs.reverse();
+        assert_eq!(list(w, all()).await, runs);
+        let mut paged = Vec::new();
+        loop {
+            let page = list(w, RunFilter { limit: 3, before: paged.last().copied(), ..RunFilter::default() }).await;
+            match page.is_empty() {
+                true => break,
+                false => paged.extend(page),
+            }
+        }
+        assert_eq!(paged, runs);
+    }
+
+    async fn filters_combine(w: &mut World) {
+        let begin = w.now;
+        let done = w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.play(&[], &[]).await;
+        let middle = w.now;
+        let open = w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        let version = w.version("{name: v, namespace: other, tasks: {a: {run: x}}}").await;
+        let mut new = w.new_run(&version).await;
+        new.correlation_id = Some("order-7".into());
+        let other = new.id;
+        w.create(new).await;
+        let text = |text: &str| Some(text.to_owned());
+        for (filter, expected) in [
+            (RunFilter { state: Some(RunState::Success), ..all() }, vec![done]),
+            (RunFilter { state: Some(RunState::Running), ..all() }, vec![other, open]),
+            (RunFilter { state: Some(RunState::Paused), ..all() }, vec![]),
+            (RunFilter { namespace: text("other"), ..all() }, vec![other]),
+            (RunFilter { workflow: text("w"), ..all() }, vec![open, done]),
+            (RunFilter { workflow: text("w"), state: Some(RunState::Running), ..all() }, vec![open]),
+            (RunFilter { correlation_id: text("order-7"), ..all() }, vec![other]),
+            (RunFilter { correlation_id: text("order-8"), ..all() }, vec![]),
+            (RunFilter { since: Some(middle), ..all() }, vec![other, open]),
+            (RunFilter { until: Some(middle), ..all() }, vec![done]),
+            (RunFilter { since: Some(begin), until: Some(begin + MILLI), ..all() }, vec![done]),
+            (RunFilter { limit: 1, ..all() }, vec![other]),
+        ] {
+            let shown = format!("{filter:?}");
+            assert_eq!(list(w, filter).await, expected, "{shown}");
+        }
+    }
+
+    async fn a_summary_says_where_the_run_stands(w: &mut World) {
+        let made = w.now;
+        w.submit("{name: w, priority: 600, tasks: {a: {run: x}, b: {needs: a, run: x}}}").await;
+        let run = w.store.run_summary(w.run).await.unwrap();
+        assert_eq!((run.workflow.as_str(), run.namespace.as_str(), run.version_number), ("w", "default", 1));
+        assert_eq!((run.state, run.priority, run.open_tasks, run.generation), (RunState::Running, 600, 2, 0));
+        assert_eq!((run.created_at, run.started_at, run.finished_at), (made, Some(made), None));
+        w.claim(1).await;
+        w.cancel().await;
+        assert!(w.store.run_summary(w.run).await.unwrap().cancelling);
+        w.succeed("a").await;
+        let run = w.store.run_summary(w.run).await.unwrap();
+        assert_eq!((run.state, run.open_tasks), (RunState::Cancelled, 0));
+        assert!(run.finished_at > Some(made));
+    }
+
+    async fn what_does_not_exist_is_not_found(w: &mut World) {
+        let unknown = w.id();
+        assert!(matches!(w.store.run(unknown).await.unwrap_err(), Error::NotFound { .. }));
+        assert!(matches!(w.store.run_summary(unknown).await.unwrap_err(), Error::NotFound { .. }));
+        assert!(w.store.task_runs(unknown).await.unwrap().is_empty());
+    }
+
+    async fn task_runs_are_live_and_ended_ones_in_order(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {needs: a, run: x}}}").await;
+        w.claim(2).await;
+        w.fail("a").await;
+        let rows = w.store.task_runs(w.run).await.unwrap();
+        let states: Vec<TaskState> = rows.iter().map(|row| row.state).collect();
+        assert_eq!(states, [TaskState::Failed, TaskState::Running, TaskState::UpstreamFailed]);
+        assert_eq!(rows[1].max_failures, Some(3));
+        assert!(rows[2].finished_at.is_some());
+        assert_eq!(w.store.ended_tasks(w.run, &[2]).await.unwrap().len(), 1);
+        assert_eq!(w.store.ended_tasks(w.run, &[1]).await.unwrap().len(), 0);
+        assert_eq!(w.store.ended_tasks(w.run, &[]).await.unwrap().len(), 2);
+    }
+
+    async fn runs_are_counted_by_state(w: &mut World) {
+        for _ in 0..3 {
+            w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        }
+        w.pause().await;
+        let counts = w.store.run_counts().await.unwrap();
+        let counts: Vec<(RunState, i64)> = counts.iter().map(|count| (count.state, count.runs)).collect();
+        assert_eq!(counts, [(RunState::Running, 2), (RunState::Paused, 1)]);
+    }
+}

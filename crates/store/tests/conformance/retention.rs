@@ -1,1 +1,81 @@
-//! To come.
+//! Forgetting old runs, and the months of the history.
+
+use mainspring_core::work::{LogLine, LogStream};
+use mainspring_store::{LogCursor, StoredChunk};
+
+use crate::conformance;
+use crate::world::{World, execute};
+
+conformance! {
+    async fn an_old_run_goes_with_everything_it_left(w: &mut World) {
+        let version = w.version("{name: w, tasks: {a: {run: x, on_exhausted: fail}, b: {needs: a, run: x}}}").await;
+        let mut new = w.new_run(&version).await;
+        new.inputs = Some("{}".into());
+        new.idempotency_key = Some("key".into());
+        w.create(new).await;
+        w.claim(1).await;
+        w.release("a").await;
+        let line = LogLine { at: w.now, stream: LogStream::Stdout, text: "hello".into() };
+        w.store.append_logs(&[StoredChunk { key: w.key("a"), attempt: 1, chunk: 1, lines: vec![line] }]).await.unwrap();
+        w.play(&["a"], &[]).await;
+        let key = w.key("a");
+        let old = w.run;
+        let ended = w.store.run_summary(old).await.unwrap().finished_at.unwrap();
+        let open = w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        assert_eq!(w.store.purge_runs(ended).await.unwrap(), 0);
+        assert_eq!(w.store.purge_runs(ended + 1).await.unwrap(), 1);
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0, "open runs stay");
+        assert!(w.store.run(old).await.is_err());
+        assert!(w.store.task_runs(old).await.unwrap().is_empty());
+        assert!(w.store.attempts(key).await.unwrap().is_empty());
+        assert!(w.store.read_logs(key, None, LogCursor::default(), 10).await.unwrap().is_empty());
+        assert_eq!(w.store.submitted_run("default", "key").await.unwrap(), None);
+        assert!(w.store.run(open).await.is_ok());
+    }
+
+    async fn a_run_with_a_pending_dead_letter_stays(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.play(&["a"], &[]).await;
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0);
+        execute(&w.db, "UPDATE dead_letters SET status = 2").await;
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 1);
+    }
+
+    async fn many_runs_go_in_several_calls(w: &mut World) {
+        let version = w.version("{name: w}").await;
+        for _ in 0..3 {
+            let mut runs = Vec::new();
+            for _ in 0..70 {
+                runs.push(w.new_run(&version).await);
+            }
+            w.store.create_runs(w.now, &runs).await.unwrap();
+        }
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 200);
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 10);
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0);
+    }
+
+    async fn a_purged_run_leaves_nothing_to_do(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x, on_exhausted: fail}}}").await;
+        w.play(&["a"], &[]).await;
+        let id = if w.db.url().starts_with("postgres") { format!("'{}'", w.run) } else { format!("x'{}'", w.run.simple()) };
+        execute(&w.db, &format!("INSERT INTO continuations (run_id, kind, created_at) VALUES ({id}, 3, 0)")).await;
+        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 1);
+        assert!(!w.store.proceed(w.now).await.unwrap());
+        w.run = uuid::Uuid::nil();
+    }
+
+    async fn months_are_made_once_and_late_rows_find_a_place(w: &mut World) {
+        w.store.ensure_history_partitions(w.now).await.unwrap();
+        w.store.ensure_history_partitions(w.now).await.unwrap();
+        // A run of a month that has no partition.
+        w.now += 400 * 86_400 * crate::world::SECOND;
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.play(&[], &[]).await;
+        w.expect("success a=success").await;
+        w.store.ensure_history_partitions(w.now).await.unwrap();
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.play(&[], &[]).await;
+        w.expect("success a=success").await;
+    }
+}

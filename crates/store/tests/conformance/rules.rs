@@ -8,7 +8,8 @@ use crate::conformance;
 use crate::world::World;
 
 /// How an upstream ends, and the word for a task whose fate is to end so.
-const OUTCOMES: [(Upstream, &str); 3] = [(Upstream::Succeeded, "ok"), (Upstream::Failed, "bad"), (Upstream::Skipped, "no")];
+const OUTCOMES: [(Upstream, &str); 3] =
+    [(Upstream::Succeeded, "ok"), (Upstream::Failed, "bad"), (Upstream::Skipped, "no")];
 
 /// What a task becomes whose upstream ended so, by the pure rule.
 fn expected(rule: TriggerRule, outcomes: &[Upstream], waiting: i32) -> &'static str {

@@ -9,11 +9,12 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId, TaskKey, Workflow};
 use mainspring_store::{
-    Claimed, Created, DecidedStart, Ended, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, NewSession, Operator, Reply,
-    Store, TaskToken, Term, VersionRef, Want,
+    Claimed, Created, DecidedStart, Ended, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, NewSession, Operator,
+    Reply, Store, TaskToken, Term, VersionRef, Want,
 };
 use mainspring_testkit::database::NOW;
-use mainspring_testkit::{TestDatabase, invariants};
+use mainspring_testkit::TestDatabase;
+use mainspring_testkit::invariants::{self, Violation};
 use uuid::Uuid;
 
 pub(crate) const MILLI: Micros = 1_000;
@@ -194,12 +195,8 @@ impl World {
 
     /// Takes every row that waits for a decision; their names, sorted.
     pub(crate) async fn take_decisions(&mut self) -> Vec<String> {
-        let exchange = Exchange {
-            decide_session: self.session,
-            decide: 1_000,
-            look_for_undecided: true,
-            ..self.empty_exchange()
-        };
+        let exchange =
+            Exchange { decide_session: self.session, decide: 1_000, look_for_undecided: true, ..self.empty_exchange() };
         let reply = self.exchange(&exchange).await;
         let mut names: Vec<String> = reply.to_decide.iter().map(|claim| self.name(claim.token.key)).collect();
         names.sort();
@@ -287,10 +284,16 @@ impl World {
                 let state = if failing.contains(&name.as_str()) { TaskState::Failed } else { TaskState::Success };
                 self.end(&name, state).await;
             }
+            self.proceed().await;
             self.take_decisions().await;
             self.claim(100).await;
         }
         panic!("the run does not end: {}", self.states().await);
+    }
+
+    /// Does everything that is left to do in chunks.
+    pub(crate) async fn proceed(&self) {
+        while self.store.proceed(self.now).await.unwrap() {}
     }
 
     // What people do.
@@ -385,12 +388,20 @@ impl World {
 
     /// Every invariant holds; those at rest too if every run has ended.
     pub(crate) async fn check(&self) {
+        self.check_now().await;
+        self.proceed().await;
         let open = self.store.run_counts().await.unwrap().iter().any(|count| !count.state.is_terminal());
-        let violations = if open {
-            invariants::check(self.db.url()).await.unwrap()
-        } else {
-            invariants::check_at_rest(self.db.url()).await.unwrap()
-        };
+        if !open {
+            self.refuse(&invariants::check_at_rest(self.db.url()).await.unwrap()).await;
+        }
+    }
+
+    /// What holds at any time does.
+    pub(crate) async fn check_now(&self) {
+        self.refuse(&invariants::check(self.db.url()).await.unwrap()).await;
+    }
+
+    async fn refuse(&self, violations: &[Violation]) {
         let shown: Vec<String> = violations.iter().map(ToString::to_string).collect();
         assert!(violations.is_empty(), "{}\nstates: {}", shown.join("\n"), self.states_or_none().await);
     }
@@ -419,4 +430,17 @@ pub(crate) fn operator() -> Operator {
 
 pub(crate) fn failure() -> Failure {
     Failure { kind: "exit".into(), message: "exit code 1".into(), exit_code: Some(1), ..Failure::default() }
+}
+
+/// Runs a statement beside the store, for what only a crash or an older program could have written.
+pub(crate) async fn execute(db: &TestDatabase, sql: &str) {
+    use sqlx::{AssertSqlSafe, Connection};
+    let sql = AssertSqlSafe(sql.to_owned());
+    if db.url().starts_with("postgres") {
+        let mut connection = sqlx::PgConnection::connect(db.url()).await.unwrap();
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+    } else {
+        let mut connection = sqlx::SqliteConnection::connect(db.url()).await.unwrap();
+        sqlx::query(sql).execute(&mut connection).await.unwrap();
+    }
 }
