@@ -114,18 +114,18 @@ impl Store {
         {
             return Ok(0);
         }
-        let marked = within!(tx, |conn| sqlx::query(
-            "UPDATE sessions SET dead = TRUE, ended_at = $3 WHERE id = $1 AND ($2 IS NULL OR beat = $2) AND NOT dead"
-        )
-        .bind(id)
-        .bind(seen)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
-        if marked == 0 {
+        // Stronger than the update itself would lock: exchanges hold the session with a key share, which this waits for.
+        let sql = locking!(tx, "SELECT beat FROM sessions WHERE id = $1 AND NOT dead", "FOR UPDATE");
+        let found: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        if found.is_none_or(|(beat,)| seen.is_some_and(|seen| seen != beat)) {
             return Ok(0);
         }
+        within!(tx, |conn| sqlx::query("UPDATE sessions SET dead = TRUE, ended_at = $2 WHERE id = $1")
+            .bind(id)
+            .bind(now)
+            .execute(conn)
+            .await?
+            .rows_affected());
         let mut returned = return_rows(&mut tx, now, id).await?;
         tx.commit().await?;
         while returned > 0 && returned % ROWS_PER_REAP as u64 == 0 {

@@ -1,7 +1,7 @@
 -- The units that move work, each one call in autocommit. Names carry a version: a function stays one release beyond its
 -- successor, so that nodes of two releases can share a database.
 --
--- Lock order, always: sessions (share) → own claimed rows by (run, idx) → run rows by id → other rows → limit rows by id.
+-- Lock order, always: sessions (key share, which renewals do not wait for and the mark of death does) → own claimed rows by (run, idx) → run rows by id → other rows → limit rows by id.
 -- Rows in state pending change only under their run's lock. Whatever is picked across runs is picked with SKIP LOCKED.
 
 -- What a trigger rule says over counters: 0 wait, 1 start, 12 skip, 13 upstream failed. The twin of core's `rule.rs`.
@@ -367,7 +367,7 @@ BEGIN
     IF NOT FOUND THEN
         kind := 9; RETURN NEXT; RETURN;
     END IF;
-    SELECT count(*) INTO n FROM (SELECT 1 FROM sessions s WHERE s.id = ANY (p_sessions) AND NOT s.dead ORDER BY s.id FOR SHARE) live;
+    SELECT count(*) INTO n FROM (SELECT 1 FROM sessions s WHERE s.id = ANY (p_sessions) AND NOT s.dead ORDER BY s.id FOR KEY SHARE) live;
     IF n <> cardinality(p_sessions) THEN
         RETURN QUERY SELECT 8::smallint, NULL::uuid, 0, -1, 0, 0::smallint, 0::smallint, 0::bigint, u.id, 0, 0::smallint, 0::bigint
             FROM unnest(p_sessions) AS u(id) WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = u.id AND NOT s.dead);

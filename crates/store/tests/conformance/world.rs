@@ -2,6 +2,7 @@
 //!
 //! Names refer to the run in [`World::run`], which is the one submitted last unless a test says otherwise.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 
 use mainspring_core::plan::Decision;
@@ -33,7 +34,7 @@ pub(crate) struct World {
     pub(crate) held: BTreeMap<TaskKey, Claimed>,
     /// What it has taken to decide.
     pub(crate) deciding: BTreeMap<TaskKey, Claimed>,
-    ids: u64,
+    ids: Cell<u64>,
     workflows: HashMap<i64, Workflow>,
     versions: HashMap<RunId, i64>,
 }
@@ -55,17 +56,17 @@ impl World {
             run: Uuid::nil(),
             held: BTreeMap::new(),
             deciding: BTreeMap::new(),
-            ids: 0,
+            ids: Cell::new(0),
             workflows: HashMap::new(),
             versions: HashMap::new(),
         }
     }
 
     /// Ids rise with every call and carry the time.
-    pub(crate) fn id(&mut self) -> Uuid {
-        self.ids += 1;
+    pub(crate) fn id(&self) -> Uuid {
+        self.ids.set(self.ids.get() + 1);
         let mut rest = [0; 10];
-        rest[2..].copy_from_slice(&self.ids.to_be_bytes());
+        rest[2..].copy_from_slice(&self.ids.get().to_be_bytes());
         uuid::Builder::from_unix_timestamp_millis((self.now / MILLI) as u64, &rest).into_uuid()
     }
 
