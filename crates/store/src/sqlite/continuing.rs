@@ -11,13 +11,13 @@ use super::limits::limits;
 use super::settle::{add_failure, remove};
 use crate::error::Result;
 use crate::exchange::{GoesOn, GoesOnAs, Reply};
-use crate::flags::{RUN_CANCELLING, RUN_TIMED_OUT};
+use crate::flags::is_stopped;
 use crate::settle::Gone;
 
 static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
-    ") SELECT v.ord, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.flags, r.seq \
+    ") SELECT v.ord, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
      FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item CROSS JOIN runs r ON r.id = t.run_id \
      WHERE t.state = 2 AND t.session = v.session AND t.attempt = v.attempt",
 );
@@ -64,7 +64,9 @@ struct Row<'x> {
     pool: Option<i32>,
     started_at: Option<Micros>,
     run_state: i16,
+    run_stage: i16,
     run_flags: i16,
+    run_stage: i16,
     run_seq: i64,
 }
 
@@ -73,10 +75,13 @@ impl Row<'_> {
         matches!(self.handed_in.how, GoesOnAs::Retry { .. })
     }
 
-    /// Used-up budgets, and runs that are being cancelled or timed out, make the end of the task run.
+    fn is_exhausted(&self) -> bool {
+        self.failed() && self.failures + 1 >= self.max_failures
+    }
+
+    /// Used-up budgets, and stages that are being cancelled, make the end of the task run.
     fn is_final(&self) -> bool {
-        self.run_flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0
-            || (self.failed() && self.failures + 1 >= self.max_failures)
+        is_stopped(self.run_flags, self.run_stage) || self.is_exhausted()
     }
 
     fn failures(&self) -> i16 {
@@ -156,7 +161,9 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
             pool: columns.get()?,
             started_at: columns.get()?,
             run_state: columns.get()?,
+            run_stage: columns.get()?,
             run_flags: columns.get()?,
+            run_stage: columns.get()?,
             run_seq: columns.get()?,
         });
     }
@@ -211,7 +218,7 @@ fn end(row: &Row<'_>) -> Gone {
     Gone {
         key: token.key,
         version: row.version,
-        state: if row.failed() { TaskState::Failed } else { TaskState::Cancelled },
+        state: if row.is_exhausted() { TaskState::Failed } else { TaskState::Cancelled },
         flags: row.flags,
         generation: row.generation,
         attempt: token.attempt,

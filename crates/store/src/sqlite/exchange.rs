@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use mainspring_core::TaskKey;
-use mainspring_core::state::TaskState;
+use mainspring_core::state::{RunState, TaskState};
 use sqlx::sqlite::SqliteRow;
 
 use super::SqliteTx;
@@ -11,11 +11,11 @@ use super::bulk::{Bulk, Columns, Values};
 use super::continuing::go_on;
 use super::limits::limits;
 use super::placing::{Candidate, Demand, Slots, candidate_columns, place};
-use super::settle::settle_into;
+use super::settle::{remove, settle_into};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::exchange::{Claimed, DecidedStart, Ended, Exchange, Lane, Reply, TaskToken};
-use crate::flags::HAS_CONDITION;
+use crate::flags::{HAS_CONDITION, is_stopped};
 use crate::settle::Gone;
 
 // Several statements in one text are one hop to the connection's thread.
@@ -34,9 +34,15 @@ macro_rules! claim {
     };
 }
 
+// Who has ended is not asked to stop any more.
+// Who has ended is not asked to stop any more.
 macro_rules! finish {
     () => {
-        "SELECT 5, run_id, idx, item, attempt, 0, 0, 0, session, 0, 0, 0 FROM cancel_requests \
+        "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each($1)) AND NOT EXISTS ( \
+             SELECT 1 FROM task_runs t WHERE t.run_id = cancel_requests.run_id AND t.idx = cancel_requests.idx \
+             AND t.item = cancel_requests.item AND t.state = 2 AND t.session = cancel_requests.session \
+             AND t.attempt = cancel_requests.attempt); \
+         SELECT 5, run_id, idx, item, attempt, 0, 0, 0, session, 0, 0, 0 FROM cancel_requests \
          WHERE session IN (SELECT value FROM json_each($1)); \
          COMMIT"
     };
@@ -72,7 +78,7 @@ static DECIDED: Bulk = Bulk::new(
     concat!(
         ") SELECT ",
         candidate_columns!(),
-        ", r.state FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item \
+        ", r.state, r.stage, r.flags FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item \
          CROSS JOIN runs r ON r.id = t.run_id WHERE t.state = 4 AND t.session = v.session"
     ),
 );
@@ -95,10 +101,8 @@ pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Rep
     let mut demand = Demand::of(exchange, lane.next_claim());
     let mut gone = end(&mut tx, &exchange.ended, &mut reply).await?;
     gone.extend(go_on(&mut tx, now, &exchange.goes_on, &mut reply).await?);
+    gone.extend(start(&mut tx, exchange, &mut demand, &mut reply).await?);
     gone.sort_unstable_by_key(|row| row.key);
-    if !exchange.starts.is_empty() {
-        start(&mut tx, exchange, &mut demand, &mut reply).await?;
-    }
     if !gone.is_empty() {
         settle_into(&mut tx, now, &gone, &[], &mut demand, &mut reply).await?;
     }
@@ -200,19 +204,33 @@ async fn fence(tx: &mut SqliteTx, refused: &[(usize, &Ended)], reply: &mut Reply
     Ok(())
 }
 
-/// Decisions to start: straight to a slot where route and rank allow, else to the queue or its gate.
-async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, reply: &mut Reply) -> Result<()> {
+/// Decisions to start: straight to a slot where route and rank allow, else to the queue or its gate. Returns those that
+/// come too late, because their stage is being cancelled.
+async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, reply: &mut Reply) -> Result<Vec<Gone>> {
     let add = |row: &DecidedStart, values: &mut Values| {
         values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.session);
     };
     let mut candidates = Vec::with_capacity(exchange.starts.len());
+    let mut late = Vec::new();
     for row in &DECIDED.fetch(tx.connection(), &exchange.starts, add).await? {
-        let mut candidate = Candidate::read(row, |_, columns| columns.get())?;
-        candidate.flags &= !HAS_CONDITION;
-        candidates.push(candidate);
+        let mut stopped = false;
+        let mut candidate = Candidate::read(row, |_, columns| {
+            let state = columns.get()?;
+            stopped = is_stopped(columns.get()?, columns.get()?);
+            Ok(state)
+        })?;
+        if stopped {
+            late.push(candidate.ended(exchange.now, TaskState::Cancelled));
+        } else {
+            candidate.flags &= !HAS_CONDITION;
+            candidates.push(candidate);
+        }
     }
+    let keys: Vec<TaskKey> = late.iter().map(|row| row.key).collect();
+    remove(tx, &keys).await?;
     let touched = place(tx, exchange.now, candidates, demand, reply).await?;
-    limits(tx, exchange.now, &[], &[], &touched).await
+    limits(tx, exchange.now, &[], &[], &touched).await?;
+    Ok(late)
 }
 
 /// Claims route by route, reads who is to be cancelled, and commits with the last statement.

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mainspring_core::Micros;
+use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
 use crate::error::Result;
+use crate::flags::CHUNK;
 use crate::limits::POOL;
 
 /// How many waiters of a pool one unit lets in at most; the sweep lets in the rest.
@@ -69,28 +70,34 @@ async fn let_tasks_in(tx: &mut SqliteTx, now: Micros, pool: i32, free: i32) -> R
     Ok(done.rows_affected() as i32)
 }
 
-/// Admitted runs go on by a continuation each, in the order of their admission. Flag 32: rows are still being made.
+#[derive(sqlx::FromRow)]
+struct Waiting {
+    id: RunId,
+    open: i32,
+    gated: bool,
+}
+
+/// Admits runs in their order. Flag 32: its rows are still being made.
 async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> Result<i32> {
-    let admitted = sqlx::query(
-        "INSERT INTO continuations (run_id, kind, created_at) \
-         SELECT id, 1, $1 FROM runs WHERE state = 0 AND limit_id = $2 AND flags & 32 = 0 ORDER BY rank, id LIMIT $3",
+    let admitted: Vec<Waiting> = sqlx::query_as(
+        "SELECT r.id, r.open, EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = r.id AND t.state = 6 AND t.pool IS NOT NULL) AS gated \
+         FROM runs r WHERE r.state = 0 AND r.limit_id = $1 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $2",
     )
-    .bind(now)
     .bind(limit)
     .bind(free)
-    .execute(tx.connection())
-    .await?
-    .rows_affected();
-    if admitted > 0 {
-        sqlx::query(
-            "UPDATE runs SET state = 1, started_at = $1, progress_at = $1, seq = seq + 1 WHERE id IN \
-             (SELECT r.id FROM runs r WHERE r.state = 0 AND r.limit_id = $2 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $3)",
-        )
-        .bind(now)
-        .bind(limit)
-        .bind(free)
-        .execute(tx.connection())
-        .await?;
+    .fetch_all(tx.connection())
+    .await?;
+    for run in &admitted {
+        // Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.
+        let apart = run.gated || run.open == 0 || run.open as usize > CHUNK;
+        let sql = if apart {
+            "UPDATE runs SET state = 1, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, 1, $2)"
+        } else {
+            "UPDATE runs SET state = 1, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
+        };
+        sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection()).await?;
     }
-    Ok(admitted as i32)
+    Ok(admitted.len() as i32)
 }

@@ -2,13 +2,13 @@
 
 use mainspring_core::rule::{Counters, TriggerRule};
 use mainspring_core::state::TaskState;
-use mainspring_core::{Micros, RunId, TaskKey};
-use sqlx::sqlite::SqliteRow;
+use mainspring_core::{Micros, TaskKey};
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
 use crate::error::{Error, Result};
 use crate::exchange::{Claimed, Exchange, Reply, TaskToken};
+use crate::settle::Gone;
 use crate::versions::startable;
 
 /// What is still wanted while a unit goes on.
@@ -82,7 +82,7 @@ pub(super) struct Candidate {
     pub(super) run_is_running: bool,
 }
 
-/// The columns that [`Candidate::read`] reads, of `task_runs t`; the run's state follows them.
+/// The columns that [`Candidate::read`] reads, of `task_runs t`.
 macro_rules! candidate_columns {
     () => {
         "t.run_id, t.idx, t.item, t.version, t.rule, t.rank, t.flags, t.route, t.pool, t.attempt, t.failures, t.lost, t.generation, \
@@ -92,15 +92,12 @@ macro_rules! candidate_columns {
 pub(super) use candidate_columns;
 
 impl Candidate {
-    pub(super) fn read(
-        row: &SqliteRow,
-        run_state: impl FnOnce(RunId, &mut Columns<'_>) -> Result<i16>,
-    ) -> Result<Self> {
-        let mut columns = Columns::of(row);
+    /// Reads the columns; whether the run is running is for the caller to say.
+    pub(super) fn read(columns: &mut Columns<'_>) -> Result<Self> {
         let key = TaskKey { run: columns.uuid()?, index: columns.get()?, item: columns.get()? };
         let version = columns.get()?;
         let rule: i16 = columns.get()?;
-        let mut candidate = Self {
+        Ok(Self {
             key,
             version,
             rule: TriggerRule::try_from(rule).map_err(|error| Error::bad_row("task_runs", "rule", key, error))?,
@@ -119,9 +116,27 @@ impl Candidate {
                 skipped: columns.get()?,
             },
             run_is_running: false,
-        };
-        candidate.run_is_running = run_state(key.run, &mut columns)? == 1;
-        Ok(candidate)
+        })
+    }
+
+    /// The row as it ends without having run.
+    pub(super) fn end(&self, now: Micros, state: TaskState) -> Gone {
+        Gone {
+            key: self.key,
+            version: self.version,
+            state,
+            flags: self.flags,
+            generation: self.generation,
+            attempt: self.attempt,
+            failures: self.failures,
+            lost: self.lost,
+            session: None,
+            started_at: None,
+            finished_at: now,
+            failure: None,
+            output: None,
+            pool: None,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use mainspring_core::state::{RunState, TaskState, Upstream};
 use mainspring_core::{Micros, RunId, TaskKey};
 
 pub(crate) use super::limits::limits;
-pub(crate) use super::stages::{enter_stage, next_stage};
+pub(crate) use super::stages::next_stage;
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
@@ -296,7 +296,8 @@ impl Settling<'_> {
         let rows = PENDING.fetch(self.tx.connection(), &tally, add).await?;
         let (mut waiting, mut starting, mut ending) = (Vec::new(), Vec::new(), Vec::new());
         for row in &rows {
-            let mut row = Candidate::read(row, |run, _| Ok(states.get(&run).copied().unwrap_or_default()))?;
+            let mut row = Candidate::read(&mut Columns::of(row))?;
+            row.run_is_running = states.get(&row.key.run) == Some(&RunState::Running.code());
             let place = (row.key.run, row.key.index);
             let Ok(at) = tally.binary_search_by_key(&place, |counted| (counted.0, counted.1)) else { continue };
             let [_, succeeded, failed, skipped] = tally[at].2;
@@ -307,8 +308,8 @@ impl Settling<'_> {
             match row.rule.verdict(row.counters) {
                 Verdict::Wait => waiting.push(row),
                 Verdict::Start => starting.push(row),
-                Verdict::Skip => ending.push(self.end(&row, TaskState::Skipped)),
-                Verdict::UpstreamFailed => ending.push(self.end(&row, TaskState::UpstreamFailed)),
+                Verdict::Skip => ending.push(row.end(now, TaskState::Skipped)),
+                Verdict::UpstreamFailed => ending.push(row.end(now, TaskState::UpstreamFailed)),
             }
         }
         ending.sort_unstable_by_key(|row| row.key);
@@ -388,25 +389,6 @@ impl Settling<'_> {
             states.insert(columns.uuid()?, columns.get()?);
         }
         Ok(states)
-    }
-
-    fn end(&self, row: &Candidate, state: TaskState) -> Gone {
-        Gone {
-            key: row.key,
-            version: row.version,
-            state,
-            flags: row.flags,
-            generation: row.generation,
-            attempt: row.attempt,
-            failures: row.failures,
-            lost: row.lost,
-            session: None,
-            started_at: None,
-            finished_at: self.now,
-            failure: None,
-            output: None,
-            pool: None,
-        }
     }
 
     /// Runs whose stage is over: those that ended are told, the others enter their next stage.

@@ -20,10 +20,13 @@ struct RunRow {
 }
 
 /// Makes the rows of a stage. Returns how many there are. Rows without dependencies start in the state the run allows.
-pub(crate) async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
+/// A reopened run enters its stages again: attempt numbers go on where they stopped.
+/// A reopened run enters its stages again: attempt numbers go on where they stopped.
+async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
     let made = sqlx::query(
-        "INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
+        "INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
          SELECT r.id, vt.idx, \
+                coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = r.id AND h.idx = vt.idx), 0), \
                 CASE WHEN vt.needs > 0 THEN 0 WHEN r.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
                 vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, r.generation, vt.needs, \
                 vt.version, $1 + vt.idx \
@@ -56,10 +59,11 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
             return end_run(tx, now, run).await;
         };
         let went_wrong = row.failed > 0 || has(RUN_TIMED_OUT);
-        let leave_out = if has(RUN_NO_FINALISERS) {
-            Some(CANCELLED)
-        } else if next == 1 && (has(RUN_CANCELLING) || !went_wrong) {
+        // Recovery work for which there is no reason is skipped; what is called off is cancelled.
+        let leave_out = if next == 1 && (has(RUN_CANCELLING) || !went_wrong) {
             Some(SKIPPED)
+        } else if has(RUN_NO_FINALISERS) {
+            Some(CANCELLED)
         } else {
             None
         };
@@ -91,7 +95,9 @@ async fn leave_stage_out(
 ) -> Result<()> {
     let left_out = sqlx::query(
         "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, seq, finished_at) \
-         SELECT $1, vt.idx, -1, $2, vt.flags, $3, 0, 0, 0, $4 + row_number() OVER (ORDER BY vt.idx), $5 \
+         SELECT $1, vt.idx, -1, $2, vt.flags, $3, \
+                coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = $1 AND h.idx = vt.idx), 0), \
+                0, 0, $4 + row_number() OVER (ORDER BY vt.idx), $5 \
          FROM version_tasks vt WHERE vt.version = $6 AND vt.stage = $7",
     )
     .bind(run)
