@@ -66,7 +66,6 @@ struct Row<'x> {
     run_state: i16,
     run_stage: i16,
     run_flags: i16,
-    run_stage: i16,
     run_seq: i64,
 }
 
@@ -163,7 +162,6 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
             run_state: columns.get()?,
             run_stage: columns.get()?,
             run_flags: columns.get()?,
-            run_stage: columns.get()?,
             run_seq: columns.get()?,
         });
     }

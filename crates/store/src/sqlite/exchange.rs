@@ -35,7 +35,6 @@ macro_rules! claim {
 }
 
 // Who has ended is not asked to stop any more.
-// Who has ended is not asked to stop any more.
 macro_rules! finish {
     () => {
         "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each($1)) AND NOT EXISTS ( \
@@ -213,14 +212,12 @@ async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, repl
     let mut candidates = Vec::with_capacity(exchange.starts.len());
     let mut late = Vec::new();
     for row in &DECIDED.fetch(tx.connection(), &exchange.starts, add).await? {
-        let mut stopped = false;
-        let mut candidate = Candidate::read(row, |_, columns| {
-            let state = columns.get()?;
-            stopped = is_stopped(columns.get()?, columns.get()?);
-            Ok(state)
-        })?;
-        if stopped {
-            late.push(candidate.ended(exchange.now, TaskState::Cancelled));
+        let mut columns = Columns::of(row);
+        let mut candidate = Candidate::read(&mut columns)?;
+        candidate.run_is_running = columns.get::<i16>()? == RunState::Running.code();
+        let stage = columns.get()?;
+        if is_stopped(columns.get()?, stage) {
+            late.push(candidate.end(exchange.now, TaskState::Cancelled));
         } else {
             candidate.flags &= !HAS_CONDITION;
             candidates.push(candidate);

@@ -21,7 +21,6 @@ struct RunRow {
 
 /// Makes the rows of a stage. Returns how many there are. Rows without dependencies start in the state the run allows.
 /// A reopened run enters its stages again: attempt numbers go on where they stopped.
-/// A reopened run enters its stages again: attempt numbers go on where they stopped.
 async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
     let made = sqlx::query(
         "INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
