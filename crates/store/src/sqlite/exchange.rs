@@ -206,6 +206,9 @@ async fn fence(tx: &mut SqliteTx, refused: &[(usize, &Ended)], reply: &mut Reply
 /// Decisions to start: straight to a slot where route and rank allow, else to the queue or its gate. Returns those that
 /// come too late, because their stage is being cancelled.
 async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, reply: &mut Reply) -> Result<Vec<Gone>> {
+    if exchange.starts.is_empty() {
+        return Ok(Vec::new());
+    }
     let add = |row: &DecidedStart, values: &mut Values| {
         values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.session);
     };
@@ -215,8 +218,8 @@ async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, repl
         let mut columns = Columns::of(row);
         let mut candidate = Candidate::read(&mut columns)?;
         candidate.run_is_running = columns.get::<i16>()? == RunState::Running.code();
-        let stage = columns.get()?;
-        if is_stopped(columns.get()?, stage) {
+        let (stage, flags) = (columns.get()?, columns.get()?);
+        if is_stopped(flags, stage) {
             late.push(candidate.end(exchange.now, TaskState::Cancelled));
         } else {
             candidate.flags &= !HAS_CONDITION;
