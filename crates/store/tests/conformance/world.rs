@@ -269,9 +269,6 @@ impl World {
     /// Drives the run to its end: the named tasks fail for good, or are skipped by their condition; the others succeed.
     pub(crate) async fn play(&mut self, failing: &[&str], skipping: &[&str]) {
         for _ in 0..200 {
-            if self.run_state().await.is_terminal() {
-                return;
-            }
             let run = self.run;
             let decisions: Vec<TaskKey> = self.deciding.keys().filter(|key| key.run == run).copied().collect();
             for key in decisions {
@@ -284,6 +281,9 @@ impl World {
                 let name = self.task_name(key);
                 let state = if failing.contains(&name.as_str()) { TaskState::Failed } else { TaskState::Success };
                 self.end(&name, state).await;
+            }
+            if self.run_state().await.is_terminal() {
+                return;
             }
             self.proceed().await;
             self.take_decisions().await;

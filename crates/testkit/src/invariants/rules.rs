@@ -46,8 +46,12 @@ struct Template {
 
 pub(super) async fn check(snapshot: &mut Snapshot) -> anyhow::Result<Vec<Violation>> {
     let templates = read_templates(snapshot).await?;
-    let unfinished: BTreeSet<String> =
-        snapshot.rows::<(String,)>("SELECT ID(run_id) FROM continuations").await?.into_iter().map(|row| row.0).collect();
+    let unfinished: BTreeSet<String> = snapshot
+        .rows::<(String,)>("SELECT ID(run_id) FROM continuations")
+        .await?
+        .into_iter()
+        .map(|row| row.0)
+        .collect();
     let rows: Vec<TaskRow> = snapshot
         .rows(
             "SELECT ID(t.run_id) AS run, t.version, t.idx, t.state, t.flags, t.generation, t.open, t.succeeded, t.failed, t.skipped \
@@ -86,8 +90,7 @@ async fn read_templates(snapshot: &mut Snapshot) -> anyhow::Result<HashMap<(i64,
     for row in rows {
         let rule = TriggerRule::try_from(row.rule)?;
         let has_condition = row.flags & HAS_CONDITION != 0;
-        templates
-            .insert((row.version, row.idx), Template { stage: row.stage, rule, has_condition, needs: Vec::new() });
+        templates.insert((row.version, row.idx), Template { stage: row.stage, rule, has_condition, needs: Vec::new() });
     }
     for (version, idx, dependent) in edges {
         if let Some(template) = templates.get_mut(&(version, dependent)) {
@@ -116,12 +119,8 @@ fn check_task(
     let fits = match state {
         TaskState::Pending if unfinished => true,
         TaskState::Pending => {
-            let stored = Counters {
-                open: row.open,
-                succeeded: row.succeeded,
-                failed: row.failed,
-                skipped: row.skipped,
-            };
+            let stored =
+                Counters { open: row.open, succeeded: row.succeeded, failed: row.failed, skipped: row.skipped };
             stored == counters && verdict == Verdict::Wait
         }
         TaskState::UpstreamFailed => verdict == Verdict::UpstreamFailed,
@@ -131,7 +130,9 @@ fn check_task(
         _ => verdict == Verdict::Start,
     };
     let stored = (row.open, row.succeeded, row.failed, row.skipped);
-    Ok((!fits).then(|| format!("is {state} although {} over {counters:?} says {verdict:?} (its row counts {stored:?})", template.rule)))
+    Ok((!fits).then(|| {
+        format!("is {state} although {} over {counters:?} says {verdict:?} (its row counts {stored:?})", template.rule)
+    }))
 }
 
 /// The counters as they follow from what has ended.
