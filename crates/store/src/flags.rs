@@ -1,6 +1,7 @@
 //! The bits in `task_runs.flags` and `runs.flags`. The SQL of the hot units uses the same numbers.
 
 use mainspring_core::retry::OnExhausted;
+use mainspring_core::state::{TaskState, Upstream};
 use mainspring_core::workflow::{Stage, Task, Workflow};
 
 /// Somebody depends on this task.
@@ -9,12 +10,14 @@ pub(crate) const HAS_DEPENDENTS: i16 = 1;
 pub(crate) const HAS_CONDITION: i16 = 2;
 /// Exhausted attempts make an entry in the dead letter queue.
 pub(crate) const DEAD_LETTER: i16 = 4;
-/// A failure or skip counts as success for others and for the run.
-pub(crate) const COUNTS_AS_SUCCESS: i16 = 8;
+/// A failure counts as success for others and for the run.
+pub(crate) const CONTINUES: i16 = 8;
 /// Neither a failure nor a lost worker leads to another attempt.
 pub(crate) const NOT_RETRYABLE: i16 = 16;
 /// So many dependents that they are counted in chunks, in units of their own.
 pub(crate) const BIG_FAN_OUT: i16 = 32;
+/// It was an operator who skipped it: that counts as success for others.
+pub(crate) const SKIPPED_BY_HAND: i16 = 64;
 
 pub(crate) const RUN_HAS_ON_FAILURE: i16 = 1;
 pub(crate) const RUN_HAS_FINALLY: i16 = 2;
@@ -28,6 +31,12 @@ pub(crate) const RUN_ADMITTED: i16 = 64;
 
 /// How many rows one unit touches at most before it leaves the rest to a continuation.
 pub(crate) const CHUNK: usize = 5_000;
+
+/// How an ended task counts for those that depend on it; `None` while it is open.
+pub(crate) fn upstream(state: TaskState, flags: i16) -> Option<Upstream> {
+    let by_flag = if state == TaskState::Skipped { SKIPPED_BY_HAND } else { CONTINUES };
+    state.counts_as(flags & by_flag != 0)
+}
 
 /// Whether nothing more of the run's stage may start. Cancelling stops all but `finally`, the run's timeout only the main
 /// tasks; finalisers that are called off stop everything.
@@ -47,7 +56,7 @@ pub(crate) fn of_task(task: &Task) -> i16 {
     }
     match task.on_exhausted {
         OnExhausted::DeadLetter => flags |= DEAD_LETTER,
-        OnExhausted::Continue => flags |= COUNTS_AS_SUCCESS,
+        OnExhausted::Continue => flags |= CONTINUES,
         OnExhausted::Fail => {}
     }
     if !task.retry.retryable {

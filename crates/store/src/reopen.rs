@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
-use crate::flags::{COUNTS_AS_SUCCESS, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, of_task};
+use crate::flags::{CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, SKIPPED_BY_HAND, of_task, upstream};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, Operator, lock_run, record};
 use crate::versions::startable;
@@ -153,7 +153,7 @@ impl Store {
 
 fn is_bad(row: &EndedRow) -> bool {
     row.state == TaskState::UpstreamFailed.code()
-        || (row.state == TaskState::Failed.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+        || (row.state == TaskState::Failed.code() && row.flags & CONTINUES == 0)
 }
 
 /// Which tasks live again, in order of index, with counters recomputed from what stays ended.
@@ -162,7 +162,7 @@ fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, a
         let state = row.state;
         state == TaskState::UpstreamFailed.code()
             || state == TaskState::Cancelled.code()
-            || (state == TaskState::Skipped.code() && row.flags & COUNTS_AS_SUCCESS == 0)
+            || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
     };
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
     let mut frontier: Vec<usize> = match what {
@@ -234,7 +234,7 @@ fn count(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, chosen: &BTreeS
         }
         let outcome = ended
             .get(&need)
-            .and_then(|row| TaskState::try_from(row.state).ok()?.counts_as(row.flags & COUNTS_AS_SUCCESS != 0));
+            .and_then(|row| upstream(TaskState::try_from(row.state).ok()?, row.flags));
         if let Some(outcome) = outcome {
             counters.record(outcome);
         }

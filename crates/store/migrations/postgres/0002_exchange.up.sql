@@ -17,10 +17,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     END)::smallint
 $$;
 
--- How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped. Flag 8: failure or skip counts as success.
+-- How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped. A failure that continues (flag 8) and a
+-- skip by hand (flag 64) count as success.
 CREATE FUNCTION counts_v1(state smallint, flags smallint) RETURNS smallint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT (CASE WHEN state IN (10, 15) THEN 1 WHEN state IN (11, 12) AND flags & 8 <> 0 THEN 1 WHEN state = 12 THEN 3 ELSE 2 END)::smallint
+    SELECT (CASE WHEN state IN (10, 15) THEN 1 WHEN state = 11 AND flags & 8 <> 0 THEN 1 WHEN state = 12 AND flags & 64 <> 0 THEN 1 WHEN state = 12 THEN 3 ELSE 2 END)::smallint
 $$;
 
 -- Whether nothing more of the run's stage may start. Cancelling stops all but `finally`, the run's timeout only the main

@@ -18,7 +18,7 @@ use super::bulk::{Bulk, Columns, Values};
 use super::placing::{Candidate, Demand, candidate_columns, place};
 use crate::error::{Error, Result};
 use crate::exchange::Reply;
-use crate::flags::{BIG_FAN_OUT, CHUNK, COUNTS_AS_SUCCESS, DEAD_LETTER, HAS_DEPENDENTS};
+use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, DEAD_LETTER, HAS_DEPENDENTS, upstream};
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
@@ -178,7 +178,7 @@ impl Settling<'_> {
         let mut runs: Vec<Counted> = Vec::new();
         for row in gone {
             let bad = row.state == TaskState::UpstreamFailed
-                || (row.state == TaskState::Failed && row.flags & COUNTS_AS_SUCCESS == 0);
+                || (row.state == TaskState::Failed && row.flags & CONTINUES == 0);
             match runs.last_mut() {
                 Some(last) if last.run == row.key.run => {
                     last.ended += 1;
@@ -421,7 +421,7 @@ impl Settling<'_> {
 
 /// How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped.
 fn counts_code(row: &Gone) -> i16 {
-    match row.state.counts_as(row.flags & COUNTS_AS_SUCCESS != 0) {
+    match upstream(row.state, row.flags) {
         Some(Upstream::Succeeded) => 1,
         Some(Upstream::Skipped) => 3,
         Some(Upstream::Failed) | None => 2,

@@ -11,7 +11,8 @@ use mainspring_core::state::TaskState;
 use super::reading::{Snapshot, Violation};
 
 const HAS_CONDITION: i16 = 2;
-const COUNTS_AS_SUCCESS: i16 = 8;
+const CONTINUES: i16 = 8;
+const SKIPPED_BY_HAND: i16 = 64;
 
 #[derive(sqlx::FromRow)]
 struct TemplateRow {
@@ -115,7 +116,7 @@ fn check_task(
     }
     let counters = recount(template, tasks)?;
     let verdict = template.rule.verdict(counters);
-    let by_hand = row.flags & COUNTS_AS_SUCCESS != 0;
+    let by_hand = row.flags & SKIPPED_BY_HAND != 0;
     let fits = match state {
         TaskState::Pending if unfinished => true,
         TaskState::Pending => {
@@ -141,7 +142,8 @@ fn recount(template: &Template, tasks: &HashMap<i32, &TaskRow>) -> anyhow::Resul
     for need in &template.needs {
         let Some(upstream) = tasks.get(need) else { continue };
         let state = TaskState::try_from(upstream.state)?;
-        if let Some(outcome) = state.counts_as(upstream.flags & COUNTS_AS_SUCCESS != 0) {
+        let by_flag = if state == TaskState::Skipped { SKIPPED_BY_HAND } else { CONTINUES };
+        if let Some(outcome) = state.counts_as(upstream.flags & by_flag != 0) {
             counters.record(outcome);
         }
     }
