@@ -82,13 +82,12 @@ impl Store {
 
     /// The runs that hold a slot of a limit and are older than `newcomer`.
     pub async fn runs_on_limit(&self, limit: i32, newcomer: RunId) -> Result<Vec<RunId>> {
-        let rows: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT id FROM runs WHERE limit_id = $1 AND state IN (1, 2) AND id < $2 ORDER BY id"
-        )
-        .bind(limit)
-        .bind(newcomer)
-        .fetch_all(conn)
-        .await?);
+        let rows: Vec<(RunId,)> =
+            read!(self, |conn| sqlx::query_as("SELECT id FROM runs WHERE holds = $1 AND id < $2 ORDER BY id")
+                .bind(limit)
+                .bind(newcomer)
+                .fetch_all(conn)
+                .await?);
         Ok(rows.into_iter().map(|row| row.0).collect())
     }
 
@@ -104,7 +103,7 @@ impl Store {
             let counting = if kind == POOL {
                 "SELECT count(*) FROM task_runs WHERE pool = $1 AND state IN (1, 2)"
             } else {
-                "SELECT count(*) FROM runs WHERE limit_id = $1 AND (state IN (1, 2) OR (state = 0 AND flags & 96 = 96))"
+                "SELECT count(*) FROM runs WHERE holds = $1"
             };
             let (counted,): (i64,) = within!(tx, |conn| sqlx::query_as(counting).bind(id).fetch_one(conn).await?);
             if i64::from(held) != counted {

@@ -222,7 +222,7 @@ async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -
     let was = std::mem::replace(&mut run.state, RunState::Running);
     within!(tx, |conn| sqlx::query(
         "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
-         limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
+         waits_for = NULL, limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
     )
     .bind(run.id)
     .bind(run.state.code())

@@ -220,6 +220,14 @@ macro_rules! filtered {
     ($database:ty, $filter:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new(SUMMARY);
+        // Nothing indexes the state of runs: open ones are found by their live rows, unsuccessful ones by their own table.
+        match filter.state {
+            Some(RunState::Failed | RunState::Cancelled) => query.push(" JOIN unsuccessful_runs u ON u.run_id = r.id"),
+            Some(RunState::Pending | RunState::Running | RunState::Paused) => {
+                query.push(" JOIN (SELECT DISTINCT run_id FROM task_runs) o ON o.run_id = r.id")
+            }
+            Some(RunState::Success) | None => &mut query,
+        };
         query.push(" WHERE 1 = 1");
         if let Some(state) = filter.state {
             query.push(" AND r.state = ").push_bind(state.code());

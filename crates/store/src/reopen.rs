@@ -106,7 +106,8 @@ impl Store {
         let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
         within!(tx, |conn| {
             sqlx::query(
-            "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8 WHERE id = $1"
+            "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
+             holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END WHERE id = $1"
         )
         .bind(id)
         .bind(state.code())
@@ -120,6 +121,11 @@ impl Store {
         .await?
         .rows_affected()
         });
+        within!(tx, |conn| sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
         within!(tx, |conn| {
             sqlx::query("UPDATE dead_letters SET status = 1, resolved_by = $2, resolved_at = $3, updated_at = $3 WHERE run_id = $1 AND status = 0")
             .bind(id)

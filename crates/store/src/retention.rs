@@ -18,6 +18,7 @@ const TABLES: &[&str] = &[
     "operator_actions",
     "run_details",
     "cancel_requests",
+    "unsuccessful_runs",
     "continuations",
 ];
 

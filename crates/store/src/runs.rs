@@ -208,8 +208,8 @@ async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
     within!(tx, |conn| {
         sqlx::query(
-        "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10)"
+        "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at, waits_for, holds) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
     )
     .bind(seed.id)
     .bind(seed.version)
@@ -221,6 +221,7 @@ async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()>
     .bind(seed.limit)
     .bind(now)
     .bind(seed.deadline_at)
+    .bind(seed.flags & flags::RUN_ADMITTED != 0)
     .execute(conn)
     .await?
     .rows_affected()
@@ -266,12 +267,11 @@ async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
         within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
     let concurrency =
         run.version.concurrency.as_ref().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
-    let (queued,): (i64,) = within!(tx, |conn| sqlx::query_as(
-        "SELECT count(*) FROM runs WHERE state = 0 AND limit_id = $1 AND flags & 32 = 0"
-    )
-    .bind(limit)
-    .fetch_one(conn)
-    .await?);
+    let (queued,): (i64,) =
+        within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM runs WHERE waits_for = $1 AND flags & 32 = 0")
+            .bind(limit)
+            .fetch_one(conn)
+            .await?);
     if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || concurrency.overlap == Overlap::Allow {
         within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
             .bind(limit)

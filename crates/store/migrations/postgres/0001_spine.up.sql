@@ -74,6 +74,8 @@ CREATE TABLE runs (
     open        integer NOT NULL CHECK (open >= 0),
     failed      integer NOT NULL DEFAULT 0,
     limit_id    integer,
+    waits_for   integer,
+    holds       integer,
     seq         bigint NOT NULL DEFAULT 0,
     created_at  bigint NOT NULL,
     started_at  bigint,
@@ -81,10 +83,18 @@ CREATE TABLE runs (
     progress_at bigint NOT NULL,
     deadline_at bigint
 ) WITH (fillfactor = 70);
-CREATE INDEX runs_by_state ON runs (state, id);
+-- No index names a column that changes while a run goes on, the state included: its updates stay in place. Open runs are
+-- found by their live rows, those that failed or were cancelled by a table of their own.
 CREATE INDEX runs_by_workflow ON runs (workflow_id, id);
-CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL AND state < 3;
-CREATE INDEX runs_queued ON runs (limit_id, rank, id) WHERE state = 0 AND limit_id IS NOT NULL;
+CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
+CREATE INDEX runs_queued ON runs (waits_for, rank, id) WHERE waits_for IS NOT NULL;
+CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
+
+-- Runs that ended otherwise than well.
+CREATE TABLE unsuccessful_runs (
+    run_id      uuid PRIMARY KEY,
+    state       smallint NOT NULL CHECK (state IN (4, 5))
+);
 
 -- What a run was given; only for runs that were given something.
 CREATE TABLE run_details (

@@ -64,10 +64,10 @@ BEGIN
             l.held := l.held + n;
         ELSIF l.kind = 1 THEN
             WHILE free > 0 LOOP
-                SELECT r.id, r.open INTO admitted, n FROM runs r WHERE r.state = 0 AND r.limit_id = l.id AND r.flags & 32 = 0
+                SELECT r.id, r.open INTO admitted, n FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0
                 ORDER BY r.rank, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
                 EXIT WHEN NOT FOUND;
-                UPDATE runs SET state = 1, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
+                UPDATE runs SET state = 1, waits_for = NULL, holds = l.id, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
                 IF n BETWEEN 1 AND 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = 6 AND t.pool IS NOT NULL) THEN
                     UPDATE task_runs t SET state = CASE WHEN t.flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = p_now + t.idx
                     WHERE t.run_id = admitted AND t.state = 6;
@@ -117,7 +117,7 @@ BEGIN
         SELECT * INTO STRICT r FROM runs WHERE id = p_run;
         next := CASE WHEN r.stage < 1 AND r.flags & 1 <> 0 THEN 1 WHEN r.stage < 2 AND r.flags & 2 <> 0 THEN 2 END;
         IF next IS NULL THEN
-            UPDATE runs SET finished_at = p_now,
+            UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL,
                 state = CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
             WHERE id = p_run;
             RETURN;
@@ -183,7 +183,9 @@ BEGIN
                 state = CASE WHEN r.open = p.n AND r.flags & 3 = 0
                              THEN CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed + p.bad > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
                              ELSE r.state END,
-                finished_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN p_now END
+                finished_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN p_now END,
+                holds = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.holds END,
+                deadline_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.deadline_at END
             FROM per_run p WHERE r.id = p.run
             RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id
         )
@@ -314,6 +316,8 @@ BEGIN
                     ended_limits := ended_limits || r_limit[i];
                 END IF;
             END LOOP;
+            INSERT INTO unsuccessful_runs (run_id, state)
+                SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
             RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, -1, 0, 0::smallint, 0::smallint, 0::bigint, NULL::bigint, 0, 0::smallint, 0::bigint
                 FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state >= 3;
         END IF;
@@ -335,7 +339,7 @@ END $$;
 
 -- The exchange: hand in what ended, say how decisions went, take what may start. One atomic unit, applied once per
 -- (lane, seq): when the guard does not move, nothing happens and the answer is one row of kind 9.
---   f_*  ended attempts and negative decisions: `f_from` is the state the row must be in (2 running, 4 deciding),
+--   f_*  ended attempts and negative decisions, sorted by (run, idx, item): `f_from` is the state the row must be in (2 running, 4 deciding),
 --        `f_state` the terminal state proposed
 --   x_*  attempts that may go on: outcome 0 failed with a retry due at `x_due`, 2 released
 --   d_*  decisions to start
@@ -361,6 +365,7 @@ DECLARE
     g_run uuid[]; g_idx integer[]; g_item integer[]; g_version bigint[]; g_state smallint[]; g_flags smallint[]; g_generation smallint[];
     g_attempt integer[]; g_failures smallint[]; g_lost smallint[]; g_session bigint[]; g_started bigint[]; g_finished bigint[];
     g_exit integer[]; g_kind text[]; g_error text[]; g_detail text[]; g_output text[]; g_pool integer[];
+    g_ord integer[];
     y_run uuid[]; y_idx integer[]; y_item integer[]; y_ord integer[];
     released integer[] := '{}'; touched integer[] := '{}';
 BEGIN
@@ -382,17 +387,28 @@ BEGIN
             USING unnest(f_run, f_idx, f_item, f_session, f_attempt, f_from) WITH ORDINALITY AS f(run, idx, item, session, attempt, from_state, ord)
             WHERE t.run_id = f.run AND t.idx = f.idx AND t.item = f.item
               AND t.state = f.from_state AND t.session = f.session AND t.attempt = f.attempt
-            RETURNING t.run_id, t.idx, t.item, t.version, t.flags, t.generation, t.attempt, t.failures, t.lost, t.session, t.pool, t.started_at, t.state, f.ord
+            RETURNING f.ord::integer, t.version, t.flags, t.generation, t.failures, t.lost, CASE WHEN t.state = 2 THEN t.pool END AS pool
         )
-        SELECT array_agg(g.run_id), array_agg(g.idx), array_agg(g.item), array_agg(g.version), array_agg(f_state[g.ord]), array_agg(g.flags),
-               array_agg(g.generation), array_agg(g.attempt),
-               array_agg((CASE WHEN f_state[g.ord] = 11 THEN g.failures + 1 ELSE g.failures END)::smallint), array_agg(g.lost),
-               array_agg(CASE WHEN g.state = 2 THEN g.session END), array_agg(coalesce(f_started[g.ord], g.started_at)), array_agg(f_finished[g.ord]),
-               array_agg(f_exit[g.ord]), array_agg(f_kind[g.ord]), array_agg(f_error[g.ord]), array_agg(f_detail[g.ord]), array_agg(f_output[g.ord]),
-               array_agg(CASE WHEN g.state = 2 THEN g.pool END)
-        INTO g_run, g_idx, g_item, g_version, g_state, g_flags, g_generation, g_attempt, g_failures, g_lost, g_session, g_started, g_finished,
-             g_exit, g_kind, g_error, g_detail, g_output, g_pool
-        FROM (SELECT * FROM gone ORDER BY gone.run_id, gone.idx, gone.item) g;
+        SELECT array_agg(g.ord), array_agg(g.version), array_agg(g.flags), array_agg(g.generation), array_agg(g.failures), array_agg(g.lost), array_agg(g.pool)
+        INTO g_ord, g_version, g_flags, g_generation, g_failures, g_lost, g_pool
+        FROM (SELECT * FROM gone ORDER BY gone.ord) g;
+        IF cardinality(g_ord) = cardinality(f_run) THEN
+            -- All of them, in the order given: what was handed in lies beside what was deleted.
+            g_run := f_run; g_idx := f_idx; g_item := f_item; g_state := f_state; g_attempt := f_attempt; g_session := f_session;
+            g_started := f_started; g_finished := f_finished; g_exit := f_exit; g_kind := f_kind; g_error := f_error; g_detail := f_detail;
+            g_output := f_output;
+        ELSIF g_ord IS NOT NULL THEN
+            SELECT array_agg(f.run), array_agg(f.idx), array_agg(f.item), array_agg(f.state), array_agg(f.attempt), array_agg(f.session),
+                   array_agg(f.started), array_agg(f.finished), array_agg(f.exit), array_agg(f.kind), array_agg(f.error), array_agg(f.detail), array_agg(f.output)
+            INTO g_run, g_idx, g_item, g_state, g_attempt, g_session, g_started, g_finished, g_exit, g_kind, g_error, g_detail, g_output
+            FROM (SELECT * FROM unnest(f_run, f_idx, f_item, f_state, f_attempt, f_session, f_started, f_finished, f_exit, f_kind, f_error, f_detail, f_output)
+                      WITH ORDINALITY AS u(run, idx, item, state, attempt, session, started, finished, exit, kind, error, detail, output, ord)
+                  WHERE u.ord = ANY (g_ord) ORDER BY u.ord) f;
+        END IF;
+        IF 11 = ANY (g_state) THEN
+            g_failures := ARRAY(SELECT (u.failures + CASE WHEN u.state = 11 THEN 1 ELSE 0 END)::smallint
+                                FROM unnest(g_failures, g_state) WITH ORDINALITY AS u(failures, state, ord) ORDER BY u.ord);
+        END IF;
         IF coalesce(cardinality(g_run), 0) < cardinality(f_run) THEN
             -- Refused, unless it is the very one that was applied already.
             RETURN QUERY SELECT 4::smallint, f.run, f.idx, f.item, f.attempt, 0::smallint, 0::smallint, 0::bigint, f.session, 0, 0::smallint, 0::bigint
@@ -609,8 +625,8 @@ CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
-    INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, started_at, progress_at, deadline_at)
-    SELECT u.run, u.version, u.workflow, u.state, u.flags, u.rank, u.open, u.lim, p_now, CASE WHEN u.state = 1 THEN p_now END, p_now, u.deadline
+    INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)
+    SELECT u.run, u.version, u.workflow, u.state, u.flags, u.rank, u.open, u.lim, CASE WHEN u.state = 0 THEN u.lim END, CASE WHEN u.state = 1 THEN u.lim END, p_now, CASE WHEN u.state = 1 THEN p_now END, p_now, u.deadline
     FROM unnest(p_run, p_version, p_workflow, p_state, p_flags, p_rank, p_open, p_limit, p_deadline)
          AS u(run, version, workflow, state, flags, rank, open, lim, deadline);
     INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)

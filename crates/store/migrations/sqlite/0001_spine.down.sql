@@ -13,6 +13,7 @@ DROP TABLE history;
 DROP TABLE task_runs;
 DROP TABLE submissions;
 DROP TABLE run_details;
+DROP TABLE unsuccessful_runs;
 DROP TABLE runs;
 DROP TABLE version_tasks;
 DROP TABLE limits;

@@ -76,6 +76,8 @@ CREATE TABLE runs (
     open        INTEGER NOT NULL CHECK (open >= 0),
     failed      INTEGER NOT NULL DEFAULT 0,
     limit_id    INTEGER,
+    waits_for   INTEGER,
+    holds       INTEGER,
     seq         INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL,
     started_at  INTEGER,
@@ -83,10 +85,16 @@ CREATE TABLE runs (
     progress_at INTEGER NOT NULL,
     deadline_at INTEGER
 ) WITHOUT ROWID;
-CREATE INDEX runs_by_state ON runs (state, id);
 CREATE INDEX runs_by_workflow ON runs (workflow_id, id);
-CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL AND state < 3;
-CREATE INDEX runs_queued ON runs (limit_id, rank, id) WHERE state = 0 AND limit_id IS NOT NULL;
+CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
+CREATE INDEX runs_queued ON runs (waits_for, rank, id) WHERE waits_for IS NOT NULL;
+CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
+
+-- Runs that ended otherwise than well.
+CREATE TABLE unsuccessful_runs (
+    run_id      BLOB PRIMARY KEY,
+    state       INTEGER NOT NULL CHECK (state IN (4, 5))
+) WITHOUT ROWID;
 
 -- What a run was given; only for runs that were given something.
 CREATE TABLE run_details (

@@ -81,7 +81,7 @@ struct Waiting {
 async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> Result<i32> {
     let admitted: Vec<Waiting> = sqlx::query_as(
         "SELECT r.id, r.open, EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = r.id AND t.state = 6 AND t.pool IS NOT NULL) AS gated \
-         FROM runs r WHERE r.state = 0 AND r.limit_id = $1 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $2",
+         FROM runs r WHERE r.waits_for = $1 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $2",
     )
     .bind(limit)
     .bind(free)
@@ -91,10 +91,10 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
         // Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.
         let apart = run.gated || run.open == 0 || run.open as usize > CHUNK;
         let sql = if apart {
-            "UPDATE runs SET state = 1, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+            "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
              INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, 1, $2)"
         } else {
-            "UPDATE runs SET state = 1, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+            "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
              UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
         };
         sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection()).await?;

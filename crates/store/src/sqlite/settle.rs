@@ -33,7 +33,9 @@ static COUNT_RUNS: Bulk = Bulk::new(
          state = CASE WHEN open = v.n AND flags & 3 = 0 \
                       THEN CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed + v.bad > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
                       ELSE state END, \
-         finished_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN v.now END \
+         finished_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN v.now END, \
+         holds = CASE WHEN open = v.n AND flags & 3 = 0 THEN NULL ELSE holds END, \
+         deadline_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN NULL ELSE deadline_at END \
      FROM v WHERE runs.id = v.run \
      RETURNING id, seq, state, open, limit_id",
 );
@@ -411,6 +413,13 @@ impl Settling<'_> {
             let state =
                 RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", counted.run, error))?;
             if state.is_terminal() {
+                if state != RunState::Success {
+                    sqlx::query("INSERT INTO unsuccessful_runs (run_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                        .bind(counted.run)
+                        .bind(state.code())
+                        .execute(self.tx.connection())
+                        .await?;
+                }
                 self.ended.extend(counted.limit);
                 self.reply.ended_runs.push((counted.run, state));
             }
