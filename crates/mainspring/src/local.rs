@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mainspring_core::TaskKey;
-use mainspring_core::work::Assignment;
+use mainspring_core::work::{Assignment, Completion, LogChunk};
 use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, Workforce};
 use mainspring_worker::{CancelReason, Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
@@ -41,9 +41,36 @@ pub(crate) struct LocalNode {
 }
 
 impl LocalNode {
-    pub(crate) async fn start(client: Client, node: NodeConfig, mut pool: PoolConfig) -> anyhow::Result<Self> {
+    pub(crate) async fn start(client: Client, node: NodeConfig, pool: PoolConfig) -> anyhow::Result<Self> {
         let (completions, finished) = mpsc::unbounded_channel();
         let (logs, chunks) = mpsc::channel(LOG_CHANNEL);
+        Self::start_on(client, node, pool, (completions, finished), (logs, chunks)).await
+    }
+
+    /// Also hands every log chunk to the receiver that is returned. An attempt's chunks are there before its end is
+    /// stored. Whoever does not read slows the tasks down.
+    pub(crate) async fn start_with_tap(
+        client: Client,
+        node: NodeConfig,
+        pool: PoolConfig,
+    ) -> anyhow::Result<(Self, mpsc::Receiver<LogChunk>)> {
+        let (completions, from_pool) = mpsc::unbounded_channel();
+        let (to_node, finished) = mpsc::unbounded_channel();
+        let (logs, logs_from_pool) = mpsc::channel(LOG_CHANNEL);
+        let (logs_to_node, chunks) = mpsc::channel(LOG_CHANNEL);
+        let (tap, tapped) = mpsc::channel(LOG_CHANNEL);
+        tokio::spawn(forward(from_pool, to_node, logs_from_pool, logs_to_node, tap));
+        let node = Self::start_on(client, node, pool, (completions, finished), (logs, chunks)).await?;
+        Ok((node, tapped))
+    }
+
+    async fn start_on(
+        client: Client,
+        node: NodeConfig,
+        mut pool: PoolConfig,
+        (completions, finished): (mpsc::UnboundedSender<Completion>, mpsc::UnboundedReceiver<Completion>),
+        (logs, chunks): (mpsc::Sender<LogChunk>, mpsc::Receiver<LogChunk>),
+    ) -> anyhow::Result<Self> {
         pool.lease_ttl = node.lease_ttl;
         let pool = Pool::start(pool, client.clock().clone(), Registry::default(), completions, logs)
             .context("starting the worker")?;
@@ -61,6 +88,34 @@ impl LocalNode {
         self.node.drain().await;
         self.pool.shutdown(grace).await;
         self.node.shutdown(Duration::from_secs(10)).await;
+    }
+}
+
+/// Passes on completions and log chunks, an attempt's chunks always before its completion, as the pool sent them.
+async fn forward(
+    mut completions: mpsc::UnboundedReceiver<Completion>,
+    to_node: mpsc::UnboundedSender<Completion>,
+    mut logs: mpsc::Receiver<LogChunk>,
+    logs_to_node: mpsc::Sender<LogChunk>,
+    tap: mpsc::Sender<LogChunk>,
+) {
+    let pass = async |chunk: LogChunk| {
+        // Either receiver goes away only when the program ends.
+        let _ = tap.send(chunk.clone()).await;
+        let _ = logs_to_node.send(chunk).await;
+    };
+    loop {
+        tokio::select! {
+            biased;
+            Some(chunk) = logs.recv() => pass(chunk).await,
+            Some(completion) = completions.recv() => {
+                while let Ok(chunk) = logs.try_recv() {
+                    pass(chunk).await;
+                }
+                let _ = to_node.send(completion);
+            }
+            else => return,
+        }
     }
 }
 

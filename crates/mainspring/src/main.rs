@@ -1,42 +1,88 @@
 //! The one binary.
 
+mod app;
 mod bench;
+mod cli;
+mod commands;
+mod config;
+mod database;
+mod failure;
+mod inputs;
+mod instants;
 mod local;
+mod output;
+mod progress;
+mod signals;
+mod source;
+mod telemetry;
+mod views;
 
-use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
-#[derive(Debug, Parser)]
-#[command(name = "mainspring", version, about = "A distributed task scheduler and workflow orchestrator")]
-struct Cli {
-    /// The database
-    #[arg(long, global = true, env = "DATABASE_URL", default_value = "sqlite://.mainspring/mainspring.db")]
-    database: String,
-    #[command(subcommand)]
-    command: Command,
-}
+use clap::Parser;
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Measure what this database and machine can carry
-    Bench(bench::BenchArgs),
-    #[command(hide = true)]
-    Watchdog,
-}
+use crate::app::App;
+use crate::cli::{Cli, Command};
+use crate::failure::{Exit, Failure, Result};
+use crate::output::Output;
 
-fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
-    if matches!(cli.command, Command::Watchdog) {
-        return Ok(mainspring_worker::watchdog::main()?);
+fn main() -> ExitCode {
+    // Before there is a second thread, and quickly: every worker waits for its watchdog.
+    if std::env::args_os().nth(1).is_some_and(|first| first == "watchdog") {
+        return mainspring_worker::watchdog::main().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-            .init();
-        match cli.command {
-            Command::Bench(args) => bench::run(&cli.database, args).await,
-            Command::Watchdog => Ok(()),
+    let cli = Cli::parse();
+    let out = Output::new(cli.common.output, cli.common.color, cli.common.quiet);
+    let exit = run(cli, out);
+    exit.into()
+}
+
+fn run(cli: Cli, out: Output) -> Exit {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            out.failure(&Failure::failed(format!("cannot start threads: {error}")));
+            return Exit::WorkFailed;
         }
-    })
+    };
+    let exit = runtime.block_on(async {
+        match dispatch(cli, &out).await {
+            Ok(exit) => exit,
+            Err(failure) => {
+                out.failure(&failure);
+                failure.exit
+            }
+        }
+    });
+    // A blocking read of standard input must not hold the end up.
+    runtime.shutdown_background();
+    exit
+}
+
+async fn dispatch(cli: Cli, out: &Output) -> Result {
+    match &cli.command {
+        Command::Validate(args) => return commands::validate::validate(args, out),
+        Command::Completions(args) => return commands::completions::completions(args, out),
+        Command::Version => return commands::version::version(out),
+        Command::Doctor => return commands::doctor::doctor(&cli, out).await,
+        _ => {}
+    }
+    let config = config::load(cli.common.config.clone(), &cli.flags())?;
+    let app = App::new(config, cli.common, out)?;
+    match cli.command {
+        Command::Run(args) => commands::run::run(&app, args).await,
+        Command::Server(_) => commands::server::server(&app).await,
+        Command::Submit(args) => commands::submit::submit(&app, args).await,
+        Command::Runs(command) => commands::runs::runs(&app, command).await,
+        Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
+        Command::Bench(args) => {
+            app.start_logs();
+            bench::run(&app.config.database, args).await?;
+            Ok(Exit::Success)
+        }
+        Command::Validate(_) | Command::Completions(_) | Command::Version | Command::Doctor | Command::Watchdog => {
+            Ok(Exit::Success)
+        }
+    }
 }

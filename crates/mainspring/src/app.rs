@@ -1,0 +1,128 @@
+//! What every command that touches a store works with.
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::diagnostic::quoted;
+use mainspring_engine::{Client, NodeConfig, SystemClock};
+use mainspring_store::{Operator, Store};
+use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig};
+
+use crate::cli::Common;
+use crate::config::{Config, LogFormat, Role};
+use crate::failure::{Failure, Result};
+use crate::local::watchdog_command;
+use crate::output::Output;
+use crate::telemetry;
+
+pub(crate) struct App<'a> {
+    pub(crate) config: Config,
+    pub(crate) namespace: Option<String>,
+    pub(crate) out: &'a Output,
+    verbose: u8,
+}
+
+impl<'a> App<'a> {
+    pub(crate) fn new(config: Config, common: Common, out: &'a Output) -> Result<Self> {
+        if let Some(namespace) = &common.namespace {
+            require_name("namespace", namespace)?;
+        }
+        Ok(Self { config, namespace: common.namespace, out, verbose: common.verbose })
+    }
+
+    /// Starts logging for a command: text, and only what is amiss.
+    pub(crate) fn start_logs(&self) {
+        self.start_logs_as("warn", LogFormat::Text);
+    }
+
+    /// Starts logging for a server: JSON unless somebody looks on.
+    pub(crate) fn start_server_logs(&self) {
+        let is_watched = std::io::stderr().is_terminal();
+        self.start_logs_as("info", if is_watched { LogFormat::Text } else { LogFormat::Json });
+    }
+
+    fn start_logs_as(&self, usual: &str, usual_format: LogFormat) {
+        let level = match (self.out.quiet, self.verbose, &self.config.log_level) {
+            (true, _, _) => "error",
+            (_, 0, Some(level)) => level,
+            (_, 0, None) => usual,
+            (_, 1, _) if usual == "warn" => "info",
+            (_, 1, _) => "debug,sqlx=warn",
+            _ => "trace,sqlx=info",
+        };
+        let format = self.config.log_format.unwrap_or(usual_format);
+        telemetry::start(level, format, self.out.error_palette());
+    }
+
+    pub(crate) fn client(&self, store: Store) -> Client {
+        Client::new(store, Arc::new(SystemClock::new()))
+    }
+
+    /// Who acts from this command line.
+    pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
+        let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
+        Operator::new(by.or_else(user).unwrap_or_else(|| "cli".into()), reason)
+    }
+
+    pub(crate) fn node_config(&self) -> NodeConfig {
+        let worker = &self.config.worker;
+        let works = self.config.roles.contains(&Role::Worker);
+        let defaults = NodeConfig::default();
+        let hostname = hostname();
+        NodeConfig {
+            name: worker.id.clone().unwrap_or_else(|| format!("{hostname}-{}", std::process::id())),
+            hostname,
+            queues: worker.queues.clone(),
+            labels: worker.labels.clone(),
+            process_slots: if works { worker.slots.unwrap_or(defaults.process_slots) } else { 0 },
+            function_slots: if works { worker.function_slots } else { 0 },
+            heartbeat: worker.heartbeat,
+            lease_ttl: worker.lease_ttl,
+            retention: self.config.retention,
+            leads: self.config.roles.contains(&Role::Scheduler),
+            ..defaults
+        }
+    }
+
+    pub(crate) fn pool_config(&self) -> PoolConfig {
+        let worker = &self.config.worker;
+        let mut environment: Vec<String> = DEFAULT_ENVIRONMENT.iter().map(ToString::to_string).collect();
+        environment.extend(worker.environment.iter().cloned());
+        PoolConfig {
+            environment,
+            grace: worker.grace,
+            log_limit: worker.log_limit,
+            watchdog: watchdog_command(),
+            on_store_loss: worker.on_store_loss,
+            lease_ttl: worker.lease_ttl,
+            ..PoolConfig::default()
+        }
+    }
+
+    /// Between two looks at a run that is followed.
+    pub(crate) fn follow_every(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+}
+
+pub(crate) fn hostname() -> String {
+    nix::unistd::gethostname()
+        .ok()
+        .and_then(|name| name.into_string().ok())
+        .filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "localhost".into())
+}
+
+/// Names of namespaces and pools, as everywhere: `^[a-z0-9][a-z0-9_.-]{0,127}$`.
+pub(crate) fn require_name(what: &str, name: &str) -> Result<()> {
+    let starts = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let fits = name.len() <= 128
+        && name.bytes().next().is_some_and(starts)
+        && name.bytes().all(|byte| starts(byte) || matches!(byte, b'_' | b'.' | b'-'));
+    if fits {
+        return Ok(());
+    }
+    Err(Failure::bad_input(format!("{} is not the name of a {what}", quoted(name)))
+        .remedy("names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters"))
+}

@@ -1,0 +1,148 @@
+//! The command line as a whole: common flags, the commands, and the help that groups them.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+
+use crate::bench::BenchArgs;
+use crate::commands;
+use crate::config::Flag;
+use crate::output::{Color, Format};
+
+const HELP: &str = "\
+{about}
+
+Usage: mainspring [OPTIONS] COMMAND
+
+Write and try workflows
+  run          Run one workflow to its end, with an embedded store
+  validate     Check workflow files and show every problem
+
+Serve
+  server       Run a node: HTTP, scheduling and a worker, in any mix
+
+Start work
+  submit       Store a workflow and start a run of it
+
+Look and repair
+  runs         List, show, follow, cancel, pause, resume and repeat runs
+  pools        Show and set named pools
+
+Maintain
+  migrate      Bring the database schema up, down, or show where it is
+  doctor       Check configuration, database and machine, with remedies
+  bench        Measure what this database and machine can carry
+  completions  Print a completion script for a shell
+  version      Print the version
+  help         Print this, or the help of a command
+
+Options:
+{options}
+
+Exit codes: 0 success, 1 the work failed, 2 bad input or configuration, 3 not reachable, 130 interrupted
+";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "mainspring",
+    version,
+    about = "A distributed task scheduler and workflow orchestrator",
+    help_template = HELP,
+    arg_required_else_help = true
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Common {
+    /// The database: sqlite://PATH or postgres://… [env: DATABASE_URL] [default: sqlite://.mainspring/mainspring.db]
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    /// Configuration file [default: mainspring.toml if there is one]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Namespace
+    #[arg(short, long, global = true, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+    /// How to show records [default: table on a terminal, otherwise json]
+    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    pub(crate) output: Option<Format>,
+    /// When to use colour
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+    /// Say less
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    /// Say more; twice for everything
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one workflow to its end, with an embedded store
+    Run(commands::run::RunArgs),
+    /// Check workflow files and show every problem
+    Validate(commands::validate::ValidateArgs),
+    /// Run a node: HTTP, scheduling and a worker, in any mix
+    Server(commands::server::ServerArgs),
+    /// Store a workflow and start a run of it
+    Submit(commands::submit::SubmitArgs),
+    /// List, show, follow, cancel, pause, resume and repeat runs
+    #[command(subcommand)]
+    Runs(commands::runs::RunsCommand),
+    /// Show and set named pools
+    #[command(subcommand)]
+    Pools(commands::pools::PoolsCommand),
+    /// Bring the database schema up, down, or show where it is
+    #[command(subcommand)]
+    Migrate(commands::migrate::MigrateCommand),
+    /// Check configuration, database and machine, with remedies
+    Doctor,
+    /// Measure what this database and machine can carry
+    Bench(BenchArgs),
+    /// Print a completion script for a shell
+    Completions(commands::completions::CompletionsArgs),
+    /// Print the version
+    Version,
+    /// Kill what a worker that died left behind
+    #[command(hide = true)]
+    Watchdog,
+}
+
+impl Cli {
+    /// The flags that are settings.
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let mut flags = Vec::new();
+        if let Some(database) = &self.common.database {
+            flags.push(Flag { key: "database", flag: "database", value: database.clone() });
+        }
+        match &self.command {
+            Command::Server(args) => flags.extend(args.flags()),
+            Command::Run(args) => flags.extend(args.flags()),
+            _ => {}
+        }
+        flags
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_grouped_help_names_every_command() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
+            let line = format!("\n  {:11}  {}\n", subcommand.get_name(), subcommand.get_about().unwrap_or_default());
+            assert!(HELP.contains(&line), "the help lacks{line}");
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! `mainspring run`: one workflow from its file to its end, with a store of its own.
+
+use std::time::Duration;
+
+use clap::Args;
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::{RunId, Workflow};
+use mainspring_engine::{Client, NodeConfig, Submission};
+use mainspring_store::{Connect, Operator, Store};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::app::App;
+use crate::config::Flag;
+use crate::database;
+use crate::failure::{Exit, Failure, Result};
+use crate::inputs::InputArgs;
+use crate::local::LocalNode;
+use crate::output::Format;
+use crate::progress::{Follower, Show, print_summary};
+use crate::signals::Signals;
+use crate::{source, views};
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The workflow file; `-` is standard input
+    #[arg(value_name = "FILE")]
+    file: String,
+    #[command(flatten)]
+    inputs: InputArgs,
+    /// Print one JSON object at the end and nothing else
+    #[arg(long)]
+    json: bool,
+    /// How many processes run at once
+    #[arg(long, value_name = "N")]
+    slots: Option<usize>,
+    /// Keep the run in the database (a SQLite file; by default in .mainspring/)
+    #[arg(long)]
+    keep: bool,
+}
+
+impl RunArgs {
+    pub(crate) fn flags(&self) -> Option<Flag> {
+        self.slots.map(|slots| Flag { key: "worker.slots", flag: "slots", value: slots.to_string() })
+    }
+}
+
+pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
+    app.start_logs();
+    let (workflow, source) = source::workflow(app, &args.file)?;
+    let inputs = args.inputs.values(&workflow)?;
+    let mut signals = Signals::install()?;
+    let store = open(app, args.keep).await?;
+    let client = app.client(store);
+    let lock = client.store().lock_server()?;
+    database::prepare(client.store(), client.now(), lock.is_some()).await?;
+    let spec = client.put_workflow(workflow, &source.text).await?;
+    // Before anything starts, so that bad inputs end here with nothing done.
+    let created = client.submit(&spec, Submission { inputs, ..Submission::default() }).await?;
+    let id = created.run().ok_or_else(|| {
+        Failure::failed("the run was left out: as many runs as `concurrency` permits are going on already")
+    })?;
+    let (node, tap) =
+        LocalNode::start_with_tap(client.clone(), node_config(app, &spec.workflow), app.pool_config()).await?;
+    let as_json = args.json || matches!(app.out.format, Some(Format::Json | Format::Yaml));
+    let mut show = Show::new(app.out, !as_json);
+    let mut follower = Follower::new(client.clone(), spec.clone(), id, Some(tap)).await?;
+    let followed = follow(app, &client, &node, &mut follower, &mut show, &mut signals).await;
+    let interrupted = match followed {
+        Ok(interrupted) => interrupted,
+        Err(failure) => {
+            drop(show);
+            if failure.exit == Exit::Interrupted {
+                // At once. The watchdog kills what still runs.
+                app.out.failure(&failure);
+                std::process::exit(Exit::Interrupted as i32);
+            }
+            node.shutdown(Duration::ZERO).await;
+            return Err(failure);
+        }
+    };
+    show.finish(&follower.look, client.now());
+    drop(show);
+    let rows = client.store().task_runs(id).await?;
+    if as_json {
+        let report = views::report(&follower.look.summary, &rows, &spec.workflow);
+        app.out.value(app.out.format.unwrap_or(Format::Json), &report);
+    } else {
+        let details: Vec<(usize, String)> = rows
+            .iter()
+            .filter(|row| row.state == TaskState::Failed)
+            .map(|row| (row.key.index as usize, row.detail.clone().unwrap_or_default()))
+            .collect();
+        print_summary(app.out, &follower.look, &details);
+    }
+    // What else a kept store held goes back to it at once.
+    node.shutdown(Duration::ZERO).await;
+    client.store().close().await;
+    drop(lock);
+    Ok(match follower.look.summary.state {
+        _ if interrupted => Exit::Interrupted,
+        RunState::Success => Exit::Success,
+        _ => Exit::WorkFailed,
+    })
+}
+
+/// A node that may do everything the workflow asks for: there is no other.
+fn node_config(app: &App<'_>, workflow: &Workflow) -> NodeConfig {
+    let defaults = NodeConfig::default();
+    let worker = &app.config.worker;
+    NodeConfig {
+        queues: Vec::new(),
+        labels: workflow.tasks.iter().flat_map(|task| task.labels.clone()).collect(),
+        process_slots: worker.slots.unwrap_or(defaults.process_slots).max(1),
+        function_slots: worker.function_slots.max(1),
+        leads: true,
+        ..app.node_config()
+    }
+}
+
+async fn open(app: &App<'_>, keep: bool) -> Result<Store> {
+    if !keep {
+        return Ok(Store::connect(&Connect::new("sqlite::memory:")).await?);
+    }
+    if !app.config.database.starts_with("sqlite:") {
+        return Err(Failure::bad_input("`run --keep` keeps runs in a SQLite file, but --database names another store")
+            .remedy("use `mainspring submit --wait` on a database that servers work on"));
+    }
+    database::connect(&app.config).await
+}
+
+/// Follows the run to its end. True if somebody interrupted it.
+async fn follow(
+    app: &App<'_>,
+    client: &Client,
+    node: &LocalNode,
+    follower: &mut Follower,
+    show: &mut Show<'_>,
+    signals: &mut Signals,
+) -> Result<bool> {
+    let id = follower.look.summary.id;
+    let mut ended = node.handle().ended_runs();
+    let mut interrupted = false;
+    loop {
+        // Looking is only worth its cost while somebody watches; the node says when the run ends.
+        let changes = follower.look().await?;
+        show.update(&follower.look, &changes, client.now());
+        if follower.look.summary.state.is_terminal() {
+            return Ok(interrupted);
+        }
+        let pause = follower.pause(app.follow_every() * if show.is_nothing() { 5 } else { 1 });
+        tokio::select! {
+            () = until_ended(&mut ended, id) => {}
+            () = tokio::time::sleep(pause) => {}
+            () = follower.listen() => {}
+            signal = signals.next() => {
+                if interrupted {
+                    let message = "interrupted again: what still runs is killed".into();
+                    return Err(Failure { exit: Exit::Interrupted, message, remedy: None });
+                }
+                interrupted = true;
+                show.remark(&format!("{signal}: cancelling the run; once more to quit at once"));
+                client.cancel(id, &Operator::new("cli", Some("interrupted".into()))).await?;
+            }
+        }
+    }
+}
+
+/// Returns when this run has ended on this node. Never, if that was missed: then a look will tell.
+async fn until_ended(ended: &mut tokio::sync::broadcast::Receiver<(RunId, RunState)>, id: RunId) {
+    loop {
+        match ended.recv().await {
+            Ok((run, _)) if run == id => return,
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => return,
+            Err(RecvError::Closed) => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `mainspring runs`: look at runs and change their course.
+
+mod act;
+mod list;
+mod logs;
+mod show;
+
+use clap::Subcommand;
+use mainspring_core::RunId;
+use mainspring_core::diagnostic::quoted;
+
+use crate::app::App;
+use crate::database;
+use crate::failure::{Failure, Result};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List runs, newest first
+    List(list::ListArgs),
+    /// Show one run with its tasks
+    Show {
+        #[arg(value_name = "RUN")]
+        run: String,
+    },
+    /// Print what the tasks of a run printed
+    Logs(logs::LogsArgs),
+    /// Cancel a run: nothing more starts, what runs is killed. A second time calls off its finalisers
+    Cancel(act::ActArgs),
+    /// Start nothing more of a run; what runs goes on
+    Pause(act::ActArgs),
+    /// Let a paused run go on
+    Resume(act::ActArgs),
+    /// Do what failed again, in the same run
+    Retry(act::ActArgs),
+    /// Do tasks and everything that depends on them again, in the same run
+    Rerun(act::RerunArgs),
+}
+
+pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
+    app.start_logs();
+    // What can be refused without a database is.
+    if let RunsCommand::List(args) = &command {
+        args.check()?;
+    }
+    if let Some(run) = command.run() {
+        parse_run(run)?;
+    }
+    let client = app.client(database::open(&app.config).await?);
+    match command {
+        RunsCommand::List(args) => list::list(app, &client, args).await,
+        RunsCommand::Show { run } => show::show(app, &client, parse_run(&run)?).await,
+        RunsCommand::Logs(args) => logs::logs(app, &client, args).await,
+        RunsCommand::Cancel(args) => act::cancel(app, &client, args).await,
+        RunsCommand::Pause(args) => act::pause(app, &client, args).await,
+        RunsCommand::Resume(args) => act::resume(app, &client, args).await,
+        RunsCommand::Retry(args) => act::retry(app, &client, args).await,
+        RunsCommand::Rerun(args) => act::rerun(app, &client, args).await,
+    }
+}
+
+impl RunsCommand {
+    fn run(&self) -> Option<&str> {
+        match self {
+            Self::List(_) => None,
+            Self::Show { run } => Some(run),
+            Self::Logs(args) => Some(&args.run),
+            Self::Cancel(args) | Self::Pause(args) | Self::Resume(args) | Self::Retry(args) => Some(&args.run),
+            Self::Rerun(args) => Some(&args.act.run),
+        }
+    }
+}
+
+pub(crate) fn parse_run(text: &str) -> Result<RunId> {
+    text.parse().map_err(|_| {
+        Failure::bad_input(format!("{} is not the id of a run", quoted(text)))
+            .remedy("ids are UUIDs; `mainspring runs list` shows them")
+    })
+}

@@ -1,0 +1,137 @@
+//! `mainspring server`: a node that serves until it is told to stop.
+
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use mainspring_server::HttpServer;
+
+use crate::app::App;
+use crate::config::{Flag, Role};
+use crate::database;
+use crate::failure::{Exit, Failure, Result};
+use crate::local::LocalNode;
+use crate::signals::Signals;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServerArgs {
+    /// Address and port; port 0 takes a free one [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// What this node does [default: api,scheduler,worker]
+    #[arg(long, value_name = "ROLES")]
+    roles: Option<String>,
+    /// How many processes run at once
+    #[arg(long, value_name = "N")]
+    slots: Option<usize>,
+    /// Queues to serve [default: all]
+    #[arg(long, value_name = "QUEUES")]
+    queues: Option<String>,
+    /// Labels of this worker
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    labels: Option<String>,
+    /// How log lines are written: text or json [default: text on a terminal, otherwise json]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+}
+
+impl ServerArgs {
+    pub(crate) fn flags(&self) -> Vec<Flag> {
+        let slots = self.slots.map(|slots| slots.to_string());
+        [
+            ("server.listen", "listen", &self.listen),
+            ("server.roles", "roles", &self.roles),
+            ("worker.slots", "slots", &slots),
+            ("worker.queues", "queues", &self.queues),
+            ("worker.labels", "labels", &self.labels),
+            ("log.format", "log-format", &self.log_format),
+        ]
+        .into_iter()
+        .filter_map(|(key, flag, value)| Some(Flag { key, flag, value: value.clone()? }))
+        .collect()
+    }
+}
+
+pub(crate) async fn server(app: &App<'_>) -> Result {
+    app.start_server_logs();
+    let mut signals = Signals::install()?;
+    let starting = tokio::select! {
+        started = start(app) => started?,
+        signal = signals.next() => {
+            tracing::info!(signal, "stopping before anything was started");
+            return Ok(Exit::Interrupted);
+        }
+    };
+    let Running { node, http, lock } = starting;
+    if let Some(http) = &http {
+        app.out.line(format_args!("listening on http://{}", http.address()));
+    }
+    let signal = tokio::select! {
+        signal = signals.next() => signal,
+        failure = stopped(http.as_ref()) => {
+            tracing::error!(failure, "the HTTP server has stopped");
+            "failure"
+        }
+    };
+    let started = Instant::now();
+    tracing::info!(signal, timeout = ?app.config.shutdown_timeout, running = node.handle().held(), "draining");
+    if let Some(http) = &http {
+        http.drain();
+    }
+    tokio::select! {
+        () = node.shutdown(app.config.shutdown_timeout) => {}
+        signal = signals.next() => {
+            tracing::warn!(signal, "stopping at once; what runs is killed and done again elsewhere");
+            std::process::exit(Exit::Interrupted as i32);
+        }
+    }
+    if let Some(http) = http {
+        http.shutdown(Duration::from_secs(2)).await;
+    }
+    drop(lock);
+    tracing::info!(duration_ms = started.elapsed().as_millis() as u64, "stopped");
+    Ok(if signal == "failure" { Exit::WorkFailed } else { Exit::Success })
+}
+
+struct Running {
+    node: LocalNode,
+    http: Option<HttpServer>,
+    lock: Option<mainspring_store::ServerLock>,
+}
+
+async fn start(app: &App<'_>) -> Result<Running> {
+    let config = &app.config;
+    // The port first: an address that is taken is noticed before anything is claimed.
+    let listener = match config.roles.contains(&Role::Api) {
+        true => Some(HttpServer::bind(config.listen).await.map_err(|error| {
+            Failure::bad_input(format!("cannot listen on {}: {error}", config.listen))
+                .remedy("choose another address with --listen; port 0 takes a free one")
+        })?),
+        false => None,
+    };
+    let store = database::connect_patiently(config).await?;
+    let client = app.client(store);
+    let lock = client.store().lock_server()?;
+    database::prepare(client.store(), client.now(), lock.is_some()).await?;
+    let node_config = app.node_config();
+    tracing::info!(
+        worker = node_config.name,
+        database = database::shown(&config.database),
+        slots = node_config.process_slots,
+        roles = ?config.roles,
+        "starting"
+    );
+    let node = LocalNode::start(client.clone(), node_config, app.pool_config()).await?;
+    let http = match listener {
+        Some(listener) => Some(listener.serve(client)),
+        None => None,
+    };
+    Ok(Running { node, http, lock })
+}
+
+/// Returns only if the HTTP server ends by itself.
+async fn stopped(http: Option<&HttpServer>) -> String {
+    match http {
+        Some(http) => http.stopped().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,142 @@
+//! What an operator can choose: `mainspring.toml`, then the environment, then flags; later ones are stronger.
+//!
+//! Every setting has one dotted key. [`layers`] gathers the words with where they were said, [`read`] makes them values,
+//! and everything that is wrong is said at once. A key or a `MAINSPRING_*` variable that nobody knows is an error: a
+//! setting that silently does nothing is worse than none.
+
+mod environment;
+mod file;
+mod layers;
+mod read;
+mod units;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainspring_worker::OnStoreLoss;
+
+pub(crate) use layers::{Layers, Setting, Source};
+pub(crate) use units::parse_duration;
+
+use crate::failure::{Failure, Result};
+
+pub(crate) const DEFAULT_DATABASE: &str = "sqlite://.mainspring/mainspring.db";
+const DEFAULT_FILE: &str = "mainspring.toml";
+
+/// A setting: its key, the kind of value for messages, and what it means.
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) meaning: &'static str,
+}
+
+macro_rules! keys {
+    ($($name:literal: $meaning:literal,)+) => {
+        pub(crate) const KEYS: &[Key] = &[$(Key { name: $name, meaning: $meaning },)+];
+    };
+}
+
+keys! {
+    "database": "sqlite://PATH or postgres://HOST/NAME",
+    "database_connections": "how many connections to PostgreSQL are held at most",
+    "server.listen": "address and port of the HTTP server",
+    "server.roles": "what this node does: api, scheduler, worker",
+    "worker.id": "the name of this worker",
+    "worker.slots": "processes at once",
+    "worker.function_slots": "functions at once",
+    "worker.queues": "queues to serve; none means all",
+    "worker.labels": "labels of this worker",
+    "worker.heartbeat_interval": "how often the lease is renewed",
+    "worker.lease_ttl": "a worker that is silent for so long is taken for dead",
+    "worker.on_store_loss": "`kill`, or how long running tasks go on while the database is away",
+    "worker.grace": "between TERM and KILL",
+    "worker.log_limit": "bytes of log kept per attempt",
+    "worker.environment": "variables that tasks see besides the usual ones",
+    "shutdown.timeout": "how long running tasks may take to finish on shutdown",
+    "retention.runs": "ended runs are forgotten after so long",
+    "log.level": "error, warn, info, debug, trace, or a filter",
+    "log.format": "text or json",
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    Api,
+    Scheduler,
+    Worker,
+}
+
+impl Role {
+    pub(crate) const ALL: [(&'static str, Self); 3] =
+        [("api", Self::Api), ("scheduler", Self::Scheduler), ("worker", Self::Worker)];
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerSettings {
+    pub(crate) id: Option<String>,
+    pub(crate) slots: Option<usize>,
+    pub(crate) function_slots: usize,
+    pub(crate) queues: Vec<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) heartbeat: Duration,
+    pub(crate) lease_ttl: Duration,
+    pub(crate) on_store_loss: OnStoreLoss,
+    pub(crate) grace: Duration,
+    pub(crate) log_limit: usize,
+    /// Besides the usual ones.
+    pub(crate) environment: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Config {
+    pub(crate) database: String,
+    pub(crate) database_connections: u32,
+    pub(crate) listen: SocketAddr,
+    pub(crate) roles: BTreeSet<Role>,
+    pub(crate) worker: WorkerSettings,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) retention: Option<Duration>,
+    /// A filter of log lines; `None` leaves it to the command.
+    pub(crate) log_level: Option<String>,
+    pub(crate) log_format: Option<LogFormat>,
+    pub(crate) file: Option<PathBuf>,
+    /// What was said and where, for whoever asks why.
+    pub(crate) said: Vec<(&'static str, Setting)>,
+}
+
+/// A flag that sets a key.
+#[derive(Debug, Clone)]
+pub(crate) struct Flag {
+    pub(crate) key: &'static str,
+    pub(crate) flag: &'static str,
+    pub(crate) value: String,
+}
+
+/// Reads everything and says everything that is wrong.
+pub(crate) fn load(file: Option<PathBuf>, flags: &[Flag]) -> Result<Config> {
+    let mut layers = Layers::default();
+    let variables: Vec<_> = std::env::vars_os().collect();
+    let file = match file.or_else(|| std::env::var_os("MAINSPRING_CONFIG").map(PathBuf::from)) {
+        Some(file) => Some(file),
+        None => Some(PathBuf::from(DEFAULT_FILE)).filter(|file| file.exists()),
+    };
+    if let Some(file) = &file {
+        file::read(&mut layers, file)?;
+    }
+    environment::read(&mut layers, &variables);
+    for flag in flags {
+        layers.set(flag.key, layers::Word::Text(flag.value.clone()), Source::Flag(flag.flag));
+    }
+    let config = read::read(&mut layers, file);
+    let problems = layers.into_problems();
+    match config {
+        Some(config) if problems.is_empty() => Ok(config),
+        _ => Err(Failure::bad_input(problems.join("\nerror: "))),
+    }
+}

@@ -1,0 +1,228 @@
+//! From words to values, with the defaults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use mainspring_core::diagnostic::did_you_mean;
+use mainspring_worker::OnStoreLoss;
+
+use super::layers::{Layers, Word};
+use super::units::{parse_duration, parse_size};
+use super::{Config, DEFAULT_DATABASE, LogFormat, Role, WorkerSettings};
+
+const MOST_SLOTS: i64 = 100_000;
+
+pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config> {
+    let worker = worker(layers);
+    let log_level = text(layers, "log.level");
+    if let Some(level) = &log_level
+        && level.parse::<tracing_subscriber::EnvFilter>().is_err()
+    {
+        layers.complain_about("log.level", "must be error, warn, info, debug or trace");
+    }
+    let log_format = match text(layers, "log.format").as_deref() {
+        None => None,
+        Some("text") => Some(LogFormat::Text),
+        Some("json") => Some(LogFormat::Json),
+        Some(_) => {
+            layers.complain_about("log.format", "must be text or json");
+            None
+        }
+    };
+    Some(Config {
+        database: text(layers, "database").unwrap_or_else(|| DEFAULT_DATABASE.into()),
+        database_connections: integer(layers, "database_connections", 1, 1_000).map_or(10, |number| number as u32),
+        listen: listen(layers),
+        roles: roles(layers),
+        worker,
+        shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
+        retention: duration(layers, "retention.runs"),
+        log_level,
+        log_format,
+        file,
+        said: layers.said(),
+    })
+}
+
+fn worker(layers: &mut Layers) -> WorkerSettings {
+    let heartbeat = duration(layers, "worker.heartbeat_interval").unwrap_or(Duration::from_secs(1));
+    let lease_ttl = duration(layers, "worker.lease_ttl").unwrap_or(Duration::from_millis(3_500));
+    if heartbeat.is_zero() {
+        layers.complain_about("worker.heartbeat_interval", "must be longer than nothing");
+    } else if lease_ttl < heartbeat * 2 {
+        let key =
+            if layers.get("worker.lease_ttl").is_some() { "worker.lease_ttl" } else { "worker.heartbeat_interval" };
+        layers.complain_about(
+            key,
+            format!(
+                "the lease ({lease_ttl:?}) must be at least twice as long as the heartbeat ({heartbeat:?}), \
+                 or one late beat loses all running tasks"
+            ),
+        );
+    }
+    let on_store_loss = match text(layers, "worker.on_store_loss").as_deref() {
+        None | Some("continue") => OnStoreLoss::default(),
+        Some("kill") => OnStoreLoss::Kill,
+        Some(other) => parse_duration(other).map(OnStoreLoss::Continue).unwrap_or_else(|| {
+            layers.complain_about("worker.on_store_loss", "must be kill, continue, or a duration such as 600s");
+            OnStoreLoss::Kill
+        }),
+    };
+    let log_limit = match text(layers, "worker.log_limit") {
+        None => 8 << 20,
+        Some(size) => parse_size(&size).unwrap_or_else(|| {
+            layers.complain_about("worker.log_limit", "must be a size such as 8MiB");
+            0
+        }),
+    };
+    WorkerSettings {
+        id: text(layers, "worker.id"),
+        slots: integer(layers, "worker.slots", 0, MOST_SLOTS).map(|slots| slots as usize),
+        function_slots: integer(layers, "worker.function_slots", 0, MOST_SLOTS).map_or(1_000, |slots| slots as usize),
+        queues: list(layers, "worker.queues"),
+        labels: labels(layers),
+        heartbeat,
+        lease_ttl,
+        on_store_loss,
+        grace: duration(layers, "worker.grace").unwrap_or(Duration::from_secs(10)),
+        log_limit,
+        environment: list(layers, "worker.environment"),
+    }
+}
+
+fn listen(layers: &mut Layers) -> SocketAddr {
+    let default = SocketAddr::from(([127, 0, 0, 1], 8080));
+    let Some(text) = text(layers, "server.listen") else { return default };
+    let text = text.replace("localhost:", "127.0.0.1:");
+    text.parse().unwrap_or_else(|_| {
+        layers.complain_about("server.listen", "must be an address and a port such as 127.0.0.1:8080");
+        default
+    })
+}
+
+fn roles(layers: &mut Layers) -> BTreeSet<Role> {
+    let all = || Role::ALL.iter().map(|(_, role)| *role).collect();
+    if layers.get("server.roles").is_none() {
+        return all();
+    }
+    let mut roles = BTreeSet::new();
+    for word in list(layers, "server.roles") {
+        match Role::ALL.iter().find(|(name, _)| *name == word) {
+            Some((_, role)) => _ = roles.insert(*role),
+            None => {
+                let near = did_you_mean(&word, Role::ALL.iter().map(|(name, _)| *name));
+                let near = near.unwrap_or_else(|| "there are api, scheduler, worker".into());
+                layers.complain_about("server.roles", format!("`{word}` is no role: {near}"));
+            }
+        }
+    }
+    if roles.is_empty() {
+        layers.complain_about("server.roles", "a node without any role does nothing: there are api, scheduler, worker");
+    }
+    roles
+}
+
+fn text(layers: &Layers, key: &str) -> Option<String> {
+    layers.get(key).map(|setting| setting.word.to_string())
+}
+
+fn integer(layers: &mut Layers, key: &str, least: i64, most: i64) -> Option<i64> {
+    let number = match &layers.get(key)?.word {
+        Word::Integer(number) => Some(*number),
+        Word::Text(text) => text.trim().parse().ok(),
+        Word::List(_) | Word::Table(_) => None,
+    };
+    let number = number.filter(|number| (least..=most).contains(number));
+    if number.is_none() {
+        layers.complain_about(key, format!("must be a whole number from {least} to {most}"));
+    }
+    number
+}
+
+fn duration(layers: &mut Layers, key: &str) -> Option<Duration> {
+    let duration = parse_duration(text(layers, key)?.trim());
+    if duration.is_none() {
+        layers.complain_about(key, "must be a duration such as 500ms, 30s, 5m, 2h or 1d");
+    }
+    duration
+}
+
+fn list(layers: &Layers, key: &str) -> Vec<String> {
+    match layers.get(key).map(|setting| &setting.word) {
+        Some(Word::List(items)) => items.clone(),
+        Some(word) => {
+            word.to_string().split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
+        }
+        None => Vec::new(),
+    }
+}
+
+fn labels(layers: &mut Layers) -> BTreeMap<String, String> {
+    if let Some(Word::Table(pairs)) = layers.get("worker.labels").map(|setting| &setting.word) {
+        return pairs.iter().cloned().collect();
+    }
+    let mut labels = BTreeMap::new();
+    for pair in list(layers, "worker.labels") {
+        match pair.split_once('=') {
+            Some((key, value)) if !key.is_empty() => _ = labels.insert(key.to_owned(), value.to_owned()),
+            _ => layers.complain_about("worker.labels", format!("`{pair}` must be written key=value")),
+        }
+    }
+    labels
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layers::Source;
+    use super::*;
+
+    fn check(settings: &[(&'static str, &str)]) -> (Config, Vec<String>) {
+        let mut layers = Layers::default();
+        for (key, value) in settings {
+            layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+        }
+        let config = read(&mut layers, None).unwrap();
+        (config, layers.into_problems())
+    }
+
+    #[test]
+    fn defaults_are_complete() {
+        let (config, problems) = check(&[]);
+        assert!(problems.is_empty());
+        assert_eq!(config.database, DEFAULT_DATABASE);
+        assert_eq!(config.roles.len(), 3);
+        assert_eq!(config.worker.lease_ttl, Duration::from_millis(3_500));
+    }
+
+    #[test]
+    fn values_are_read() {
+        let (config, problems) = check(&[
+            ("server.roles", "api, worker"),
+            ("worker.labels", "arch=arm64,zone=a"),
+            ("worker.on_store_loss", "30s"),
+            ("worker.log_limit", "1MiB"),
+            ("server.listen", "localhost:0"),
+        ]);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(config.roles.len(), 2);
+        assert_eq!(config.worker.labels["zone"], "a");
+        assert_eq!(config.worker.on_store_loss, OnStoreLoss::Continue(Duration::from_secs(30)));
+        assert_eq!(config.worker.log_limit, 1 << 20);
+        assert_eq!(config.listen.port(), 0);
+    }
+
+    #[test]
+    fn everything_wrong_is_said_at_once() {
+        let (_, problems) = check(&[
+            ("worker.slots", "many"),
+            ("shutdown.timeout", "60"),
+            ("server.roles", "wroker"),
+            ("log.format", "xml"),
+            ("worker.lease_ttl", "1s"),
+        ]);
+        assert_eq!(problems.len(), 6, "{problems:#?}");
+        assert!(problems.iter().any(|problem| problem.contains("did you mean `worker`?")));
+    }
+}

@@ -1,0 +1,185 @@
+//! The one way to standard output and standard error.
+//!
+//! A reader that goes away (`| head`) is no error: what follows is dropped, and whoever prints without end asks
+//! [`Output::is_gone`].
+
+mod excerpt;
+mod table;
+mod text;
+mod yaml;
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::ValueEnum;
+use serde_json::Value;
+
+pub(crate) use excerpt::excerpt;
+pub(crate) use table::Table;
+pub(crate) use text::{clip, plain, seconds, width};
+
+use crate::failure::Failure;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Color {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Blue,
+    Cyan,
+}
+
+impl Paint {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Bold => "1",
+            Self::Dim => "2",
+            Self::Red => "31",
+            Self::Green => "32",
+            Self::Yellow => "33",
+            Self::Blue => "34",
+            Self::Cyan => "36",
+        }
+    }
+}
+
+/// Whether and how a text is coloured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Palette {
+    colored: bool,
+}
+
+impl Palette {
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self { colored: false };
+
+    pub(crate) fn paint(self, paint: Paint, text: impl Display) -> String {
+        if self.colored { format!("\x1b[{}m{text}\x1b[0m", paint.code()) } else { text.to_string() }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Output {
+    /// As asked for; `None` leaves it to the command.
+    pub(crate) format: Option<Format>,
+    pub(crate) quiet: bool,
+    color: Color,
+    gone: AtomicBool,
+}
+
+impl Output {
+    pub(crate) fn new(format: Option<Format>, color: Color, quiet: bool) -> Self {
+        Self { format, quiet, color, gone: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn is_terminal(&self) -> bool {
+        io::stdout().is_terminal()
+    }
+
+    pub(crate) fn palette(&self) -> Palette {
+        Palette { colored: self.colored(self.is_terminal()) }
+    }
+
+    pub(crate) fn error_palette(&self) -> Palette {
+        Palette { colored: self.colored(io::stderr().is_terminal()) }
+    }
+
+    fn colored(&self, terminal: bool) -> bool {
+        match self.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+                terminal && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+            }
+        }
+    }
+
+    /// The format of commands that show records: a table on a terminal, JSON for programs.
+    pub(crate) fn record_format(&self) -> Format {
+        self.format.unwrap_or(if self.is_terminal() { Format::Table } else { Format::Json })
+    }
+
+    /// Nobody reads standard output any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn line(&self, text: impl Display) {
+        let mut line = text.to_string();
+        line.push('\n');
+        self.raw(&line);
+    }
+
+    /// Writes and flushes at once.
+    pub(crate) fn raw(&self, text: &str) {
+        if self.is_gone() {
+            return;
+        }
+        let mut stdout = io::stdout().lock();
+        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// One value in the given format; a table is the caller's affair.
+    pub(crate) fn value(&self, format: Format, value: &Value) {
+        match format {
+            Format::Yaml => self.raw(&yaml::write(value)),
+            Format::Json | Format::Table => self.line(value),
+        }
+    }
+
+    /// A remark on standard error, unless it is to be quiet.
+    pub(crate) fn note(&self, text: impl Display) {
+        if !self.quiet {
+            to_stderr(&format!("{text}\n"));
+        }
+    }
+
+    pub(crate) fn failure(&self, failure: &Failure) {
+        let palette = self.error_palette();
+        let mut text = format!("{} {}\n", palette.paint(Paint::Red, "error:"), failure.message);
+        if let Some(remedy) = &failure.remedy {
+            text.push_str(&format!("  {} {remedy}\n", palette.paint(Paint::Cyan, "help:")));
+        }
+        to_stderr(&text);
+    }
+
+    /// Text for standard error as it is.
+    pub(crate) fn complaint(&self, text: &str) {
+        to_stderr(text);
+    }
+}
+
+/// The columns of the terminal, 80 if nobody says.
+pub(crate) fn columns() -> usize {
+    terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0).max(20))
+}
+
+/// The rows of the terminal, 24 if nobody says.
+pub(crate) fn rows() -> usize {
+    terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0).max(5))
+}
+
+fn to_stderr(text: &str) {
+    // Nobody is left to be told that standard error is closed.
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,300 @@
+//! Looks at a run again and again and tells what changed.
+//!
+//! The cost is bounded: a look at a run that did not move is one small read, and a run of very many tasks is looked at
+//! less often the longer a look takes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainspring_core::state::TaskState;
+use mainspring_core::work::{LogChunk, LogLine, LogStream};
+use mainspring_core::{Micros, RunId, TaskKey};
+use mainspring_engine::{Client, Spec};
+use mainspring_store::{LogCursor, RunSummary, TaskRunRow};
+use tokio::sync::mpsc;
+
+use crate::views;
+
+/// A look may take at most this share of the time between looks.
+const SHARE: u32 = 5;
+const CHUNKS_AT_ONCE: i64 = 64;
+
+/// Something that happened to a task.
+#[derive(Debug, Clone)]
+pub(crate) enum Change {
+    Started {
+        task: usize,
+        attempt: i32,
+        at: Micros,
+    },
+    Logged {
+        task: usize,
+        stream: LogStream,
+        text: String,
+        at: Micros,
+    },
+    /// An attempt failed and another will follow.
+    Retrying {
+        task: usize,
+        attempt: i32,
+        error: String,
+        due_at: Micros,
+        at: Micros,
+    },
+    Ended {
+        task: usize,
+        at: Micros,
+    },
+}
+
+impl Change {
+    fn order(&self) -> (Micros, u8) {
+        match self {
+            Self::Started { at, .. } => (*at, 0),
+            Self::Logged { at, .. } => (*at, 1),
+            Self::Retrying { at, .. } => (*at, 2),
+            Self::Ended { at, .. } => (*at, 3),
+        }
+    }
+}
+
+/// A task as it was seen last.
+#[derive(Debug, Clone)]
+pub(crate) struct TaskLook {
+    pub(crate) name: String,
+    /// `None` while it has no row: a finaliser whose stage has not begun.
+    pub(crate) state: Option<TaskState>,
+    pub(crate) attempt: i32,
+    pub(crate) max_attempts: i32,
+    pub(crate) started_at: Option<Micros>,
+    pub(crate) finished_at: Option<Micros>,
+    pub(crate) due_at: Option<Micros>,
+    pub(crate) error: Option<String>,
+    pub(crate) last_line: Option<String>,
+}
+
+/// A run as it was seen last.
+#[derive(Debug, Clone)]
+pub(crate) struct Look {
+    pub(crate) summary: RunSummary,
+    pub(crate) tasks: Vec<TaskLook>,
+}
+
+/// A line that was heard before its attempt was seen to begin waits for the next look.
+#[derive(Debug)]
+struct Heard {
+    task: usize,
+    attempt: i32,
+    line: LogLine,
+}
+
+pub(crate) struct Follower {
+    client: Client,
+    run: RunId,
+    /// What tasks of this process print; without it, log lines are read from the store.
+    tap: Option<mpsc::Receiver<LogChunk>>,
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) look: Look,
+    rows: HashMap<TaskKey, (TaskState, i32)>,
+    cursors: HashMap<TaskKey, LogCursor>,
+    heard: Vec<Heard>,
+    seen_seq: Option<i64>,
+    busy: bool,
+    took: Duration,
+}
+
+impl Follower {
+    pub(crate) async fn new(
+        client: Client,
+        spec: Arc<Spec>,
+        run: RunId,
+        tap: Option<mpsc::Receiver<LogChunk>>,
+    ) -> mainspring_store::Result<Self> {
+        let summary = client.store().run_summary(run).await?;
+        let tasks = spec
+            .workflow
+            .tasks
+            .iter()
+            .map(|task| TaskLook {
+                name: task.name.clone(),
+                state: None,
+                attempt: 0,
+                max_attempts: i32::from(task.retry.attempts),
+                started_at: None,
+                finished_at: None,
+                due_at: None,
+                error: None,
+                last_line: None,
+            })
+            .collect();
+        Ok(Self {
+            client,
+            run,
+            tap,
+            spec,
+            look: Look { summary, tasks },
+            rows: HashMap::new(),
+            cursors: HashMap::new(),
+            heard: Vec::new(),
+            seen_seq: None,
+            busy: true,
+            took: Duration::ZERO,
+        })
+    }
+
+    /// How long to wait before the next look.
+    pub(crate) fn pause(&self, usual: Duration) -> Duration {
+        usual.max(self.took * SHARE)
+    }
+
+    /// Takes in what tasks of this process print, for ever. Dropping it loses nothing.
+    pub(crate) async fn listen(&mut self) {
+        loop {
+            match &mut self.tap {
+                Some(tap) => match tap.recv().await {
+                    Some(chunk) => self.hear(chunk.key, chunk.attempt, chunk.lines),
+                    None => std::future::pending().await,
+                },
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn hear(&mut self, key: TaskKey, attempt: i32, lines: Vec<LogLine>) {
+        if key.run == self.run
+            && let Some(task) = self.task(key)
+        {
+            self.heard.extend(lines.into_iter().map(|line| Heard { task, attempt, line }));
+        }
+    }
+
+    fn task(&self, key: TaskKey) -> Option<usize> {
+        usize::try_from(key.index).ok().filter(|index| *index < self.look.tasks.len())
+    }
+
+    /// Looks once; returns what changed since the last look, in the order it happened.
+    pub(crate) async fn look(&mut self) -> mainspring_store::Result<Vec<Change>> {
+        let started = Instant::now();
+        let summary = self.client.store().run_summary(self.run).await?;
+        let has_moved = self.seen_seq != Some(summary.seq) || summary.state != self.look.summary.state;
+        self.look.summary = summary;
+        let mut changes = Vec::new();
+        // A claim does not move the run's event number, so a run with open work is looked at anyway.
+        if has_moved || self.busy {
+            let rows = self.client.store().task_runs(self.run).await?;
+            self.seen_seq = Some(self.look.summary.seq);
+            self.busy = rows.iter().any(|row| !row.state.is_terminal());
+            for row in &rows {
+                self.compare(row, &mut changes).await?;
+            }
+        }
+        // After the rows: what ended by then has said everything.
+        match self.tap.take() {
+            Some(mut tap) => {
+                while let Ok(chunk) = tap.try_recv() {
+                    self.hear(chunk.key, chunk.attempt, chunk.lines);
+                }
+                self.tap = Some(tap);
+            }
+            None => self.read_logs(&changes).await?,
+        }
+        self.tell_lines(&mut changes);
+        changes.sort_by_key(Change::order);
+        self.took = started.elapsed();
+        Ok(changes)
+    }
+
+    /// Lines of attempts that are known to have begun.
+    fn tell_lines(&mut self, changes: &mut Vec<Change>) {
+        for heard in std::mem::take(&mut self.heard) {
+            let look = &mut self.look.tasks[heard.task];
+            if look.attempt < heard.attempt {
+                self.heard.push(heard);
+                continue;
+            }
+            look.last_line = Some(heard.line.text.clone());
+            let LogLine { at, stream, text } = heard.line;
+            changes.push(Change::Logged { task: heard.task, stream, text, at });
+        }
+    }
+
+    async fn compare(&mut self, row: &TaskRunRow, changes: &mut Vec<Change>) -> mainspring_store::Result<()> {
+        let Some(task) = self.task(row.key) else { return Ok(()) };
+        let before = self.rows.insert(row.key, (row.state, row.attempt));
+        let (state_before, attempt_before) = before.map_or((None, 0), |(state, attempt)| (Some(state), attempt));
+        if state_before == Some(row.state) && attempt_before == row.attempt {
+            return Ok(());
+        }
+        let had_started =
+            attempt_before == row.attempt && matches!(state_before, Some(TaskState::Running | TaskState::Retrying));
+        let is_attempt = row.attempt > 0 && row.started_at.is_some();
+        // Attempts that began and failed between two looks left a record each.
+        let has_failed_attempts = row.attempt > attempt_before.max(1)
+            || (row.state == TaskState::Retrying && state_before != Some(TaskState::Retrying));
+        if has_failed_attempts {
+            for attempt in self.client.store().attempts(row.key).await? {
+                let is_new = attempt.attempt > attempt_before
+                    || (attempt.attempt == attempt_before && state_before == Some(TaskState::Running));
+                if !is_new || attempt.attempt > row.attempt {
+                    continue;
+                }
+                if attempt.attempt > attempt_before
+                    && let Some(at) = attempt.started_at
+                {
+                    changes.push(Change::Started { task, attempt: attempt.attempt, at });
+                }
+                changes.push(Change::Retrying {
+                    task,
+                    attempt: attempt.attempt,
+                    error: attempt.error.unwrap_or_else(|| "failed".into()),
+                    due_at: row.due_at.unwrap_or(attempt.finished_at),
+                    at: attempt.finished_at,
+                });
+            }
+        }
+        if is_attempt && !had_started && row.state != TaskState::Retrying {
+            let at = row.started_at.unwrap_or_default();
+            changes.push(Change::Started { task, attempt: row.attempt, at });
+        }
+        if row.state.is_terminal() {
+            changes.push(Change::Ended { task, at: row.finished_at.unwrap_or_default() });
+        }
+        let look = &mut self.look.tasks[task];
+        look.state = Some(row.state);
+        look.attempt = row.attempt;
+        look.max_attempts = views::max_attempts(&self.spec.workflow, row);
+        look.started_at = row.started_at.or(look.started_at.filter(|_| row.state == TaskState::Retrying));
+        look.finished_at = row.finished_at;
+        look.due_at = row.due_at;
+        look.error = row.error.clone();
+        Ok(())
+    }
+
+    /// Reads new lines of what runs and of what just ended.
+    async fn read_logs(&mut self, changes: &[Change]) -> mainspring_store::Result<()> {
+        let mut keys: Vec<TaskKey> =
+            self.rows.iter().filter(|(_, row)| row.0 == TaskState::Running).map(|(key, _)| *key).collect();
+        keys.extend(changes.iter().filter_map(|change| match change {
+            Change::Ended { task, .. } | Change::Retrying { task, .. } => Some(TaskKey::new(self.run, *task as i32)),
+            _ => None,
+        }));
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys {
+            loop {
+                let cursor = self.cursors.get(&key).copied().unwrap_or_default();
+                let chunks = self.client.store().read_logs(key, None, cursor, CHUNKS_AT_ONCE).await?;
+                let is_last = chunks.len() < CHUNKS_AT_ONCE as usize;
+                for (cursor, lines) in chunks {
+                    self.cursors.insert(key, cursor);
+                    self.hear(key, cursor.attempt, lines);
+                }
+                if is_last {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Runs and task runs with the field names of the API.
+
+use std::collections::HashMap;
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::time::rfc3339;
+use mainspring_core::{Micros, Workflow};
+use mainspring_store::{RunRow, RunSummary, TaskRunRow};
+use serde_json::{Map, Value, json};
+
+use crate::output::Paint;
+
+/// Names of workers by their session.
+pub(crate) type Workers = HashMap<i64, String>;
+
+pub(crate) fn run_summary(summary: &RunSummary) -> Map<String, Value> {
+    let mut run = Map::new();
+    run.insert("id".into(), summary.id.to_string().into());
+    run.insert("workflow_id".into(), summary.workflow_id.to_string().into());
+    run.insert("workflow".into(), summary.workflow.clone().into());
+    run.insert("namespace".into(), summary.namespace.clone().into());
+    run.insert("version".into(), summary.version_number.into());
+    run.insert("status".into(), summary.state.word().into());
+    run.insert("priority".into(), summary.priority.into());
+    run.insert("created_at".into(), rfc3339(summary.created_at).into());
+    run.insert("started_at".into(), summary.started_at.map_or(Value::Null, |at| rfc3339(at).into()));
+    if let Some(at) = summary.finished_at {
+        run.insert("finished_at".into(), rfc3339(at).into());
+    }
+    run
+}
+
+pub(crate) fn run(row: &RunRow) -> Map<String, Value> {
+    let mut run = run_summary(&row.summary);
+    run.insert("correlation_id".into(), row.correlation_id.clone().map_or(Value::Null, Value::String));
+    run.insert("inputs".into(), row.inputs.clone().unwrap_or_else(|| json!({})));
+    run.insert("outputs".into(), row.outputs.clone().unwrap_or(Value::Null));
+    run
+}
+
+pub(crate) fn task_run(row: &TaskRunRow, workflow: &Workflow, workers: &Workers) -> Map<String, Value> {
+    let mut task = Map::new();
+    task.insert("id".into(), row.key.to_string().into());
+    task.insert("workflow_run_id".into(), row.key.run.to_string().into());
+    task.insert("task_id".into(), task_name(workflow, row).into());
+    task.insert("status".into(), row.state.shown().word().into());
+    task.insert("attempt".into(), row.attempt.into());
+    task.insert("max_attempts".into(), max_attempts(workflow, row).into());
+    task.insert("started_at".into(), row.started_at.map_or(Value::Null, |at| rfc3339(at).into()));
+    if let Some(at) = row.finished_at {
+        task.insert("finished_at".into(), rfc3339(at).into());
+    }
+    if row.state == TaskState::Retrying
+        && let Some(at) = row.due_at
+    {
+        task.insert("next_retry_at".into(), rfc3339(at).into());
+    }
+    let worker = row.session.and_then(|session| workers.get(&session)).cloned();
+    task.insert("worker_id".into(), worker.map_or(Value::Null, Value::String));
+    task.insert("output".into(), row.output.clone().unwrap_or(Value::Null));
+    task.insert("error".into(), row.error.clone().map_or(Value::Null, Value::String));
+    if let Some(code) = row.exit_code {
+        task.insert("exit_code".into(), code.into());
+    }
+    if let Some(detail) = &row.detail {
+        task.insert("error_stack".into(), detail.clone().into());
+    }
+    task
+}
+
+/// What `run --json` prints.
+pub(crate) fn report(summary: &RunSummary, rows: &[TaskRunRow], workflow: &Workflow) -> Value {
+    let tasks: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let mut task = Map::new();
+            task.insert("task".into(), task_name(workflow, row).into());
+            task.insert("status".into(), row.state.shown().word().into());
+            task.insert("attempts".into(), row.attempt.into());
+            if let Some(code) = exit_code(row, workflow) {
+                task.insert("exit_code".into(), code.into());
+            }
+            task.insert("output".into(), row.output.clone().unwrap_or(Value::Null));
+            if let Some(error) = &row.error {
+                task.insert("error".into(), error.clone().into());
+            }
+            task.insert(
+                "duration_ms".into(),
+                (duration(row, row.finished_at.unwrap_or(0)).unwrap_or(0) / 1_000).into(),
+            );
+            Value::Object(task)
+        })
+        .collect();
+    json!({
+        "run": {
+            "id": summary.id.to_string(),
+            "workflow": summary.workflow,
+            "status": summary.state.word(),
+            "started_at": summary.started_at.map(rfc3339),
+            "finished_at": summary.finished_at.map(rfc3339),
+        },
+        "tasks": tasks,
+    })
+}
+
+/// A script that succeeded has exited with 0, whether or not the row says so.
+fn exit_code(row: &TaskRunRow, workflow: &Workflow) -> Option<i32> {
+    use mainspring_core::workflow::Action;
+    let task = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index))?;
+    let is_script = matches!(task.action, Action::Run { .. });
+    row.exit_code.or((is_script && row.state == TaskState::Success).then_some(0))
+}
+
+pub(crate) fn task_name(workflow: &Workflow, row: &TaskRunRow) -> String {
+    let name = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index)).map(|task| &task.name);
+    let name = name.map_or_else(|| row.key.index.to_string(), Clone::clone);
+    if row.key.item < 0 { name } else { format!("{name}[{}]", row.key.item) }
+}
+
+pub(crate) fn max_attempts(workflow: &Workflow, row: &TaskRunRow) -> i32 {
+    let written = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index));
+    row.max_failures.map(i32::from).or_else(|| written.map(|task| i32::from(task.retry.attempts))).unwrap_or(1)
+}
+
+/// How long the newest attempt took, or has been taking until `now`.
+pub(crate) fn duration(row: &TaskRunRow, now: Micros) -> Option<Micros> {
+    Some(row.finished_at.unwrap_or(now).saturating_sub(row.started_at?).max(0))
+}
+
+pub(crate) fn run_paint(state: RunState) -> Paint {
+    match state {
+        RunState::Success => Paint::Green,
+        RunState::Failed => Paint::Red,
+        RunState::Cancelled | RunState::Paused => Paint::Yellow,
+        RunState::Running => Paint::Cyan,
+        RunState::Pending => Paint::Dim,
+    }
+}
+
+pub(crate) fn task_paint(state: TaskState) -> Paint {
+    match state {
+        TaskState::Success | TaskState::ResolvedManually => Paint::Green,
+        TaskState::Failed | TaskState::UpstreamFailed => Paint::Red,
+        TaskState::Retrying | TaskState::Cancelled => Paint::Yellow,
+        TaskState::Running => Paint::Cyan,
+        _ => Paint::Dim,
+    }
+}
