@@ -237,19 +237,21 @@ BEGIN
                           UNION ALL SELECT a.run, a.dep, a.counts FROM unnest(a_run, a_dep, a_counts) AS a(run, dep, counts)) c
                     GROUP BY c.run, c.dep
                 ), hit AS (
-                    SELECT t.run_id AS run, t.idx AS i, d.s, d.f, d.k, r.state AS rs, t.route AS rt, t.rank AS rk, t.flags AS fl, t.pool AS po,
+                    -- OFFSET 0 makes it one look through the key per dependent. A planner that is free, and believes that few rows
+                    -- are pending, reads every live row there is and compares each with every dependent.
+                    SELECT t.tid, d.run, d.dep AS i, d.s, d.f, d.k, r.state AS rs, t.route AS rt, t.rank AS rk, t.flags AS fl, t.pool AS po,
                            verdict_v1(t.rule, t.open - d.s - d.f - d.k, t.succeeded + d.s, t.failed + d.f, t.skipped + d.k) AS v
                     FROM dep d
-                    JOIN task_runs t ON t.run_id = d.run AND t.idx = d.dep AND t.item = -1
-                    JOIN runs r ON r.id = d.run
-                    WHERE t.state = 0
+                    CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.route, l.rank, l.flags, l.pool, l.rule, l.open, l.succeeded, l.failed, l.skipped
+                                        FROM task_runs l WHERE l.run_id = d.run AND l.idx = d.dep AND l.item = -1 AND l.state = 0 OFFSET 0) t
+                    CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = d.run OFFSET 0) r
                 ), candidate AS (
                     SELECT h.*, array_position(w_route, h.rt) AS w,
                            row_number() OVER (PARTITION BY h.v = 1 AND h.rs = 1 AND h.fl & 2 = 0 AND h.po IS NULL, h.rt ORDER BY h.rk, h.run, h.i) AS nth,
                            row_number() OVER (PARTITION BY h.v = 1 AND h.rs = 1 AND h.fl & 2 <> 0) AS nth_decide
                     FROM hit h WHERE h.v < 10
                 ), final AS (
-                    SELECT p.run, p.i, p.s, p.f, p.k,
+                    SELECT p.tid, p.s, p.f, p.k,
                            (CASE WHEN p.v = 0 THEN 0
                                  WHEN p.rs <> 1 THEN 6
                                  WHEN p.fl & 2 <> 0 THEN 4
@@ -260,7 +262,7 @@ BEGIN
                     FROM candidate p
                 ), gone AS (
                     DELETE FROM task_runs t USING hit h
-                    WHERE h.v >= 10 AND t.run_id = h.run AND t.idx = h.i AND t.item = -1
+                    WHERE h.v >= 10 AND t.ctid = h.tid AND t.state = 0
                     RETURNING t.run_id, t.idx, t.version, h.v, t.flags, t.generation, t.attempt, t.failures, t.lost
                 ), placed AS (
                     UPDATE task_runs t SET
@@ -270,7 +272,7 @@ BEGIN
                         session = CASE WHEN x.ns = 2 THEN w_session[x.w] WHEN x.ns = 4 AND x.nth_decide <= p_decide THEN p_decide_session END,
                         claim = CASE WHEN x.ns = 2 OR (x.ns = 4 AND x.nth_decide <= p_decide) THEN p_claim END,
                         started_at = CASE WHEN x.ns = 2 THEN p_now END
-                    FROM final x WHERE t.run_id = x.run AND t.idx = x.i AND t.item = -1
+                    FROM final x WHERE t.ctid = x.tid AND t.state = 0
                     RETURNING t.run_id, t.idx, t.state, t.attempt, t.failures, t.generation, t.version, t.session, t.route, t.pool, t.rank, t.due_at
                 )
                 SELECT g.a, g.b, g.c, g.d, g.e, g.f, g.g, g.h, g.i, p.a, p.b, p.c, p.d, p.e, p.f, p.g, p.h, p.i, p.j, p.k, p.l
@@ -380,13 +382,14 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Ended: the live row must be claimed by exactly this session and attempt.
+    -- Ended: the live row must be claimed by exactly this session and attempt. Written so that no index on the session can
+    -- serve the comparison: the row is found by its key.
     IF cardinality(f_run) > 0 THEN
         WITH gone AS (
             DELETE FROM task_runs t
             USING unnest(f_run, f_idx, f_item, f_session, f_attempt, f_from) WITH ORDINALITY AS f(run, idx, item, session, attempt, from_state, ord)
             WHERE t.run_id = f.run AND t.idx = f.idx AND t.item = f.item
-              AND t.state = f.from_state AND t.session = f.session AND t.attempt = f.attempt
+              AND t.state = f.from_state AND t.session IS NOT DISTINCT FROM f.session AND t.attempt = f.attempt
             RETURNING f.ord::integer, t.version, t.flags, t.generation, t.failures, t.lost, CASE WHEN t.state = 2 THEN t.pool END AS pool
         )
         SELECT array_agg(g.ord), array_agg(g.version), array_agg(g.flags), array_agg(g.generation), array_agg(g.failures), array_agg(g.lost), array_agg(g.pool)
@@ -404,6 +407,11 @@ BEGIN
             FROM (SELECT * FROM unnest(f_run, f_idx, f_item, f_state, f_attempt, f_session, f_started, f_finished, f_exit, f_kind, f_error, f_detail, f_output)
                       WITH ORDINALITY AS u(run, idx, item, state, attempt, session, started, finished, exit, kind, error, detail, output, ord)
                   WHERE u.ord = ANY (g_ord) ORDER BY u.ord) f;
+        END IF;
+        IF 4 = ANY (f_from) THEN
+            -- Who decides is not who executes.
+            g_session := ARRAY(SELECT CASE WHEN f_from[g_ord[u.ord]] = 2 THEN u.session END
+                               FROM unnest(g_session) WITH ORDINALITY AS u(session, ord) ORDER BY u.ord);
         END IF;
         IF 11 = ANY (g_state) THEN
             g_failures := ARRAY(SELECT (u.failures + CASE WHEN u.state = 11 THEN 1 ELSE 0 END)::smallint
@@ -425,10 +433,10 @@ BEGIN
         SELECT array_agg(q.run_id), array_agg(q.idx), array_agg(q.item), array_agg(q.ord)
         INTO y_run, y_idx, y_item, y_ord
         FROM (SELECT t.run_id, t.idx, t.item, x.ord::integer AS ord
-              FROM unnest(x_run, x_idx, x_item, x_session, x_attempt) WITH ORDINALITY AS x(run, idx, item, session, attempt, ord)
-              JOIN task_runs t ON t.run_id = x.run AND t.idx = x.idx AND t.item = x.item
-              WHERE t.state = 2 AND t.session = x.session AND t.attempt = x.attempt
-              ORDER BY t.run_id, t.idx, t.item FOR UPDATE OF t) q;
+              FROM (SELECT * FROM unnest(x_run, x_idx, x_item, x_session, x_attempt) WITH ORDINALITY AS u(run, idx, item, session, attempt, ord)
+                    ORDER BY u.run, u.idx, u.item) x
+              CROSS JOIN LATERAL (SELECT l.run_id, l.idx, l.item FROM task_runs l WHERE l.run_id = x.run AND l.idx = x.idx AND l.item = x.item
+                                  AND l.state = 2 AND l.session = x.session AND l.attempt = x.attempt FOR UPDATE) t) q;
         IF coalesce(cardinality(y_run), 0) < cardinality(x_run) THEN
             RETURN QUERY SELECT 4::smallint, x.run, x.idx, x.item, x.attempt, 0::smallint, 0::smallint, 0::bigint, x.session, 0, 0::smallint, 0::bigint
                 FROM unnest(x_run, x_idx, x_item, x_session, x_attempt) WITH ORDINALITY AS x(run, idx, item, session, attempt, ord)
@@ -501,9 +509,11 @@ BEGIN
     -- A decision to start comes too late for a run that is being cancelled.
     IF EXISTS (SELECT 1 FROM runs r WHERE r.id = ANY (d_run) AND stopped_v1(r.flags, r.stage)) THEN
         WITH late AS (
-            DELETE FROM task_runs t USING unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session), runs r
-            WHERE t.run_id = d.run AND t.idx = d.idx AND t.item = d.item AND t.state = 4 AND t.session = d.session
-              AND r.id = d.run AND stopped_v1(r.flags, r.stage)
+            DELETE FROM task_runs t
+            USING (SELECT l.tid, d.session FROM unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session)
+                   CROSS JOIN LATERAL (SELECT s.ctid AS tid FROM task_runs s WHERE s.run_id = d.run AND s.idx = d.idx AND s.item = d.item OFFSET 0) l
+                   CROSS JOIN LATERAL (SELECT 1 FROM runs r WHERE r.id = d.run AND stopped_v1(r.flags, r.stage) OFFSET 0) r) d
+            WHERE t.ctid = d.tid AND t.state = 4 AND t.session = d.session
             RETURNING t.*
         ), merged AS (
             SELECT l.run_id, l.idx, l.item, l.version, 14::smallint AS state, l.flags, l.generation, l.attempt, l.failures, l.lost, NULL::bigint AS session,
@@ -526,12 +536,12 @@ BEGIN
     IF cardinality(d_run) > 0 THEN
         FOR settled IN
             WITH start AS (
-                SELECT t.run_id AS run, t.idx AS i, t.item AS it, r.state AS rs, t.pool AS po, t.rank AS rk, array_position(w_route, t.route) AS w,
+                SELECT t.tid, r.state AS rs, t.pool AS po, t.rank AS rk, array_position(w_route, t.route) AS w,
                        row_number() OVER (PARTITION BY t.route, t.pool IS NULL AND r.state = 1 ORDER BY t.rank, t.run_id, t.idx, t.item) AS nth
                 FROM unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session)
-                JOIN task_runs t ON t.run_id = d.run AND t.idx = d.idx AND t.item = d.item
-                JOIN runs r ON r.id = d.run
-                WHERE t.state = 4 AND t.session = d.session
+                CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.* FROM task_runs l WHERE l.run_id = d.run AND l.idx = d.idx AND l.item = d.item
+                                    AND l.state = 4 AND l.session = d.session OFFSET 0) t
+                CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = d.run OFFSET 0) r
             ), final AS (
                 SELECT s.*, (CASE WHEN s.rs <> 1 THEN 6 WHEN s.po IS NOT NULL THEN 5
                                   WHEN s.w IS NOT NULL AND s.nth <= w_slots[s.w] AND s.rk <= w_rank[s.w] THEN 2 ELSE 1 END)::smallint AS ns
@@ -541,7 +551,7 @@ BEGIN
                    attempt = t.attempt + CASE WHEN x.ns = 2 THEN 1 ELSE 0 END,
                    session = CASE WHEN x.ns = 2 THEN w_session[x.w] END, claim = CASE WHEN x.ns = 2 THEN v_claim END,
                    started_at = CASE WHEN x.ns = 2 THEN p_now END
-            FROM final x WHERE t.run_id = x.run AND t.idx = x.i AND t.item = x.it
+            FROM final x WHERE t.ctid = x.tid AND t.state = 4
             RETURNING t.*, x.w
         LOOP
             IF settled.state = 2 THEN
