@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::inbox::Held;
 use crate::node::Shared;
+use crate::wake::MAX_LANES;
 
 const AT_ONCE: usize = 1_000;
 
@@ -26,30 +27,47 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
             return;
         }
         let mut logged = Vec::new();
+        let mut lanes = Lanes::default();
         for completion in batch.drain(..) {
             let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
             let Some(held) = shared.inbox().finish(token) else { continue };
             if held.class == SlotClass::Process {
                 logged.push((completion, held));
             } else {
-                hand_in(&shared, completion, held);
+                lanes.add(hand_in(&shared, completion, held));
             }
         }
-        shared.client.bell.ring();
+        lanes.ring(&shared);
         if !logged.is_empty() {
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
                 shared.barrier.stored().await;
+                let mut lanes = Lanes::default();
                 for (completion, held) in logged {
-                    hand_in(&shared, completion, held);
+                    lanes.add(hand_in(&shared, completion, held));
                 }
-                shared.client.bell.ring();
+                lanes.ring(&shared);
             });
         }
     }
 }
 
-fn hand_in(shared: &Shared, completion: Completion, held: Held) {
+/// Lanes that have something to hand in.
+#[derive(Debug, Default)]
+struct Lanes([bool; MAX_LANES]);
+
+impl Lanes {
+    fn add(&mut self, lane: usize) {
+        self.0[lane] = true;
+    }
+
+    fn ring(&self, shared: &Shared) {
+        self.0.iter().enumerate().filter(|(_, rings)| **rings).for_each(|(lane, _)| shared.client.bell.ring(lane));
+    }
+}
+
+/// Puts a completion where its lane will find it, and says which lane that is.
+fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
     let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
     let mut ended = Ended {
         token,
@@ -92,7 +110,7 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) {
             ended.failure = Some(failure);
         }
     }
-    shared.inbox().push_ended(ended);
+    shared.inbox().push_ended(ended)
 }
 
 /// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.

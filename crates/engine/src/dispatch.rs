@@ -77,13 +77,14 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         };
         let decision = spec.workflow.decide(index, &scope);
         let mut inbox = shared.inbox();
-        match decision {
+        let lane = match decision {
             Decision::Start => inbox.push_start(DecidedStart { key: claim.token.key, session: claim.token.session }),
             Decision::Skip => inbox.push_ended(ended(TaskState::Skipped, None)),
             Decision::Fail(failure) => inbox.push_ended(ended(TaskState::Failed, Some(failure))),
-        }
+        };
+        drop(inbox);
+        shared.client.bell.ring(lane);
     }
-    shared.client.bell.ring();
 }
 
 fn assignment(claim: &Claimed, order: Arc<mainspring_core::work::Order>) -> Assignment {
@@ -101,7 +102,7 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
     let now = shared.client.clock.now();
     let mut inbox = shared.inbox();
     inbox.finish(claim.token);
-    inbox.push_ended(Ended {
+    let lane = inbox.push_ended(Ended {
         token: claim.token,
         from: TaskState::Running,
         state: TaskState::Failed,
@@ -111,7 +112,7 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
         output: None,
     });
     drop(inbox);
-    shared.client.bell.ring();
+    shared.client.bell.ring(lane);
 }
 
 /// Reads a version, however long the store is away; the claim is ours meanwhile. `None` when the node stops.

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use mainspring_core::workflow::SlotClass;
-use mainspring_core::{Micros, TaskKey};
+use mainspring_core::{Micros, RunId, TaskKey};
 use mainspring_store::{Claimed, DecidedStart, Ended, Exchange, GoesOn, RouteRow, TaskToken, Want};
 
 /// An exchange carries at most this many results, and asks for at most this many tasks.
@@ -58,12 +58,25 @@ impl Batch {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Inbox {
-    pub(crate) session: i64,
+#[derive(Debug, Default)]
+struct Results {
     ended: VecDeque<Ended>,
     goes_on: VecDeque<GoesOn>,
     starts: VecDeque<DecidedStart>,
+}
+
+impl Results {
+    fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub(crate) session: i64,
+    /// What is to be handed in, by lane: all results of a run go through one lane, so that lanes do not wait for each
+    /// other's lock on it.
+    results: Vec<Results>,
     held: HashMap<TaskToken, Held>,
     free: [i32; 2],
     routes: HashMap<i32, Route>,
@@ -74,12 +87,10 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn new(session: i64, process_slots: i32, function_slots: i32) -> Self {
+    pub(crate) fn new(session: i64, lanes: usize, process_slots: i32, function_slots: i32) -> Self {
         Self {
             session,
-            ended: VecDeque::new(),
-            goes_on: VecDeque::new(),
-            starts: VecDeque::new(),
+            results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             held: HashMap::new(),
             free: [process_slots, function_slots],
             routes: HashMap::new(),
@@ -121,16 +132,29 @@ impl Inbox {
         self.draining = true;
     }
 
-    pub(crate) fn push_ended(&mut self, ended: Ended) {
-        self.ended.push_back(ended);
+    /// The lane that a run's results go through.
+    fn lane_of(&self, run: RunId) -> usize {
+        // The last bits of a UUID v7 are random.
+        (run.as_u128() as usize) % self.results.len()
     }
 
-    pub(crate) fn push_goes_on(&mut self, goes_on: GoesOn) {
-        self.goes_on.push_back(goes_on);
+    /// Each returns the lane that has to hand it in.
+    pub(crate) fn push_ended(&mut self, ended: Ended) -> usize {
+        let lane = self.lane_of(ended.token.key.run);
+        self.results[lane].ended.push_back(ended);
+        lane
     }
 
-    pub(crate) fn push_start(&mut self, start: DecidedStart) {
-        self.starts.push_back(start);
+    pub(crate) fn push_goes_on(&mut self, goes_on: GoesOn) -> usize {
+        let lane = self.lane_of(goes_on.token.key.run);
+        self.results[lane].goes_on.push_back(goes_on);
+        lane
+    }
+
+    pub(crate) fn push_start(&mut self, start: DecidedStart) -> usize {
+        let lane = self.lane_of(start.key.run);
+        self.results[lane].starts.push_back(start);
+        lane
     }
 
     /// The worker is done with an attempt: its slot is free. `None` if it is not ours (any more).
@@ -154,21 +178,22 @@ impl Inbox {
 
     /// Nothing is held and nothing waits to be handed in.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty()
+        self.held.is_empty() && self.results.iter().all(Results::is_empty)
     }
 
     /// The next exchange, if there is reason for one.
-    pub(crate) fn take(&mut self, now: Instant) -> Option<Batch> {
+    pub(crate) fn take(&mut self, lane: usize, now: Instant) -> Option<Batch> {
         let mut batch = Batch::default();
         let mut bytes = 0;
+        let results = &mut self.results[lane];
         while batch.hands_in() < BATCH && bytes < BATCH_BYTES {
-            if let Some(row) = self.ended.pop_front() {
+            if let Some(row) = results.ended.pop_front() {
                 bytes += row.output.as_ref().map_or(0, String::len) + row.failure.as_ref().map_or(0, failure_bytes);
                 batch.exchange.ended.push(row);
-            } else if let Some(row) = self.goes_on.pop_front() {
+            } else if let Some(row) = results.goes_on.pop_front() {
                 bytes += row.failure.as_ref().map_or(0, failure_bytes);
                 batch.exchange.goes_on.push(row);
-            } else if let Some(row) = self.starts.pop_front() {
+            } else if let Some(row) = results.starts.pop_front() {
                 batch.exchange.starts.push(row);
             } else {
                 break;
@@ -192,8 +217,8 @@ impl Inbox {
     }
 
     /// More to hand in than one exchange carries.
-    pub(crate) fn has_more(&self) -> bool {
-        !(self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty())
+    pub(crate) fn has_more(&self, lane: usize) -> bool {
+        !self.results[lane].is_empty()
     }
 
     /// Shares the free slots among the routes that may have work. They are reserved until the reply is in.
@@ -285,9 +310,15 @@ impl Inbox {
     /// The batch was not applied: everything goes back.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         if batch.session() == self.session {
-            self.ended.extend(batch.exchange.ended);
-            self.goes_on.extend(batch.exchange.goes_on);
-            self.starts.extend(batch.exchange.starts);
+            for row in batch.exchange.ended {
+                self.push_ended(row);
+            }
+            for row in batch.exchange.goes_on {
+                self.push_goes_on(row);
+            }
+            for row in batch.exchange.starts {
+                self.push_start(row);
+            }
         }
         for want in &batch.exchange.want {
             if let Some(route) = self.routes.get_mut(&want.route) {
@@ -306,9 +337,7 @@ impl Inbox {
             self.free[held.class as usize] += 1;
         }
         self.held.clear();
-        self.ended.clear();
-        self.goes_on.clear();
-        self.starts.clear();
+        self.results.iter_mut().for_each(|results| *results = Results::default());
         self.session = session;
         self.look_everywhere();
     }

@@ -18,7 +18,7 @@ const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
 
-pub(crate) async fn run(shared: Arc<Shared>) {
+pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     let mut lane = match open(&shared).await {
         Some(lane) => lane,
         None => return,
@@ -33,21 +33,21 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             shared.inbox().look_everywhere();
         }
         let now = Instant::now();
-        let batch = shared.inbox().take(now);
+        let batch = shared.inbox().take(number, now);
         let Some(batch) = batch else {
             if shared.stop.is_cancelled() {
                 return;
             }
             let pause = if polls && now < busy_until { LOOK_WHEN_BUSY } else { LOOK_WHEN_IDLE };
             tokio::select! {
-                () = shared.client.bell.rung() => {}
+                () = shared.client.bell.rung(number) => {}
                 () = shared.stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => shared.client.bell.look_here(),
             }
             continue;
         };
-        if shared.inbox().has_more() {
-            shared.client.bell.ring();
+        if shared.inbox().has_more(number) {
+            shared.client.bell.ring(number);
         }
         if batch.hands_in() > 0 {
             busy_until = now + BUSY_FOR;

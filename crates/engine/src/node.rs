@@ -17,6 +17,7 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
+use crate::wake::MAX_LANES;
 use crate::{completions, duties, lane, leader, logs};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
@@ -174,9 +175,9 @@ impl Node {
             client.store.bury_local_sessions(client.now(), id).await?;
         }
         let session = client.store.open_session(client.now(), &new_session(&config, id)).await?;
-        let inbox = Inbox::new(session, config.process_slots as i32, config.function_slots as i32);
+        let lanes = if client.store.flavor() == Flavor::Sqlite { 1 } else { config.lanes.clamp(1, MAX_LANES) };
+        let inbox = Inbox::new(session, lanes, config.process_slots as i32, config.function_slots as i32);
         let (barrier, barriers) = LogBarrier::new();
-        let lanes = if client.store.flavor() == Flavor::Sqlite { 1 } else { config.lanes.max(1) };
         let shared = Arc::new(Shared {
             id,
             config,
@@ -191,8 +192,8 @@ impl Node {
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
-        for _ in 0..lanes {
-            tasks.spawn(lane::run(Arc::clone(&shared)));
+        for number in 0..lanes {
+            tasks.spawn(lane::run(Arc::clone(&shared), number));
         }
         tasks.spawn(completions::run(Arc::clone(&shared), completions));
         tasks.spawn(logs::run(Arc::clone(&shared), logs, barriers));
@@ -229,13 +230,13 @@ impl Node {
         self.shared.inbox().drain();
         let deadline = Instant::now() + patience;
         while !self.shared.inbox().is_idle() && Instant::now() < deadline {
-            self.shared.client.bell.ring();
+            self.shared.client.bell.ring_all();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.shared.stop.cancel();
-        self.shared.client.bell.ring();
+        self.shared.client.bell.ring_all();
         while self.tasks.join_next().await.is_some() {
-            self.shared.client.bell.ring();
+            self.shared.client.bell.ring_all();
         }
         let session = self.shared.inbox().session;
         match self.shared.client.store.end_session(self.shared.client.now(), session).await {

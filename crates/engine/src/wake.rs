@@ -9,11 +9,13 @@ use tokio_util::sync::CancellationToken;
 
 /// Announcements are at least this far apart.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(5);
+/// More lanes than this are of no use to one node.
+pub(crate) const MAX_LANES: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// Wakes one lane.
-    lanes: Notify,
+    /// Wakes the lane of that number.
+    lanes: [Notify; MAX_LANES],
     /// Something may be claimable that this node has not been told of.
     look: AtomicBool,
     /// Wakes the announcer.
@@ -22,9 +24,15 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// There is something to hand in.
-    pub(crate) fn ring(&self) {
-        self.lanes.notify_one();
+    /// There is something for this lane to hand in.
+    pub(crate) fn ring(&self, lane: usize) {
+        if let Some(bell) = self.lanes.get(lane) {
+            bell.notify_one();
+        }
+    }
+
+    pub(crate) fn ring_all(&self) {
+        self.lanes.iter().for_each(Notify::notify_one);
     }
 
     /// There may be something to claim, here and for others.
@@ -36,7 +44,7 @@ impl Bell {
     /// There may be something to claim.
     pub(crate) fn look_here(&self) {
         self.look.store(true, Ordering::Release);
-        self.lanes.notify_one();
+        self.ring_all();
     }
 
     /// Whether a look was asked for since the last time.
@@ -44,8 +52,8 @@ impl Bell {
         self.look.swap(false, Ordering::AcqRel)
     }
 
-    pub(crate) async fn rung(&self) {
-        self.lanes.notified().await;
+    pub(crate) async fn rung(&self, lane: usize) {
+        self.lanes[lane].notified().await;
     }
 
     /// Whether a task of this process announces what is to be looked at.
