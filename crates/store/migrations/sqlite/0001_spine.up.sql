@@ -115,7 +115,8 @@ CREATE TABLE submissions (
     PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
 
--- Live task runs: exactly those that are not terminal. Narrow, no JSON, deleted when they end.
+-- Live task runs: exactly those that are not terminal. Narrow, no JSON, deleted when they end. With a rowid: the entries
+-- of its partial indexes stay small, and a claim and an end address rows by number, which halves their cost.
 CREATE TABLE task_runs (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -143,7 +144,7 @@ CREATE TABLE task_runs (
     started_at   INTEGER,
     PRIMARY KEY (run_id, idx, item),
     CHECK (state <> 2 OR (session IS NOT NULL AND attempt > 0))
-) WITHOUT ROWID;
+);
 -- The ready index holds claimable rows only; the other partial indexes hold what is due, gated, undecided or claimed.
 CREATE INDEX task_runs_ready ON task_runs (route, rank, due_at) WHERE state = 1;
 CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7);

@@ -12,8 +12,9 @@ use uuid::Uuid;
 use crate::error::Result;
 
 const LENGTHS: [usize; 7] = [1, 4, 16, 64, 128, 256, 512];
+const LONGEST: usize = LENGTHS[LENGTHS.len() - 1];
 
-/// `head (?, …), (?, …) tail`.
+/// `head (?, …), (?, …) tail`. Parameters in the head come first.
 #[derive(Debug)]
 pub(super) struct Bulk {
     head: &'static str,
@@ -48,21 +49,24 @@ impl Bulk {
         &self,
         connection: &mut SqliteConnection,
         rows: &[R],
+        add: impl FnMut(&R, &mut Values),
+    ) -> Result<Vec<SqliteRow>> {
+        self.fetch_with(connection, |_| (), rows, add).await
+    }
+
+    /// The same, with parameters for the head.
+    pub(super) async fn fetch_with<R>(
+        &self,
+        connection: &mut SqliteConnection,
+        head: impl Fn(&mut Values),
+        rows: &[R],
         mut add: impl FnMut(&R, &mut Values),
     ) -> Result<Vec<SqliteRow>> {
         let mut returned = Vec::new();
-        for chunk in rows.chunks(LENGTHS[LENGTHS.len() - 1]) {
-            let mut values = Values::default();
-            values.arguments.reserve(chunk.len() * self.columns, 0);
-            for row in chunk {
-                add(row, &mut values);
-            }
-            if let Some(error) = values.failed {
-                return Err(sqlx::Error::Encode(error).into());
-            }
-            debug_assert_eq!(values.arguments.len(), chunk.len() * self.columns, "{}", self.head);
+        for chunk in rows.chunks(LONGEST) {
+            let arguments = self.arguments(&head, chunk, &mut add)?;
             let text = AssertSqlSafe(self.text(chunk.len()));
-            let part = sqlx::query_with(text, values.arguments).fetch_all(&mut *connection).await?;
+            let part = sqlx::query_with(text, arguments).fetch_all(&mut *connection).await?;
             if returned.is_empty() {
                 returned = part;
             } else {
@@ -70,6 +74,43 @@ impl Bulk {
             }
         }
         Ok(returned)
+    }
+
+    /// Runs the statement over all rows and returns how many it changed.
+    pub(super) async fn execute_with<R>(
+        &self,
+        connection: &mut SqliteConnection,
+        head: impl Fn(&mut Values),
+        rows: &[R],
+        mut add: impl FnMut(&R, &mut Values),
+    ) -> Result<u64> {
+        let mut changed = 0;
+        for chunk in rows.chunks(LONGEST) {
+            let arguments = self.arguments(&head, chunk, &mut add)?;
+            let text = AssertSqlSafe(self.text(chunk.len()));
+            changed += sqlx::query_with(text, arguments).execute(&mut *connection).await?.rows_affected();
+        }
+        Ok(changed)
+    }
+
+    fn arguments<R>(
+        &self,
+        head: &impl Fn(&mut Values),
+        rows: &[R],
+        add: &mut impl FnMut(&R, &mut Values),
+    ) -> Result<SqliteArguments> {
+        let mut values = Values::default();
+        head(&mut values);
+        let first = values.arguments.len();
+        values.arguments.reserve(rows.len() * self.columns, 0);
+        for row in rows {
+            add(row, &mut values);
+        }
+        debug_assert_eq!(values.arguments.len(), first + rows.len() * self.columns, "{}", self.head);
+        match values.failed {
+            None => Ok(values.arguments),
+            Some(error) => Err(sqlx::Error::Encode(error).into()),
+        }
     }
 
     fn text(&self, rows: usize) -> Arc<str> {

@@ -17,7 +17,7 @@ use crate::settle::Gone;
 static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
-    ") SELECT v.ord, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
+    ") SELECT v.ord, t.rowid, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
      FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item CROSS JOIN runs r ON r.id = t.run_id \
      WHERE t.state = 2 AND t.session = v.session AND t.attempt = v.attempt",
 );
@@ -46,15 +46,16 @@ static ATTEMPTS: Bulk = Bulk::new(
 );
 
 static GO_ON: Bulk = Bulk::new(
-    "WITH v(run, idx, item, state, failures, due) AS (VALUES ",
-    6,
+    "WITH v(at, state, failures, due) AS (VALUES ",
+    4,
     ") UPDATE task_runs SET state = v.state, failures = v.failures, due_at = v.due, session = NULL, claim = NULL, started_at = NULL \
-     FROM v WHERE task_runs.run_id = v.run AND task_runs.idx = v.idx AND task_runs.item = v.item",
+     FROM v WHERE task_runs.rowid = v.at",
 );
 
 /// A row that is claimed by exactly the token that hands it in.
 struct Row<'x> {
     handed_in: &'x GoesOn,
+    at: i64,
     version: i64,
     flags: i16,
     generation: i16,
@@ -107,9 +108,12 @@ pub(super) async fn go_on(
         return Ok(Vec::new());
     }
     let rows = claimed(tx, handed_in, reply).await?;
+    for row in handed_in {
+        tx.runs_no_more(row.token);
+    }
     let (ending, staying): (Vec<Row<'_>>, Vec<Row<'_>>) = rows.into_iter().partition(Row::is_final);
-    let keys: Vec<TaskKey> = ending.iter().map(Row::key).collect();
-    remove(tx, &keys).await?;
+    let removed: Vec<i64> = ending.iter().map(|row| row.at).collect();
+    remove(tx, &removed).await?;
     write_attempts(tx, now, &staying).await?;
     let add = |row: &Row<'_>, values: &mut Values| {
         let (state, due) = match row.handed_in.how {
@@ -118,13 +122,7 @@ pub(super) async fn go_on(
             GoesOnAs::Released if row.pool.is_some() => (TaskState::Gated, now),
             GoesOnAs::Released => (TaskState::Ready, now),
         };
-        values
-            .add(row.key().run)
-            .add(row.key().index)
-            .add(row.key().item)
-            .add(state.code())
-            .add(row.failures())
-            .add(due);
+        values.add(row.at).add(state.code()).add(row.failures()).add(due);
     };
     GO_ON.fetch(tx.connection(), &staying, add).await?;
     let released: Vec<i32> = staying.iter().filter_map(|row| row.pool).collect();
@@ -151,6 +149,7 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
         let ord: i64 = columns.get()?;
         rows.push(Row {
             handed_in: &handed_in[ord as usize],
+            at: columns.get()?,
             version: columns.get()?,
             flags: columns.get()?,
             generation: columns.get()?,

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use mainspring_core::Micros;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqlitePool};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::db::Connect;
 use crate::error::{Error, Result};
+use crate::exchange::TaskToken;
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,6 +25,8 @@ const MAX_READERS: u32 = 4;
 const ROW_BUFFER: usize = 2_048;
 /// What the memory of dependents may hold, in edges (an entry counts as eight).
 const MAX_REMEMBERED: usize = 400_000;
+/// How many running rows are remembered; what is forgotten is read again.
+const MAX_RUNNING: usize = 100_000;
 
 /// A SQLite database.
 #[derive(Debug)]
@@ -41,6 +45,23 @@ struct Writer {
     /// A transaction was begun and not seen to its end: it is rolled back before anything else happens.
     unfinished: bool,
     remembered: Dependents,
+    running: HashMap<TaskToken, Running>,
+}
+
+/// What is known of a row since it was claimed; it cannot change while the row is claimed. `at` alone may be given to
+/// another row once this one is gone, but never together with the claim.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Running {
+    /// The row's number in the table.
+    pub(super) at: i64,
+    pub(super) claim: i64,
+    pub(super) version: i64,
+    pub(super) flags: i16,
+    pub(super) generation: i16,
+    pub(super) failures: i16,
+    pub(super) lost: i16,
+    pub(super) pool: Option<i32>,
+    pub(super) started_at: Micros,
 }
 
 /// Who depends on a task of a version. Versions never change, so this needs no upkeep.
@@ -97,7 +118,12 @@ impl SqliteDb {
             .idle_timeout(Duration::from_secs(60))
             .test_before_acquire(false)
             .connect_lazy_with(options.pragma("cache_size", "-2000").pragma("query_only", "ON"));
-        let writer = Writer { connection: Some(connection), unfinished: false, remembered: Dependents::default() };
+        let writer = Writer {
+            connection: Some(connection),
+            unfinished: false,
+            remembered: Dependents::default(),
+            running: HashMap::new(),
+        };
         Ok(Self { readers, writer: Arc::new(Mutex::new(writer)), file, _passing: passing })
     }
 
@@ -122,7 +148,7 @@ impl SqliteDb {
     pub(super) async fn reserve(&self) -> Result<SqliteTx> {
         let mut guard = self.writer().await?;
         guard.0.unfinished = true;
-        Ok(SqliteTx { guard: Some(guard), learned: HashMap::new() })
+        Ok(SqliteTx { guard: Some(guard), learned: HashMap::new(), claimed: Vec::new(), ended: Vec::new() })
     }
 
     /// Keeps other servers from this file until dropped.
@@ -186,6 +212,9 @@ pub(crate) struct SqliteTx {
     guard: Option<WriterGuard>,
     /// What goes into the writer's memory with the commit: before it, a version read here may never come to exist.
     learned: HashMap<(i64, i32), Arc<[i32]>>,
+    /// Rows that run once this commits, and rows that no longer do.
+    claimed: Vec<(TaskToken, Running)>,
+    ended: Vec<TaskToken>,
 }
 
 impl SqliteTx {
@@ -204,6 +233,14 @@ impl SqliteTx {
         if let Some(mut guard) = self.guard.take() {
             guard.0.unfinished = false;
             guard.0.remembered.add(self.learned.drain());
+            let running = &mut guard.0.running;
+            for token in &self.ended {
+                running.remove(token);
+            }
+            if running.len() > MAX_RUNNING {
+                running.clear();
+            }
+            running.extend(self.claimed.drain(..));
         }
     }
 
@@ -212,6 +249,19 @@ impl SqliteTx {
         let remembered = &self.guard.as_ref()?.0.remembered.by_task;
         let task = (version, idx);
         remembered.get(&task).or_else(|| self.learned.get(&task)).cloned()
+    }
+
+    /// What is known of a running row.
+    pub(super) fn running(&self, token: &TaskToken) -> Option<Running> {
+        self.guard.as_ref()?.0.running.get(token).copied()
+    }
+
+    pub(super) fn now_runs(&mut self, token: TaskToken, running: Running) {
+        self.claimed.push((token, running));
+    }
+
+    pub(super) fn runs_no_more(&mut self, token: TaskToken) {
+        self.ended.push(token);
     }
 
     pub(super) fn learn(&mut self, version: i64, idx: i32, dependents: Arc<[i32]>) {

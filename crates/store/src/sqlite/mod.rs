@@ -5,8 +5,10 @@
 //! and a row costs little. Row locks, lock order and `SKIP LOCKED` have no counterpart: there is one writer at a time.
 
 mod bulk;
+mod claiming;
 mod continuing;
 mod database;
+mod ending;
 pub(crate) mod exchange;
 mod limits;
 mod placing;

@@ -6,6 +6,7 @@ use mainspring_core::{Micros, TaskKey};
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
+use super::database::Running;
 use crate::error::{Error, Result};
 use crate::exchange::{Claimed, Exchange, Reply, TaskToken};
 use crate::settle::Gone;
@@ -67,6 +68,8 @@ impl Demand {
 /// A live row that waits for its dependencies or for a decision.
 #[derive(Debug)]
 pub(super) struct Candidate {
+    /// The row's number in the table.
+    pub(super) at: i64,
     pub(super) key: TaskKey,
     pub(super) version: i64,
     pub(super) rule: TriggerRule,
@@ -85,7 +88,7 @@ pub(super) struct Candidate {
 /// The columns that [`Candidate::read`] reads, of `task_runs t`.
 macro_rules! candidate_columns {
     () => {
-        "t.run_id, t.idx, t.item, t.version, t.rule, t.rank, t.flags, t.route, t.pool, t.attempt, t.failures, t.lost, t.generation, \
+        "t.rowid, t.run_id, t.idx, t.item, t.version, t.rule, t.rank, t.flags, t.route, t.pool, t.attempt, t.failures, t.lost, t.generation, \
          t.open, t.succeeded, t.failed, t.skipped"
     };
 }
@@ -94,10 +97,12 @@ pub(super) use candidate_columns;
 impl Candidate {
     /// Reads the columns; whether the run is running is for the caller to say.
     pub(super) fn read(columns: &mut Columns<'_>) -> Result<Self> {
+        let at = columns.get()?;
         let key = TaskKey { run: columns.uuid()?, index: columns.get()?, item: columns.get()? };
         let version = columns.get()?;
         let rule: i16 = columns.get()?;
         Ok(Self {
+            at,
             key,
             version,
             rule: TriggerRule::try_from(rule).map_err(|error| Error::bad_row("task_runs", "rule", key, error))?,
@@ -117,6 +122,20 @@ impl Candidate {
             },
             run_is_running: false,
         })
+    }
+
+    fn running(&self, now: Micros, claim: i64) -> Running {
+        Running {
+            at: self.at,
+            claim,
+            version: self.version,
+            flags: self.flags,
+            generation: self.generation,
+            failures: self.failures,
+            lost: self.lost,
+            pool: self.pool,
+            started_at: now,
+        }
     }
 
     /// The row as it ends without having run.
@@ -141,11 +160,11 @@ impl Candidate {
 }
 
 static PLACE: Bulk = Bulk::new(
-    "WITH v(run, idx, item, open, succeeded, failed, skipped, state, flags, due, attempt, session, claim, started) AS (VALUES ",
-    14,
+    "WITH v(at, open, succeeded, failed, skipped, state, flags, due, attempt, session, claim, started) AS (VALUES ",
+    12,
     ") UPDATE task_runs SET open = v.open, succeeded = v.succeeded, failed = v.failed, skipped = v.skipped, state = v.state, flags = v.flags, \
          due_at = v.due, attempt = v.attempt, session = v.session, claim = v.claim, started_at = v.started \
-     FROM v WHERE task_runs.run_id = v.run AND task_runs.idx = v.idx AND task_runs.item = v.item",
+     FROM v WHERE task_runs.rowid = v.at",
 );
 
 struct Placed {
@@ -171,8 +190,9 @@ pub(super) async fn place(
         let due = now + nth as i64 + 1;
         row.attempt += i32::from(state == TaskState::Running);
         if let Some(session) = session {
+            let token = TaskToken { key: row.key, session, attempt: row.attempt };
             let claimed = Claimed {
-                token: TaskToken { key: row.key, session, attempt: row.attempt },
+                token,
                 version: row.version,
                 route: row.route,
                 rank: row.rank,
@@ -180,7 +200,12 @@ pub(super) async fn place(
                 failures: row.failures,
                 generation: row.generation,
             };
-            if state == TaskState::Running { &mut reply.claimed } else { &mut reply.to_decide }.push(claimed);
+            if state == TaskState::Running {
+                tx.now_runs(token, row.running(now, demand.claim));
+                reply.claimed.push(claimed);
+            } else {
+                reply.to_decide.push(claimed);
+            }
         }
         if state == TaskState::Gated {
             pools.extend(row.pool);
@@ -191,8 +216,7 @@ pub(super) async fn place(
     let add = |placed: &Placed, values: &mut Values| {
         let Placed { row, state, session, due } = placed;
         let counters = row.counters;
-        values.add(row.key.run).add(row.key.index).add(row.key.item);
-        values.add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
+        values.add(row.at).add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
         values.add(state.code()).add(row.flags).add(*due).add(row.attempt).add(*session);
         values.add(session.map(|_| claim)).add((*state == TaskState::Running).then_some(now));
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use mainspring_core::rule::Verdict;
 use mainspring_core::state::{RunState, TaskState, Upstream};
-use mainspring_core::{Micros, RunId, TaskKey};
+use mainspring_core::{Micros, RunId};
 
 pub(crate) use super::limits::limits;
 pub(crate) use super::stages::next_stage;
@@ -22,22 +22,62 @@ use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, DEAD_LETTER, HAS_DEPENDENTS, u
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
+macro_rules! count_runs {
+    ($n:literal, $bad:literal, $now:literal) => {
+        concat!(
+            "UPDATE runs SET open = open - ",
+            $n,
+            ", failed = failed + ",
+            $bad,
+            ", progress_at = ",
+            $now,
+            ", \
+                 seq = seq + ",
+            $n,
+            " + (open = ",
+            $n,
+            "), \
+                 state = CASE WHEN open = ",
+            $n,
+            " AND flags & 3 = 0 \
+                              THEN CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed + ",
+            $bad,
+            " > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
+                              ELSE state END, \
+                 finished_at = CASE WHEN open = ",
+            $n,
+            " AND flags & 3 = 0 THEN ",
+            $now,
+            " END, \
+                 holds = CASE WHEN open = ",
+            $n,
+            " AND flags & 3 = 0 THEN NULL ELSE holds END, \
+                 deadline_at = CASE WHEN open = ",
+            $n,
+            " AND flags & 3 = 0 THEN NULL ELSE deadline_at END"
+        )
+    };
+}
+
 static COUNT_RUNS: Bulk = Bulk::new(
     "WITH v(run, n, bad, now) AS (VALUES ",
     4,
-    ") UPDATE runs SET \
-         open = open - v.n, \
-         failed = failed + v.bad, \
-         progress_at = v.now, \
-         seq = seq + v.n + (open = v.n), \
-         state = CASE WHEN open = v.n AND flags & 3 = 0 \
-                      THEN CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed + v.bad > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
-                      ELSE state END, \
-         finished_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN v.now END, \
-         holds = CASE WHEN open = v.n AND flags & 3 = 0 THEN NULL ELSE holds END, \
-         deadline_at = CASE WHEN open = v.n AND flags & 3 = 0 THEN NULL ELSE deadline_at END \
-     FROM v WHERE runs.id = v.run \
-     RETURNING id, seq, state, open, limit_id",
+    concat!(
+        ") ",
+        count_runs!("v.n", "v.bad", "v.now"),
+        " FROM v WHERE runs.id = v.run RETURNING id, seq, state, open, limit_id"
+    ),
+);
+
+// The same where all runs lose as many rows, none of them badly: no join.
+static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
+    concat!(
+        "WITH c(n, now) AS (SELECT ?, ?) ",
+        count_runs!("(SELECT n FROM c)", "0", "(SELECT now FROM c)"),
+        " WHERE id IN (VALUES "
+    ),
+    1,
+    ") RETURNING id, seq, state, open, limit_id",
 );
 
 static HISTORY: Bulk = Bulk::new(
@@ -46,6 +86,14 @@ static HISTORY: Bulk = Bulk::new(
     18,
     ") INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, \
                             exit_code, error_kind, error, detail, output) \
+     SELECT * FROM v WHERE v.run IS NOT NULL",
+);
+
+// What ended well and without a word: most rows.
+static PLAIN_HISTORY: Bulk = Bulk::new(
+    "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished) AS (VALUES ",
+    13,
+    ") INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at) \
      SELECT * FROM v WHERE v.run IS NOT NULL",
 );
 
@@ -85,17 +133,13 @@ static RUN_STATES: Bulk =
 
 // Apart from placing, because this touches no index.
 static COUNT: Bulk = Bulk::new(
-    "WITH v(run, idx, open, succeeded, failed, skipped) AS (VALUES ",
-    6,
+    "WITH v(at, open, succeeded, failed, skipped) AS (VALUES ",
+    5,
     ") UPDATE task_runs SET open = v.open, succeeded = v.succeeded, failed = v.failed, skipped = v.skipped \
-     FROM v WHERE task_runs.run_id = v.run AND task_runs.idx = v.idx AND task_runs.item = -1",
+     FROM v WHERE task_runs.rowid = v.at",
 );
 
-static REMOVE: Bulk = Bulk::new(
-    "WITH v(run, idx, item) AS (VALUES ",
-    3,
-    ") DELETE FROM task_runs WHERE (run_id, idx, item) IN (SELECT run, idx, item FROM v)",
-);
+static REMOVE: Bulk = Bulk::new("DELETE FROM task_runs WHERE rowid IN (VALUES ", 1, ")");
 
 /// Applies what follows; nothing is claimed here. `gone` is sorted by key.
 pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[Gone], counts: &[Count]) -> Result<Reply> {
@@ -132,12 +176,12 @@ pub(super) async fn settle_into(
     limits(tx, now, &released, &ended, &touched).await
 }
 
-/// Deletes live rows.
-pub(super) async fn remove(tx: &mut SqliteTx, keys: &[TaskKey]) -> Result<()> {
-    let add = |key: &TaskKey, values: &mut Values| {
-        values.add(key.run).add(key.index).add(key.item);
+/// Deletes live rows by their numbers.
+pub(super) async fn remove(tx: &mut SqliteTx, rows: &[i64]) -> Result<()> {
+    let add = |row: &i64, values: &mut Values| {
+        values.add(*row);
     };
-    REMOVE.fetch(tx.connection(), keys, add).await?;
+    REMOVE.fetch(tx.connection(), rows, add).await?;
     Ok(())
 }
 
@@ -196,7 +240,19 @@ impl Settling<'_> {
         let add = |counted: &Counted, values: &mut Values| {
             values.add(counted.run).add(counted.ended).add(counted.bad).add(now);
         };
-        let rows = COUNT_RUNS.fetch(self.tx.connection(), &runs, add).await?;
+        let connection = self.tx.connection();
+        let rows = match runs.first().map(|first| first.ended) {
+            Some(n) if runs.len() > 1 && runs.iter().all(|counted| counted.ended == n && counted.bad == 0) => {
+                let head = |values: &mut Values| {
+                    values.add(n).add(now);
+                };
+                let add = |counted: &Counted, values: &mut Values| {
+                    values.add(counted.run);
+                };
+                COUNT_RUNS_ALIKE.fetch_with(connection, head, &runs, add).await?
+            }
+            _ => COUNT_RUNS.fetch(connection, &runs, add).await?,
+        };
         for row in &rows {
             let mut columns = Columns::of(row);
             let id = columns.uuid()?;
@@ -219,32 +275,24 @@ impl Settling<'_> {
         let mut runs = runs.iter();
         let mut current = runs.next();
         let mut given = 0;
-        let add = |row: &Gone, values: &mut Values| {
+        let mut number = |row: &Gone| {
             while current.is_some_and(|counted| counted.run != row.key.run) {
                 current = runs.next();
                 given = 0;
             }
             given += 1;
-            let seq = current.map(|counted| counted.base + given);
-            values
-                .add(row.key.run)
-                .add(row.key.index)
-                .add(row.key.item)
-                .add(row.state.code())
-                .add(row.flags)
-                .add(row.generation);
-            values
-                .add(row.attempt)
-                .add(row.failures)
-                .add(row.lost)
-                .add(row.session)
-                .add(seq)
-                .add(row.started_at)
-                .add(row.finished_at);
-            add_failure(values, row.failure.as_ref());
-            values.add(row.output.as_deref());
+            current.map(|counted| counted.base + given)
         };
-        HISTORY.fetch(self.tx.connection(), gone, add).await?;
+        let numbered: Vec<(&Gone, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
+        let is_plain = |(row, _): &(&Gone, _)| row.failure.is_none() && row.output.is_none();
+        let (plain, full): (Vec<_>, Vec<_>) = numbered.into_iter().partition(is_plain);
+        PLAIN_HISTORY.fetch(self.tx.connection(), &plain, add_ended).await?;
+        let add = |row: &(&Gone, Option<i64>), values: &mut Values| {
+            add_ended(row, values);
+            add_failure(values, row.0.failure.as_ref());
+            values.add(row.0.output.as_deref());
+        };
+        HISTORY.fetch(self.tx.connection(), &full, add).await?;
         Ok(())
     }
 
@@ -296,7 +344,7 @@ impl Settling<'_> {
             values.add(counted.0).add(counted.1);
         };
         let rows = PENDING.fetch(self.tx.connection(), &tally, add).await?;
-        let (mut waiting, mut starting, mut ending) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut waiting, mut starting, mut ending, mut removed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in &rows {
             let mut row = Candidate::read(&mut Columns::of(row))?;
             row.run_is_running = states.get(&row.key.run) == Some(&RunState::Running.code());
@@ -307,23 +355,25 @@ impl Settling<'_> {
             row.counters.succeeded += succeeded;
             row.counters.failed += failed;
             row.counters.skipped += skipped;
-            match row.rule.verdict(row.counters) {
+            let verdict = row.rule.verdict(row.counters);
+            match verdict {
                 Verdict::Wait => waiting.push(row),
                 Verdict::Start => starting.push(row),
-                Verdict::Skip => ending.push(row.end(now, TaskState::Skipped)),
-                Verdict::UpstreamFailed => ending.push(row.end(now, TaskState::UpstreamFailed)),
+                Verdict::Skip | Verdict::UpstreamFailed => {
+                    let skipped = verdict == Verdict::Skip;
+                    removed.push(row.at);
+                    ending.push(row.end(now, if skipped { TaskState::Skipped } else { TaskState::UpstreamFailed }));
+                }
             }
         }
         ending.sort_unstable_by_key(|row| row.key);
         self.budget -= (starting.len() + ending.len()) as i64;
         let add = |row: &Candidate, values: &mut Values| {
             let counters = row.counters;
-            values.add(row.key.run).add(row.key.index);
-            values.add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
+            values.add(row.at).add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
         };
         COUNT.fetch(self.tx.connection(), &waiting, add).await?;
-        let keys: Vec<TaskKey> = ending.iter().map(|row| row.key).collect();
-        remove(self.tx, &keys).await?;
+        remove(self.tx, &removed).await?;
         let pools = place(self.tx, self.now, starting, self.demand, self.reply).await?;
         self.touched.extend(pools);
         Ok(ending)
@@ -435,6 +485,14 @@ fn counts_code(row: &Gone) -> i16 {
         Some(Upstream::Skipped) => 3,
         Some(Upstream::Failed) | None => 2,
     }
+}
+
+/// The columns of `history` up to `finished_at`.
+fn add_ended((row, seq): &(&Gone, Option<i64>), values: &mut Values) {
+    let key = row.key;
+    values.add(key.run).add(key.index).add(key.item).add(row.state.code()).add(row.flags).add(row.generation);
+    values.add(row.attempt).add(row.failures).add(row.lost).add(row.session).add(*seq);
+    values.add(row.started_at).add(row.finished_at);
 }
 
 /// The columns `exit_code, error_kind, error, detail`.
