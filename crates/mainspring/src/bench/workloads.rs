@@ -41,19 +41,16 @@ impl Bench {
         let name = if per_run == 1 { "jobs" } else { "drain" };
         let spec = self.workflow(&independent(per_run)).await?;
         let runs = n.div_ceil(per_run);
-        let mut ids = Vec::with_capacity(runs);
-        let started = Instant::now();
-        while ids.len() < runs {
-            let count = (RUNS_PER_SUBMIT * 2 / per_run).clamp(1, runs - ids.len());
-            let created = self.client.submit_many(&spec, vec![Submission::default(); count]).await?;
-            ids.extend(created.into_iter().filter_map(|created| created.run()));
+        let mut submitted = 0;
+        while submitted < runs {
+            let count = (RUNS_PER_SUBMIT * 2 / per_run).clamp(1, runs - submitted);
+            submitted += self.client.submit_many(&spec, vec![Submission::default(); count]).await?.len();
         }
-        Report::new(format!("{name}.submit"), runs * per_run, started.elapsed()).print();
         let snapshot = if held_snapshot { Some(self.client.store().hold_snapshot().await?) } else { None };
         let started = Instant::now();
         let node = self.node().await?;
         let finished = self.wait_for(&node, runs).await?;
-        let name = if held_snapshot { format!("{name}.held_snapshot") } else { name.to_owned() };
+        let name = if held_snapshot { format!("{name}_held") } else { name.to_owned() };
         Report::new(name, runs * per_run, finished.duration_since(started)).print();
         drop(snapshot);
         node.shutdown(Duration::from_secs(5)).await;
@@ -106,8 +103,8 @@ impl Bench {
     pub(crate) async fn shell(&self, n: usize) -> anyhow::Result<()> {
         let node = self.node().await?;
         for (name, count, source) in [
-            ("shell.chain", 40, chain(40, "run: \"true\"\n    shell: sh")),
-            ("shell.fanout", n, fanout(n, "run: \"true\"\n    shell: sh")),
+            ("shell_chain", 40, chain(40, "run: \"true\"\n    shell: sh")),
+            ("shell_fanout", n, fanout(n, "run: \"true\"\n    shell: sh")),
         ] {
             let spec = self.workflow(&source).await?;
             let mut rounds = self.rounds(&node, &spec).await?;
@@ -153,7 +150,7 @@ impl Bench {
             self.client.submit_many(&spec, vec![Submission::default(); count]).await?;
             sent += count;
         }
-        Report::new("enqueue.batch", n, started.elapsed()).print();
+        Report::new("enqueue", n, started.elapsed()).print();
         let singles = (n / 50).clamp(1, 2_000);
         let mut samples = Vec::with_capacity(singles);
         let started = Instant::now();
@@ -162,7 +159,7 @@ impl Bench {
             self.client.submit(&spec, Submission::default()).await?;
             samples.push(begun.elapsed());
         }
-        Report::new("enqueue.single", singles, started.elapsed()).with_percentiles(&mut samples).print();
+        Report::new("enqueue_single", singles, started.elapsed()).with_percentiles(&mut samples).print();
         Ok(())
     }
 }
