@@ -30,10 +30,11 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
         let mut lanes = Lanes::default();
         for completion in batch.drain(..) {
             let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
-            let Some(held) = shared.inbox().finish(token) else { continue };
-            if held.class == SlotClass::Process {
-                logged.push((completion, held));
-            } else {
+            let mut inbox = shared.inbox();
+            if inbox.class(token) == Some(SlotClass::Process) {
+                logged.extend(inbox.finish_unlogged(token).map(|held| (completion, held)));
+            } else if let Some(held) = inbox.finish(token) {
+                drop(inbox);
                 lanes.add(hand_in(&shared, completion, held));
             }
         }
@@ -43,9 +44,12 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
             tokio::spawn(async move {
                 shared.barrier.stored().await;
                 let mut lanes = Lanes::default();
+                let count = logged.len();
                 for (completion, held) in logged {
                     lanes.add(hand_in(&shared, completion, held));
                 }
+                // Only now: a node that stops waits for what it has not handed in yet.
+                shared.inbox().logged(count);
                 lanes.ring(&shared);
             });
         }

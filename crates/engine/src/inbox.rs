@@ -78,6 +78,8 @@ pub(crate) struct Inbox {
     /// other's lock on it.
     results: Vec<Results>,
     held: HashMap<TaskToken, Held>,
+    /// Attempts that are over, but whose log is still being stored before they are handed in.
+    unlogged: usize,
     free: [i32; 2],
     routes: HashMap<i32, Route>,
     /// The order in which routes are asked, turned after each exchange so that all get their turn.
@@ -92,6 +94,7 @@ impl Inbox {
             session,
             results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             held: HashMap::new(),
+            unlogged: 0,
             free: [process_slots, function_slots],
             routes: HashMap::new(),
             order: Vec::new(),
@@ -164,6 +167,23 @@ impl Inbox {
         Some(held)
     }
 
+    /// Like [`Inbox::finish`], for an attempt that is handed in only when its log is stored.
+    pub(crate) fn finish_unlogged(&mut self, token: TaskToken) -> Option<Held> {
+        let held = self.finish(token)?;
+        self.unlogged += 1;
+        Some(held)
+    }
+
+    /// The logs of so many attempts are stored, and their results were pushed.
+    pub(crate) fn logged(&mut self, count: usize) {
+        self.unlogged -= count;
+    }
+
+    /// What an attempt that is held occupies.
+    pub(crate) fn class(&self, token: TaskToken) -> Option<SlotClass> {
+        self.held.get(&token).map(|held| held.class)
+    }
+
     pub(crate) fn holds(&self, token: TaskToken) -> bool {
         self.held.contains_key(&token)
     }
@@ -178,7 +198,7 @@ impl Inbox {
 
     /// Nothing is held and nothing waits to be handed in.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held.is_empty() && self.results.iter().all(Results::is_empty)
+        self.held.is_empty() && self.unlogged == 0 && self.results.iter().all(Results::is_empty)
     }
 
     /// The next exchange, if there is reason for one.
