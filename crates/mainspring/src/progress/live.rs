@@ -14,7 +14,26 @@ const SHOW_CURSOR: &str = "\x1b[?25h";
 /// Between these two, terminals that know them show nothing half-drawn; others ignore them.
 const BEGIN_FRAME: &str = "\x1b[?2026h";
 const END_FRAME: &str = "\x1b[?2026l";
+/// A line that is wider than it seemed is cut, not wrapped: a frame has as many lines as it was counted to have.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
+/// At the end, so many lines may stay even if the terminal is lower.
+const STAYS: usize = 50;
 const NAME_COLUMNS: usize = 32;
+/// The order in which states are counted, for terminals that have no room for all.
+const COUNTED: [TaskState; 11] = [
+    TaskState::Failed,
+    TaskState::Running,
+    TaskState::Retrying,
+    TaskState::Success,
+    TaskState::ResolvedManually,
+    TaskState::UpstreamFailed,
+    TaskState::Skipped,
+    TaskState::Cancelled,
+    TaskState::Waiting,
+    TaskState::Ready,
+    TaskState::Pending,
+];
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 pub(crate) struct Live<'a> {
@@ -40,7 +59,8 @@ impl<'a> Live<'a> {
     /// Draws everything that deserves to stay.
     pub(crate) fn finish(&mut self, look: &Look, now: Micros) {
         let height = output::rows().saturating_sub(2);
-        self.draw(look, now, height.max(look.tasks.len().min(200) + 1));
+        let wanted = look.tasks.len() + 1 + self.remarks.len();
+        self.draw(look, now, if wanted <= STAYS { height.max(wanted) } else { height });
         self.drawn = 0;
     }
 
@@ -51,7 +71,7 @@ impl<'a> Live<'a> {
     fn draw(&mut self, look: &Look, now: Micros, height: usize) {
         self.frame += 1;
         let columns = output::columns();
-        let mut lines = vec![self.header(look, now)];
+        let mut lines = vec![self.header(look, now, columns)];
         let room = height.saturating_sub(1 + self.remarks.len());
         let name_columns =
             look.tasks.iter().map(|task| width(&task.name)).max().unwrap_or(0).min(NAME_COLUMNS).min(columns / 2);
@@ -60,7 +80,7 @@ impl<'a> Live<'a> {
         lines.extend(shown.iter().map(|task| self.task_line(task, now, name_columns, columns)));
         let palette = self.out.palette();
         lines.extend(self.remarks.iter().map(|remark| palette.paint(Paint::Yellow, clip(remark, columns - 1))));
-        let mut frame = String::from(BEGIN_FRAME);
+        let mut frame = format!("{BEGIN_FRAME}{NO_WRAP}");
         if self.drawn > 0 {
             let _ = write!(frame, "\x1b[{}A", self.drawn);
         }
@@ -68,12 +88,13 @@ impl<'a> Live<'a> {
             let _ = write!(frame, "\r{line}\x1b[K\n");
         }
         frame.push_str("\x1b[J");
+        frame.push_str(WRAP);
         frame.push_str(END_FRAME);
         self.drawn = lines.len();
         self.out.raw(&frame);
     }
 
-    fn header(&self, look: &Look, now: Micros) -> String {
+    fn header(&self, look: &Look, now: Micros, columns: usize) -> String {
         let palette = self.out.palette();
         let summary = &look.summary;
         let mut counts: Vec<(TaskState, usize)> = Vec::new();
@@ -84,16 +105,18 @@ impl<'a> Live<'a> {
                 None => counts.push((state, 1)),
             }
         }
-        counts.sort_unstable_by_key(|(state, _)| std::cmp::Reverse(*state));
+        counts.sort_unstable_by_key(|(state, _)| COUNTED.iter().position(|counted| counted == state));
         let elapsed = summary.finished_at.unwrap_or(now) - summary.created_at;
-        let mut line = format!(
-            "{} {} {}",
-            palette.paint(Paint::Bold, &summary.workflow),
-            palette.paint(run_paint(summary.state), summary.state),
-            seconds(elapsed)
-        );
+        let (name, elapsed) = (clip(&summary.workflow, columns / 2), seconds(elapsed));
+        let mut taken = width(&name) + summary.state.word().len() + elapsed.len() + 2;
+        let state = palette.paint(run_paint(summary.state), summary.state);
+        let mut line = format!("{} {state} {elapsed}", palette.paint(Paint::Bold, name));
         for (state, count) in counts {
-            let _ = write!(line, "  {}", palette.paint(task_paint(state), format_args!("{count} {state}")));
+            let text = format!("{count} {state}");
+            taken += 2 + text.len();
+            if taken < columns {
+                let _ = write!(line, "  {}", palette.paint(task_paint(state), text));
+            }
         }
         line
     }
@@ -116,15 +139,13 @@ impl<'a> Live<'a> {
         };
         let words = match state {
             TaskState::Retrying => {
-                let wait = seconds(task.due_at.unwrap_or(now) - now);
-                format!("again in {wait} after attempt {} of {}", task.attempt, task.max_attempts)
+                format!("again in {}", seconds(task.due_at.unwrap_or(now) - now))
             }
             TaskState::Failed => task.error.clone().unwrap_or_default(),
             TaskState::Running | TaskState::Success => task.last_line.clone().unwrap_or_default(),
             TaskState::Gated => "waits for its pool".into(),
-            TaskState::Skipped | TaskState::UpstreamFailed | TaskState::Cancelled | TaskState::Waiting => {
-                state.shown().to_string()
-            }
+            TaskState::UpstreamFailed => "not started: something it needs has failed".into(),
+            TaskState::Skipped | TaskState::Cancelled | TaskState::Waiting => state.shown().to_string(),
             _ => String::new(),
         };
         let fixed = format!(" {padding}  {took:>6} {attempts:>4}  ");

@@ -1,0 +1,12 @@
+//! The real binary, as people and programs call it.
+
+mod bad_input;
+mod configuration;
+mod examples;
+mod maintain;
+mod operate;
+mod restart;
+mod run;
+mod server;
+mod support;
+mod validate;

@@ -1,0 +1,56 @@
+//! `mainspring runs pause|resume|retry|rerun`.
+
+use serde_json::json;
+
+use crate::support::{Place, hear, on_both_databases, task};
+
+on_both_databases! { a_run_is_paused_and_resumed failed_work_is_done_again }
+
+fn a_run_is_paused_and_resumed(database: &str) {
+    let place = Place::on(database);
+    let (begun, go_on) = (place.fifo("begun"), place.fifo("go-on"));
+    place.write(
+        "w.yaml",
+        "name: w\ntasks:\n  t: {run: 'echo x > begun; read x < go-on', cwd: .}\n  u: {needs: t, run: 'true'}\n",
+    );
+    let server = place.server(&[]);
+    let run = place.submit("w.yaml", &[]);
+    hear(&begun);
+    assert_eq!(place.call(&["runs", "pause", &run]).expect(0).json()["status"], "paused");
+    place.call(&["runs", "pause", &run]).expect(2).says(&["only a running run can be paused"]);
+    std::fs::write(go_on, "x\n").unwrap();
+    // The server hands in what it did before it stops, so that nothing has to be waited for.
+    server.terminate();
+    let shown = place.call(&["runs", "show", &run]).expect(0).json();
+    assert_eq!((&shown["status"], &task(&shown, "t")["status"]), (&json!("paused"), &json!("success")));
+    assert_eq!(task(&shown, "u")["status"], "pending");
+    let _server = place.server(&[]);
+    place.call(&["runs", "resume", &run]).expect(0);
+    assert_eq!(place.ended(&run)["status"], "success");
+    place.call(&["runs", "resume", &run]).expect(2).says(&["only a paused run can be resumed"]);
+}
+
+fn failed_work_is_done_again(database: &str) {
+    let place = Place::on(database);
+    place.write("w.yaml", "name: w\ntasks:\n  a: {run: 'true'}\n  t: {needs: a, run: 'test -e mended', cwd: ., retry: {attempts: 1}}\n  u: {needs: t, run: 'true'}\n");
+    let _server = place.server(&[]);
+    let run = place.submit("w.yaml", &[]);
+    let shown = place.ended(&run);
+    assert_eq!((&shown["status"], &task(&shown, "u")["status"]), (&json!("failed"), &json!("upstream_failed")));
+    place.write("mended", "");
+    place.call(&["runs", "retry", &run, "--reason", "mended", "-o", "table"]).expect(0).says(&["does 2 tasks again"]);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success");
+    assert_eq!((&task(&shown, "a")["attempt"], &task(&shown, "t")["attempt"]), (&json!(1), &json!(2)));
+    place.call(&["runs", "retry", &run]).expect(2).says(&["only a failed or cancelled run"]);
+
+    std::fs::remove_file(place.path("mended")).unwrap();
+    let run = place.submit("w.yaml", &[]);
+    place.ended(&run);
+    place.write("mended", "");
+    place.call(&["runs", "rerun", &run, "--from", "aa"]).expect(2).says(&["did you mean `a`?"]);
+    place.call(&["runs", "rerun", &run, "--from", "a"]).expect(0);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success");
+    assert_eq!(task(&shown, "a")["attempt"], 2);
+}

@@ -1,0 +1,178 @@
+//! `mainspring server` and what is sent to it.
+
+use std::net::TcpListener;
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{Place, hear, is_alive, on_both_databases, task};
+
+on_both_databases! {
+    work_is_submitted_followed_and_shown
+    a_running_run_is_cancelled
+    shutting_down_lets_running_tasks_finish
+    what_does_not_finish_in_time_is_handed_back
+}
+
+fn work_is_submitted_followed_and_shown(database: &str) {
+    let place = Place::on(database);
+    let workflow = "\
+name: w
+inputs: {who: {type: string, default: world}}
+tasks:
+  one: {run: 'echo \"hello ${{ inputs.who }}\"; echo n=1 >> \"$MAINSPRING_OUTPUT\"'}
+  two: {needs: one, run: 'echo got ${{ tasks.one.output.n }}'}
+";
+    place.write("w.yaml", workflow).write("bad.yaml", "name: b\ntasks:\n  t: {run: 'exit 3', retry: {attempts: 1}}\n");
+    let server = place.server(&[]);
+    place.call(&["submit", "w.yaml", "--wait", "-i", "who=ada"]).expect(0).says(&["one | hello ada", "two | got 1"]);
+    place.call(&["submit", "bad.yaml", "--wait"]).expect(1).says(&["t failed", "exited with code 3"]);
+    let report = place.call(&["submit", "bad.yaml", "--wait", "-o", "json"]).expect(1).json();
+    assert_eq!(task(&report, "t")["exit_code"], 3);
+
+    let submit = ["--idempotency-key", "k", "--correlation-id", "c", "--priority", "high"];
+    let run = place.submit("w.yaml", &submit);
+    assert_eq!(place.submit("w.yaml", &submit), run);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success");
+    for (field, expected) in
+        [("workflow", json!("w")), ("version", json!(1)), ("priority", json!(750)), ("correlation_id", json!("c"))]
+    {
+        assert_eq!(shown[field], expected, "{field}");
+    }
+    assert_eq!(shown["inputs"], json!({"who": "world"}));
+    let one = task(&shown, "one");
+    assert_eq!(one["id"], format!("{run}.0"));
+    assert_eq!(one["workflow_run_id"], run.as_str());
+    assert_eq!((&one["attempt"], &one["max_attempts"], &one["output"]), (&json!(1), &json!(3), &json!({"n": "1"})));
+    assert!(one["worker_id"].is_string() && one["finished_at"].is_string());
+
+    let list = |arguments: &[&str]| place.call(&[&["runs", "list"], arguments].concat()).expect(0).json();
+    assert_eq!(list(&[])["items"].as_array().unwrap().len(), 4);
+    assert_eq!(list(&["--status", "failed"])["items"].as_array().unwrap().len(), 2);
+    assert_eq!(list(&["--workflow", "w", "--since", "1h"])["items"].as_array().unwrap().len(), 2);
+    assert_eq!(list(&["--until", "2026-01-01"])["items"], json!([]));
+    assert_eq!(list(&["-n", "other"])["items"], json!([]));
+    assert_eq!(list(&["--correlation-id", "c"])["items"][0]["id"], run.as_str());
+    let mut seen = Vec::new();
+    let mut page = list(&["--limit", "3"]);
+    loop {
+        seen.extend(page["items"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()));
+        let Value::String(next) = &page["next"] else { break };
+        page = list(&["--limit", "3", "--cursor", next]);
+    }
+    seen.dedup();
+    assert_eq!(seen.len(), 4);
+
+    place.call(&["runs", "logs", &run, "two"]).expect(0).says(&["got 1"]);
+    let items = place.call(&["runs", "logs", &run, "-o", "json"]).expect(0).json()["items"].clone();
+    assert_eq!(items[0]["message"], "hello world");
+    assert_eq!(items[0]["stream"], "stdout");
+    place.call(&["runs", "logs", &run, "tow"]).expect(2).says(&["did you mean `two`?"]);
+    place.call(&["runs", "show", "01900000-0000-7000-8000-000000000000"]).expect(2).says(&["was not found"]);
+
+    for (path, status, body) in [
+        ("/live", 200, "\"ok\""),
+        ("/ready", 200, "ready"),
+        ("/healthz", 200, "{\"status\":\"ok\",\"service\":\"mainspring-api\"}"),
+        ("/live/", 404, "\"status\":404"),
+        ("/api/v1/workflow-runs", 404, "\"title\":\"Not Found\""),
+        ("/ready/../api/v1/workflow-runs", 404, ""),
+    ] {
+        let (found, text) = server.get(path);
+        assert_eq!(found, status, "{path}");
+        assert!(text.contains(body), "{path}: {text}");
+    }
+    assert_eq!(server.request("POST", "/live").0, 405);
+    let (code, log) = server.terminate();
+    assert_eq!(code, Some(0), "{log}");
+    let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["message"], &last["level"]), (&json!("stopped"), &json!("info")));
+    assert!(last["duration_ms"].is_u64() && last["time"].is_string());
+}
+
+fn a_running_run_is_cancelled(database: &str) {
+    let place = Place::on(database);
+    let pipe = place.fifo("pipe");
+    place.write(
+        "w.yaml",
+        "name: w\ntasks:\n  t: {run: 'echo $$ > pipe; sleep 1000', cwd: .}\n  u: {needs: t, run: 'true'}\n",
+    );
+    let _server = place.server(&[]);
+    let run = place.submit("w.yaml", &[]);
+    let shell: i32 = hear(&pipe).parse().unwrap();
+    place.call(&["runs", "cancel", &run, "--reason", "enough", "--by", "me"]).expect(0);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "cancelled");
+    assert_eq!(task(&shown, "t")["status"], "cancelled");
+    assert!(!is_alive(shell));
+    place.call(&["runs", "cancel", &run, "-o", "table"]).expect(0).says(&["had ended before: cancelled"]);
+}
+
+fn shutting_down_lets_running_tasks_finish(database: &str) {
+    let place = Place::on(database);
+    let (begun, go_on) = (place.fifo("begun"), place.fifo("go-on"));
+    place.write("w.yaml", "name: w\ntasks:\n  t: {run: 'echo x > begun; read line < go-on; echo $line', cwd: .}\n  u: {needs: t, run: 'true'}\n");
+    let server = place.server(&[]);
+    let run = place.submit("w.yaml", &[]);
+    hear(&begun);
+    server.signal(Signal::SIGTERM);
+    std::fs::write(go_on, "finished after the signal\n").unwrap();
+    let (code, log) = server.wait();
+    assert_eq!(code, Some(0), "{log}");
+    let shown = place.call(&["runs", "show", &run]).expect(0).json();
+    assert_eq!(task(&shown, "t")["status"], "success");
+    assert_eq!(task(&shown, "u")["status"], "ready");
+    let _server = place.server(&[]);
+    assert_eq!(place.ended(&run)["status"], "success");
+}
+
+fn what_does_not_finish_in_time_is_handed_back(database: &str) {
+    let place = Place::on(database);
+    let begun = place.fifo("begun");
+    let script = "echo $$ > begun; test \"$MAINSPRING_ATTEMPT\" -gt 1 || sleep 1000";
+    place.write("w.yaml", format!("name: w\ntasks:\n  t: {{run: {script:?}, cwd: ., retry: {{attempts: 1}}}}\n"));
+    let server = place.server(&[("MAINSPRING_SHUTDOWN_TIMEOUT", "10ms")]);
+    let run = place.submit("w.yaml", &[]);
+    let shell: i32 = hear(&begun).parse().unwrap();
+    assert_eq!(server.terminate().0, Some(0));
+    assert!(!is_alive(shell));
+    let _server = place.server(&[]);
+    hear(&begun);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success", "{shown:#}");
+    assert_eq!(task(&shown, "t")["attempt"], 2);
+}
+
+#[test]
+fn one_file_has_one_server() {
+    let place = Place::new();
+    let _server = place.server(&[]);
+    place.call(&["server", "--listen", "127.0.0.1:0"]).expect(2).says(&["another server holds"]);
+    place.write("w.yaml", "name: w\ntasks: {}\n");
+    place.call(&["run", "w.yaml", "--keep"]).expect(2).says(&["another server holds"]);
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    Place::new().call(&["server", "--listen", &address]).expect(2).says(&["cannot listen on", "--listen"]);
+    Place::new().call(&["server", "--listen", "here"]).expect(2).says(&["--listen is `here`"]);
+    Place::new().call(&["server", "--roles", "api,wroker"]).expect(2).says(&["did you mean `worker`?"]);
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let place = Place::new();
+    let begun = place.fifo("begun");
+    place.write("w.yaml", "name: w\ntasks:\n  t: {run: 'echo $$ > begun; sleep 1000', cwd: .}\n");
+    let server = place.server(&[]);
+    place.submit("w.yaml", &[]);
+    hear(&begun);
+    server.signal(Signal::SIGTERM);
+    // The second one counts only once the first was taken in: the server says so by not being ready any more.
+    while server.get("/ready").0 == 200 {}
+    server.signal(Signal::SIGINT);
+    assert_eq!(server.wait().0, Some(130));
+}
