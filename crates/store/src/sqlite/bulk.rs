@@ -124,6 +124,14 @@ impl Bulk {
     }
 }
 
+#[cfg(test)]
+impl Bulk {
+    /// The statement in every length it can have.
+    pub(super) fn texts(&self) -> impl Iterator<Item = Arc<str>> {
+        LENGTHS.iter().map(|length| self.text(*length))
+    }
+}
+
 /// Reads the columns of a row from left to right.
 pub(super) struct Columns<'r> {
     row: &'r SqliteRow,

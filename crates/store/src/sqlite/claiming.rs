@@ -37,11 +37,11 @@ macro_rules! finish {
     };
 }
 
-const CLAIM: &str = claim!();
-const CLAIM_AND_FINISH: &str = concat!(claim!(), "; ", finish!());
-const FINISH: &str = finish!();
+pub(super) const CLAIM: &str = claim!();
+pub(super) const CLAIM_AND_FINISH: &str = concat!(claim!(), "; ", finish!());
+pub(super) const FINISH: &str = finish!();
 
-const TAKE_UNDECIDED: &str = "UPDATE task_runs SET session = $1, claim = $2 \
+pub(super) const TAKE_UNDECIDED: &str = "UPDATE task_runs SET session = $1, claim = $2 \
     WHERE rowid IN (SELECT s.rowid FROM task_runs s WHERE s.state = 4 AND s.session IS NULL ORDER BY s.due_at LIMIT $3) \
     RETURNING run_id, idx, item, attempt, failures, generation, version, route, rank, due_at";
 

@@ -7,14 +7,15 @@ use mainspring_core::{Micros, RunId, TaskKey};
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
+use super::history::add_failure;
 use super::limits::limits;
-use super::settle::{add_failure, remove};
+use super::settle::remove;
 use crate::error::Result;
 use crate::exchange::{GoesOn, GoesOnAs, Reply};
 use crate::flags::is_stopped;
 use crate::settle::Gone;
 
-static CLAIMED: Bulk = Bulk::new(
+pub(super) static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
     ") SELECT v.ord, t.rowid, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
@@ -22,7 +23,7 @@ static CLAIMED: Bulk = Bulk::new(
      WHERE t.state = 2 AND t.session = v.session AND t.attempt = v.attempt",
 );
 
-static APPLIED: Bulk = Bulk::new(
+pub(super) static APPLIED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
     ") SELECT v.ord FROM v WHERE \
@@ -32,20 +33,20 @@ static APPLIED: Bulk = Bulk::new(
                  AND h.attempt = v.attempt AND h.session = v.session)",
 );
 
-static NUMBER: Bulk = Bulk::new(
+pub(super) static NUMBER: Bulk = Bulk::new(
     "WITH v(run, n, now) AS (VALUES ",
     3,
     ") UPDATE runs SET seq = seq + v.n, progress_at = v.now FROM v WHERE runs.id = v.run",
 );
 
-static ATTEMPTS: Bulk = Bulk::new(
+pub(super) static ATTEMPTS: Bulk = Bulk::new(
     "WITH v(run, idx, item, attempt, outcome, session, seq, started, finished, exit, kind, error, detail) AS (VALUES ",
     13,
     ") INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail) \
      SELECT * FROM v WHERE v.run IS NOT NULL",
 );
 
-static GO_ON: Bulk = Bulk::new(
+pub(super) static GO_ON: Bulk = Bulk::new(
     "WITH v(at, state, failures, due) AS (VALUES ",
     4,
     ") UPDATE task_runs SET state = v.state, failures = v.failures, due_at = v.due, session = NULL, claim = NULL, started_at = NULL \

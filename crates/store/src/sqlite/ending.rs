@@ -11,18 +11,26 @@ use crate::error::Result;
 use crate::exchange::{Ended, Reply, TaskToken};
 use crate::settle::Gone;
 
-/// With more groups than this, reading the rows is cheaper.
+/// With more groups than this, one statement that compares row by row is cheaper.
 const MAX_GROUPS: usize = 4;
 
 // By number where everything else is known. The plus keeps the planner from the index by session.
-static END_REMEMBERED: Bulk = Bulk::new(
+pub(super) static END_GROUP: Bulk = Bulk::new(
     "DELETE FROM task_runs WHERE state = 2 AND +claim = ? AND +session = ? AND +attempt = ? AND rowid IN (VALUES ",
     1,
     ")",
 );
 
+pub(super) static END_KNOWN: Bulk = Bulk::new(
+    "WITH v(at, claim, session, attempt) AS (VALUES ",
+    4,
+    ") DELETE FROM task_runs WHERE rowid IN ( \
+         SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
+         WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
+);
+
 // The live row must be claimed by exactly this session and attempt.
-static END: Bulk = Bulk::new(
+pub(super) static END: Bulk = Bulk::new(
     "WITH v(run, idx, item, state, session, attempt) AS (VALUES ",
     6,
     ") DELETE FROM task_runs WHERE rowid IN ( \
@@ -31,7 +39,7 @@ static END: Bulk = Bulk::new(
      RETURNING run_id, idx, item, session, attempt, state, version, flags, generation, failures, lost, pool, started_at",
 );
 
-static APPLIED: Bulk = Bulk::new(
+pub(super) static APPLIED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
     ") SELECT v.ord FROM v CROSS JOIN history h ON h.run_id = v.run AND h.idx = v.idx AND h.item = v.item \
@@ -39,36 +47,33 @@ static APPLIED: Bulk = Bulk::new(
 );
 
 /// Results whose rows are all known since they were claimed, so that nothing of them need be read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Remembered {
     gone: Vec<Gone>,
-    groups: Vec<Group>,
-    tokens: Vec<TaskToken>,
+    rows: Vec<Known>,
 }
 
-/// Rows that one exchange claimed for one session under the same attempt number.
 #[derive(Debug)]
-struct Group {
+struct Known {
+    at: i64,
     claim: i64,
-    session: i64,
-    attempt: i32,
-    rows: Vec<i64>,
+    token: TaskToken,
+}
+
+impl Known {
+    /// What rows have in common that one exchange claimed for one session under the same attempt number.
+    fn group(&self) -> (i64, i64, i32) {
+        (self.claim, self.token.session, self.token.attempt)
+    }
 }
 
 /// What is known of these results; `None` unless it is all that is needed.
 pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
-    let mut all = Remembered { gone: Vec::with_capacity(ended.len()), ..Remembered::default() };
+    let mut all = Remembered { gone: Vec::with_capacity(ended.len()), rows: Vec::with_capacity(ended.len()) };
     for result in ended {
         let token = result.token;
         let known = tx.running(&token).filter(|_| result.from == TaskState::Running)?;
-        let (claim, session, attempt) = (known.claim, token.session, token.attempt);
-        let same = |group: &Group| (group.claim, group.session, group.attempt) == (claim, session, attempt);
-        match all.groups.iter().position(same) {
-            Some(at) => all.groups[at].rows.push(known.at),
-            None if all.groups.len() == MAX_GROUPS => return None,
-            None => all.groups.push(Group { claim, session, attempt, rows: vec![known.at] }),
-        }
-        all.tokens.push(token);
+        all.rows.push(Known { at: known.at, claim: known.claim, token });
         all.gone.push(Gone {
             key: token.key,
             version: known.version,
@@ -91,22 +96,32 @@ pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
 
 impl Remembered {
     /// Removes the rows. `None` if one of them is not there any more as it was: then the unit must be given up.
-    pub(super) async fn end(self, tx: &mut SqliteTx) -> Result<Option<Vec<Gone>>> {
+    pub(super) async fn end(mut self, tx: &mut SqliteTx) -> Result<Option<Vec<Gone>>> {
+        self.rows.sort_unstable_by_key(|row| (row.group(), row.at));
+        let groups: Vec<&[Known]> = self.rows.chunk_by(|one, next| one.group() == next.group()).collect();
         let mut removed = 0;
-        for group in &self.groups {
-            let head = |values: &mut Values| {
-                values.add(group.claim).add(group.session).add(group.attempt);
+        if groups.len() > MAX_GROUPS {
+            let add = |row: &Known, values: &mut Values| {
+                values.add(row.at).add(row.claim).add(row.token.session).add(row.token.attempt);
             };
-            let add = |row: &i64, values: &mut Values| {
-                values.add(*row);
-            };
-            removed += END_REMEMBERED.execute_with(tx.connection(), head, &group.rows, add).await?;
+            removed = END_KNOWN.execute_with(tx.connection(), |_| (), &self.rows, add).await?;
+        } else {
+            for group in groups {
+                let (claim, session, attempt) = group[0].group();
+                let head = |values: &mut Values| {
+                    values.add(claim).add(session).add(attempt);
+                };
+                let add = |row: &Known, values: &mut Values| {
+                    values.add(row.at);
+                };
+                removed += END_GROUP.execute_with(tx.connection(), head, group, add).await?;
+            }
         }
         if removed != self.gone.len() as u64 {
             return Ok(None);
         }
-        for token in self.tokens {
-            tx.runs_no_more(token);
+        for row in &self.rows {
+            tx.runs_no_more(row.token);
         }
         Ok(Some(self.gone))
     }

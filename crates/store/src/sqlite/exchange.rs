@@ -16,11 +16,11 @@ use crate::settle::Gone;
 
 // The guard makes the exchange happen once; then every session must be live. Several statements in one text are one hop
 // to the connection's thread.
-const OPEN: &str = "BEGIN IMMEDIATE; \
+pub(super) const OPEN: &str = "BEGIN IMMEDIATE; \
     UPDATE lanes SET seq = $2 WHERE id = $1 AND seq = $2 - 1 RETURNING 0, id; \
     SELECT 1, id FROM sessions WHERE id IN (SELECT value FROM json_each($3)) AND NOT dead";
 
-static DECIDED: Bulk = Bulk::new(
+pub(super) static DECIDED: Bulk = Bulk::new(
     "WITH v(run, idx, item, session) AS (VALUES ",
     4,
     concat!(

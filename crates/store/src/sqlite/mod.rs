@@ -10,11 +10,14 @@ mod continuing;
 mod database;
 mod ending;
 pub(crate) mod exchange;
+mod history;
 mod limits;
 mod placing;
 pub(crate) mod runs;
 pub(crate) mod settle;
 mod stages;
+#[cfg(test)]
+mod tests;
 
 pub use database::ServerLock;
 pub(crate) use database::{SqliteDb, SqliteTx};

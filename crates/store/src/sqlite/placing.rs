@@ -159,7 +159,7 @@ impl Candidate {
     }
 }
 
-static PLACE: Bulk = Bulk::new(
+pub(super) static PLACE: Bulk = Bulk::new(
     "WITH v(at, open, succeeded, failed, skipped, state, flags, due, attempt, session, claim, started) AS (VALUES ",
     12,
     ") UPDATE task_runs SET open = v.open, succeeded = v.succeeded, failed = v.failed, skipped = v.skipped, state = v.state, flags = v.flags, \

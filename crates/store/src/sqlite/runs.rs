@@ -8,7 +8,7 @@ use super::limits::limits;
 use crate::error::Result;
 use crate::runs::RunSeed;
 
-static RUNS: Bulk = Bulk::new(
+pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
     10,
     ") INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
@@ -16,13 +16,13 @@ static RUNS: Bulk = Bulk::new(
      FROM v WHERE v.id IS NOT NULL",
 );
 
-static DETAILS: Bulk = Bulk::new(
+pub(super) static DETAILS: Bulk = Bulk::new(
     "WITH v(id, inputs, correlation, origin) AS (VALUES ",
     4,
     ") INSERT INTO run_details (run_id, inputs, correlation_id, trigger) SELECT id, inputs, correlation, origin FROM v WHERE v.id IS NOT NULL",
 );
 
-static TASK_RUNS: Bulk = Bulk::new(
+pub(super) static TASK_RUNS: Bulk = Bulk::new(
     "WITH v(run, version, state, rank, due) AS (VALUES ",
     5,
     ") INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \

@@ -13,12 +13,12 @@ use mainspring_core::{Micros, RunId};
 pub(crate) use super::limits::limits;
 pub(crate) use super::stages::next_stage;
 
-use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
 use super::placing::{Candidate, Demand, candidate_columns, place};
+use super::{SqliteTx, history};
 use crate::error::{Error, Result};
 use crate::exchange::Reply;
-use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, DEAD_LETTER, HAS_DEPENDENTS, upstream};
+use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, upstream};
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
@@ -59,7 +59,7 @@ macro_rules! count_runs {
     };
 }
 
-static COUNT_RUNS: Bulk = Bulk::new(
+pub(super) static COUNT_RUNS: Bulk = Bulk::new(
     "WITH v(run, n, bad, now) AS (VALUES ",
     4,
     concat!(
@@ -70,7 +70,7 @@ static COUNT_RUNS: Bulk = Bulk::new(
 );
 
 // The same where all runs lose as many rows, none of them badly: no join.
-static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
+pub(super) static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
     concat!(
         "WITH c(n, now) AS (SELECT ?, ?) ",
         count_runs!("(SELECT n FROM c)", "0", "(SELECT now FROM c)"),
@@ -80,45 +80,19 @@ static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
     ") RETURNING id, seq, state, open, limit_id",
 );
 
-static HISTORY: Bulk = Bulk::new(
-    "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \
-     AS (VALUES ",
-    18,
-    ") INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, \
-                            exit_code, error_kind, error, detail, output) \
-     SELECT * FROM v WHERE v.run IS NOT NULL",
-);
-
-// What ended well and without a word: most rows.
-static PLAIN_HISTORY: Bulk = Bulk::new(
-    "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished) AS (VALUES ",
-    13,
-    ") INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at) \
-     SELECT * FROM v WHERE v.run IS NOT NULL",
-);
-
-static DEAD_LETTERS: Bulk = Bulk::new(
-    "WITH v(run, idx, item, version, reason, kind, error, detail, attempts, started, now) AS (VALUES ",
-    11,
-    ") INSERT INTO dead_letters (id, run_id, idx, item, version, reason, original_state, error_type, error_message, stack_trace, \
-                                 total_attempts, last_attempt_at, created_at, updated_at) \
-     SELECT randomblob(16), run, idx, item, version, reason, 'running', kind, error, detail, attempts, started, now, now \
-     FROM v WHERE v.run IS NOT NULL ON CONFLICT DO NOTHING",
-);
-
-static CONTINUATIONS: Bulk = Bulk::new(
+pub(super) static CONTINUATIONS: Bulk = Bulk::new(
     "WITH v(run, idx, counts, now) AS (VALUES ",
     4,
     ") INSERT INTO continuations (run_id, kind, idx, counts, created_at) SELECT run, 3, idx, counts, now FROM v WHERE v.run IS NOT NULL",
 );
 
-static DEPENDENTS: Bulk = Bulk::new(
+pub(super) static DEPENDENTS: Bulk = Bulk::new(
     "WITH v(version, idx) AS (VALUES ",
     2,
     ") SELECT t.version, t.idx, t.dependents FROM v CROSS JOIN version_tasks t ON t.version = v.version AND t.idx = v.idx",
 );
 
-static PENDING: Bulk = Bulk::new(
+pub(super) static PENDING: Bulk = Bulk::new(
     "WITH v(run, idx) AS (VALUES ",
     2,
     concat!(
@@ -128,18 +102,18 @@ static PENDING: Bulk = Bulk::new(
     ),
 );
 
-static RUN_STATES: Bulk =
+pub(super) static RUN_STATES: Bulk =
     Bulk::new("WITH v(run) AS (VALUES ", 1, ") SELECT r.id, r.state FROM v CROSS JOIN runs r ON r.id = v.run");
 
 // Apart from placing, because this touches no index.
-static COUNT: Bulk = Bulk::new(
+pub(super) static COUNT: Bulk = Bulk::new(
     "WITH v(at, open, succeeded, failed, skipped) AS (VALUES ",
     5,
     ") UPDATE task_runs SET open = v.open, succeeded = v.succeeded, failed = v.failed, skipped = v.skipped \
      FROM v WHERE task_runs.rowid = v.at",
 );
 
-static REMOVE: Bulk = Bulk::new("DELETE FROM task_runs WHERE rowid IN (VALUES ", 1, ")");
+pub(super) static REMOVE: Bulk = Bulk::new("DELETE FROM task_runs WHERE rowid IN (VALUES ", 1, ")");
 
 /// Applies what follows; nothing is claimed here. `gone` is sorted by key.
 pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[Gone], counts: &[Count]) -> Result<Reply> {
@@ -198,12 +172,12 @@ struct Settling<'u> {
 }
 
 /// A run with what ended of it in this round, and where that left it.
-struct Counted {
-    run: RunId,
+pub(super) struct Counted {
+    pub(super) run: RunId,
     ended: i32,
     bad: i32,
     /// The number before the first that this round gives.
-    base: i64,
+    pub(super) base: i64,
     state: i16,
     open: i32,
     limit: Option<i32>,
@@ -212,8 +186,8 @@ struct Counted {
 impl Settling<'_> {
     async fn round(&mut self, gone: &[Gone], counts: &[Count]) -> Result<Vec<Gone>> {
         let runs = self.count_runs(gone).await?;
-        self.write_history(gone, &runs).await?;
-        self.write_dead_letters(gone).await?;
+        history::write(self.tx, gone, &runs).await?;
+        history::write_dead_letters(self.tx, self.now, gone).await?;
         self.released.extend(gone.iter().filter_map(|row| row.pool));
         let next = self.count_dependents(gone, counts, &runs).await?;
         self.end_stages(&runs).await?;
@@ -268,57 +242,6 @@ impl Settling<'_> {
             Some(missing) => Err(Error::bad_row("task_runs", "run_id", missing.run, "its run is missing")),
             None => Ok(runs),
         }
-    }
-
-    async fn write_history(&mut self, gone: &[Gone], runs: &[Counted]) -> Result<()> {
-        // Both are sorted by run, so the numbers of a run are handed out while its rows pass by.
-        let mut runs = runs.iter();
-        let mut current = runs.next();
-        let mut given = 0;
-        let mut number = |row: &Gone| {
-            while current.is_some_and(|counted| counted.run != row.key.run) {
-                current = runs.next();
-                given = 0;
-            }
-            given += 1;
-            current.map(|counted| counted.base + given)
-        };
-        let numbered: Vec<(&Gone, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
-        let is_plain = |(row, _): &(&Gone, _)| row.failure.is_none() && row.output.is_none();
-        let (plain, full): (Vec<_>, Vec<_>) = numbered.into_iter().partition(is_plain);
-        PLAIN_HISTORY.fetch(self.tx.connection(), &plain, add_ended).await?;
-        let add = |row: &(&Gone, Option<i64>), values: &mut Values| {
-            add_ended(row, values);
-            add_failure(values, row.0.failure.as_ref());
-            values.add(row.0.output.as_deref());
-        };
-        HISTORY.fetch(self.tx.connection(), &full, add).await?;
-        Ok(())
-    }
-
-    async fn write_dead_letters(&mut self, gone: &[Gone]) -> Result<()> {
-        let is_letter = |row: &&Gone| row.state == TaskState::Failed && row.flags & DEAD_LETTER != 0;
-        let letters: Vec<&Gone> = gone.iter().filter(is_letter).collect();
-        let now = self.now;
-        let add = |row: &&Gone, values: &mut Values| {
-            let failure = row.failure.as_ref();
-            let reason = match failure.map(|failure| failure.kind.as_str()) {
-                Some("poison_pill") => 4i16,
-                Some("worker_unavailable") => 3,
-                _ => 1,
-            };
-            values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
-            values
-                .add(failure.map(|failure| failure.kind.as_str()))
-                .add(failure.map(|failure| failure.message.as_str()));
-            values
-                .add(failure.and_then(|failure| failure.detail.as_deref()))
-                .add(row.attempt)
-                .add(row.started_at)
-                .add(now);
-        };
-        DEAD_LETTERS.fetch(self.tx.connection(), &letters, add).await?;
-        Ok(())
     }
 
     /// Dependents: counted once per upstream that really ended, placed where their rule, their run and the slots allow.
@@ -485,20 +408,4 @@ fn counts_code(row: &Gone) -> i16 {
         Some(Upstream::Skipped) => 3,
         Some(Upstream::Failed) | None => 2,
     }
-}
-
-/// The columns of `history` up to `finished_at`.
-fn add_ended((row, seq): &(&Gone, Option<i64>), values: &mut Values) {
-    let key = row.key;
-    values.add(key.run).add(key.index).add(key.item).add(row.state.code()).add(row.flags).add(row.generation);
-    values.add(row.attempt).add(row.failures).add(row.lost).add(row.session).add(*seq);
-    values.add(row.started_at).add(row.finished_at);
-}
-
-/// The columns `exit_code, error_kind, error, detail`.
-pub(super) fn add_failure(values: &mut Values, failure: Option<&mainspring_core::work::Failure>) {
-    values.add(failure.and_then(|failure| failure.exit_code));
-    values.add(failure.map(|failure| failure.kind.as_str()));
-    values.add(failure.map(|failure| failure.message.as_str()));
-    values.add(failure.and_then(|failure| failure.detail.as_deref()));
 }
