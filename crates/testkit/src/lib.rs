@@ -1,6 +1,15 @@
-//! What tests need and no program ships: throwaway databases and the checker of invariants.
+//! What tests need and no program ships: throwaway databases, the checkers of invariants, and the storm that tries them.
 
+pub mod audit;
+pub mod binary;
+pub mod chaos;
+pub mod customer;
 pub mod database;
+pub mod effects;
 pub mod invariants;
+pub mod proxy;
+pub mod server;
+pub mod wait;
+pub mod workload;
 
 pub use database::TestDatabase;

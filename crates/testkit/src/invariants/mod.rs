@@ -8,4 +8,5 @@ mod counts;
 mod reading;
 mod rules;
 
+pub(crate) use reading::Snapshot;
 pub use reading::{Violation, check, check_at_rest};

@@ -46,13 +46,13 @@ async fn check_all(
 }
 
 /// A transaction that sees one moment.
-pub(super) enum Snapshot {
+pub(crate) enum Snapshot {
     Postgres(PgConnection),
     Sqlite(SqliteConnection),
 }
 
 impl Snapshot {
-    async fn open(url: &str) -> anyhow::Result<Self> {
+    pub(crate) async fn open(url: &str) -> anyhow::Result<Self> {
         if url.starts_with("postgres") {
             let mut connection = PgConnection::connect(url).await.with_context(|| format!("connecting to {url}"))?;
             sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").execute(&mut connection).await?;
@@ -73,7 +73,7 @@ impl Snapshot {
         Ok(rows.into_iter().map(|row| row.0).collect())
     }
 
-    pub(super) async fn rows<R>(&mut self, sql: &str) -> anyhow::Result<Vec<R>>
+    pub(crate) async fn rows<R>(&mut self, sql: &str) -> anyhow::Result<Vec<R>>
     where
         R: for<'r> sqlx::FromRow<'r, sqlx::postgres::PgRow>
             + for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow>
@@ -96,7 +96,7 @@ impl Snapshot {
         })
     }
 
-    async fn close(self) {
+    pub(crate) async fn close(self) {
         match self {
             Self::Postgres(connection) => _ = connection.close().await,
             Self::Sqlite(connection) => _ = connection.close().await,

@@ -1,0 +1,133 @@
+//! The comparison of evidence and record.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mainspring_core::RunId;
+use mainspring_core::state::TaskState;
+
+use super::evidence::Evidence;
+use super::record::Record;
+use crate::effects::Effect;
+use crate::invariants::{self, Violation};
+
+/// Everything that is wrong once all work was driven to its end. Empty: nothing is.
+pub async fn audit(url: &str, evidence: &Evidence) -> anyhow::Result<Vec<Violation>> {
+    let mut violations = invariants::check_at_rest(url).await?;
+    let record = Record::read(url).await?;
+    violations.extend(compare(&record, evidence));
+    Ok(violations)
+}
+
+pub(super) fn compare(record: &Record, evidence: &Evidence) -> Vec<Violation> {
+    let mut found = Findings::default();
+    check_submissions(record, evidence, &mut found);
+    check_cancels(record, evidence, &mut found);
+    check_ends(record, &mut found);
+    check_effects(record, evidence, &mut found);
+    for survivor in &evidence.survivors {
+        found.add("no process outlives its server", survivor.clone());
+    }
+    found.0
+}
+
+#[derive(Default)]
+struct Findings(Vec<Violation>);
+
+impl Findings {
+    fn add(&mut self, invariant: &'static str, subject: String) {
+        self.0.push(Violation { invariant, subject });
+    }
+}
+
+fn check_submissions(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    let mut asked_for: BTreeSet<RunId> = BTreeSet::new();
+    for submission in &evidence.acknowledged {
+        let (key, run) = (&submission.key, submission.run);
+        if !asked_for.insert(run) {
+            found.add("every key makes a run of its own", format!("{key} was told {run}, and so was another"));
+        }
+        if record.submissions.get(key) != Some(&run) {
+            let made = record.submissions.get(key);
+            found.add("an acknowledged submission stays what it was", format!("{key} was told {run}, is {made:?}"));
+        }
+        match record.runs.get(&run) {
+            None => found.add("an acknowledged run exists", format!("{run} of {key}")),
+            Some(state) if !submission.ends.contains(state) => {
+                found.add("a run ends as its workflow can", format!("{run} of {key} is {state}"));
+            }
+            Some(_) => {}
+        }
+    }
+    for run in record.runs.keys().filter(|run| !asked_for.contains(run)) {
+        found.add("every run was asked for", run.to_string());
+    }
+}
+
+fn check_cancels(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    for cancelled in &evidence.cancelled {
+        for (key, before) in &cancelled.attempts {
+            let last = record.ends.get(key).and_then(|ends| ends.iter().map(|end| end.attempt).max()).unwrap_or(0);
+            if last > *before {
+                found.add(
+                    "nothing is claimed after a cancel was acknowledged",
+                    format!("{key} had {before} attempts then and has {last} now"),
+                );
+            }
+        }
+    }
+}
+
+fn check_ends(record: &Record, found: &mut Findings) {
+    for (key, ends) in &record.ends {
+        let mut generations = BTreeSet::new();
+        for end in ends.iter().filter(|end| end.state.is_some()) {
+            if !generations.insert(end.generation) {
+                found.add("a generation ends once", format!("{key} generation {}", end.generation));
+            }
+        }
+        // Sorted by attempt: what began later ended later.
+        for pair in ends.windows(2) {
+            if pair[0].seq >= pair[1].seq {
+                let (first, second) = (pair[0], pair[1]);
+                found.add(
+                    "an attempt begins after the one before it ended",
+                    format!("{key} attempt {} at {}, attempt {} at {}", first.attempt, first.seq, second.attempt, second.seq),
+                );
+            }
+        }
+    }
+}
+
+fn check_effects(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    let mut counts: BTreeMap<Effect, usize> = BTreeMap::new();
+    for effect in &evidence.effects {
+        *counts.entry(*effect).or_default() += 1;
+    }
+    for (effect, count) in &counts {
+        if *count > 1 {
+            found.add("a token is executed once", format!("{effect:?} left {count} effects"));
+        }
+        if !record.knows(effect.key, effect.session, effect.attempt) {
+            found.add("only what was claimed is executed", format!("{effect:?}"));
+        }
+    }
+    let writers: BTreeSet<(RunId, i32)> = evidence
+        .acknowledged
+        .iter()
+        .flat_map(|submission| submission.effects.iter().map(|index| (submission.run, *index)))
+        .collect();
+    for (key, ends) in record.ends.iter().filter(|(key, _)| writers.contains(&(key.run, key.index))) {
+        for end in ends.iter().filter(|end| end.state == Some(TaskState::Success)) {
+            let accepted = end.session.and_then(|session| {
+                counts.get(&Effect { key: *key, generation: end.generation, attempt: end.attempt, session })
+            });
+            if accepted != Some(&1) {
+                let count = accepted.copied().unwrap_or(0);
+                found.add(
+                    "a sink accepts exactly one effect of a succeeded task run",
+                    format!("{key} attempt {} of session {:?} left {count}", end.attempt, end.session),
+                );
+            }
+        }
+    }
+}

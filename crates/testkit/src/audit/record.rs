@@ -1,0 +1,79 @@
+//! What the database remembers, read in one snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Context;
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::{RunId, TaskKey};
+
+use crate::invariants::Snapshot;
+
+/// The end of an attempt, or of a task run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) generation: i32,
+    pub(super) attempt: i32,
+    pub(super) session: Option<i64>,
+    pub(super) seq: i64,
+    /// None: the attempt ended, the task run went on.
+    pub(super) state: Option<TaskState>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) runs: BTreeMap<RunId, RunState>,
+    pub(super) submissions: BTreeMap<String, RunId>,
+    pub(super) ends: BTreeMap<TaskKey, Vec<End>>,
+    /// Tokens (session, attempt) that are held.
+    pub(super) held: BTreeSet<(TaskKey, i64, i32)>,
+}
+
+impl Record {
+    pub(super) async fn read(url: &str) -> anyhow::Result<Self> {
+        let mut snapshot = Snapshot::open(url).await?;
+        let mut record = Self::default();
+        for (id, state) in snapshot.rows::<(String, i16)>("SELECT ID(id), state FROM runs").await? {
+            record.runs.insert(id.parse()?, RunState::try_from(state).context("reading the state of a run")?);
+        }
+        for (key, run) in snapshot.rows::<(String, String)>("SELECT key, ID(run_id) FROM submissions").await? {
+            record.submissions.insert(key, run.parse()?);
+        }
+        let ends: Vec<(String, i32, i32, i16, i32, Option<i64>, i64, i16)> = snapshot
+            .rows(
+                "SELECT ID(run_id), idx, item, generation, attempt, session, seq, state FROM history \
+                 UNION ALL SELECT ID(run_id), idx, item, generation, attempt, session, seq, state FROM history_superseded",
+            )
+            .await?;
+        for (run, index, item, generation, attempt, session, seq, state) in ends {
+            let state = Some(TaskState::try_from(state).context("reading the state of a task run")?);
+            let end = End { generation: generation.into(), attempt, session, seq, state };
+            record.ends.entry(TaskKey { run: run.parse()?, index, item }).or_default().push(end);
+        }
+        let attempts: Vec<(String, i32, i32, i32, Option<i64>, i64)> =
+            snapshot.rows("SELECT ID(run_id), idx, item, attempt, session, seq FROM attempts").await?;
+        for (run, index, item, attempt, session, seq) in attempts {
+            let end = End { generation: 0, attempt, session, seq, state: None };
+            record.ends.entry(TaskKey { run: run.parse()?, index, item }).or_default().push(end);
+        }
+        let held: Vec<(String, i32, i32, i64, i32)> = snapshot
+            .rows("SELECT ID(run_id), idx, item, session, attempt FROM task_runs WHERE state = 2 AND session IS NOT NULL")
+            .await?;
+        for (run, index, item, session, attempt) in held {
+            record.held.insert((TaskKey { run: run.parse()?, index, item }, session, attempt));
+        }
+        snapshot.close().await;
+        for ends in record.ends.values_mut() {
+            ends.sort_by_key(|end| (end.attempt, end.seq));
+        }
+        Ok(record)
+    }
+
+    /// Whether this token was ever given out.
+    pub(super) fn knows(&self, key: TaskKey, session: i64, attempt: i32) -> bool {
+        self.held.contains(&(key, session, attempt))
+            || self
+                .ends
+                .get(&key)
+                .is_some_and(|ends| ends.iter().any(|end| end.attempt == attempt && end.session == Some(session)))
+    }
+}

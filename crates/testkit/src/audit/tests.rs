@@ -1,0 +1,98 @@
+//! The checker must find each thing that can be wrong, and nothing where nothing is.
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::{RunId, TaskKey};
+
+use super::check::compare;
+use super::evidence::{Acknowledged, Cancelled, Evidence};
+use super::record::{End, Record};
+use crate::effects::Effect;
+
+fn run() -> RunId {
+    RunId::from_u128(1)
+}
+
+fn key() -> TaskKey {
+    TaskKey::new(run(), 0)
+}
+
+/// A task that was lost once and succeeded then, with an effect of both executions.
+fn sound() -> (Record, Evidence) {
+    let mut record = Record::default();
+    record.runs.insert(run(), RunState::Success);
+    record.submissions.insert("k".into(), run());
+    let lost = End { generation: 0, attempt: 1, session: Some(5), seq: 1, state: None };
+    let won = End { generation: 0, attempt: 2, session: Some(6), seq: 2, state: Some(TaskState::Success) };
+    record.ends.insert(key(), vec![lost, won]);
+    let effect = |attempt, session| Effect { key: key(), generation: 0, attempt, session };
+    let evidence = Evidence {
+        acknowledged: vec![Acknowledged {
+            key: "k".into(),
+            run: run(),
+            effects: vec![0],
+            ends: vec![RunState::Success],
+        }],
+        cancelled: vec![Cancelled { run: run(), attempts: vec![(key(), 2)] }],
+        effects: vec![effect(1, 5), effect(2, 6)],
+        survivors: Vec::new(),
+    };
+    (record, evidence)
+}
+
+fn check(expected: &str, spoil: impl Fn(&mut Record, &mut Evidence)) {
+    let (mut record, mut evidence) = sound();
+    spoil(&mut record, &mut evidence);
+    let found: Vec<&str> = compare(&record, &evidence).iter().map(|violation| violation.invariant).collect();
+    assert!(found.contains(&expected), "{expected:?} is not among {found:?}");
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_wrong() {
+    let (record, evidence) = sound();
+    assert_eq!(compare(&record, &evidence), []);
+}
+
+#[test]
+fn lost_and_doubled_runs_are_found() {
+    check("an acknowledged run exists", |record, _| record.runs.clear());
+    check("an acknowledged submission stays what it was", |record, _| record.submissions.clear());
+    check("every run was asked for", |record, _| {
+        record.runs.insert(RunId::from_u128(2), RunState::Success);
+    });
+    check("every key makes a run of its own", |_, evidence| {
+        let again = evidence.acknowledged[0].clone();
+        evidence.acknowledged.push(Acknowledged { key: "other".into(), ..again });
+    });
+    check("a run ends as its workflow can", |record, _| {
+        record.runs.insert(run(), RunState::Failed);
+    });
+}
+
+#[test]
+fn work_after_a_cancel_is_found() {
+    check("nothing is claimed after a cancel was acknowledged", |_, evidence| evidence.cancelled[0].attempts[0].1 = 1);
+}
+
+#[test]
+fn doubled_and_disordered_ends_are_found() {
+    check("a generation ends once", |record, _| {
+        let ends = record.ends.get_mut(&key()).unwrap();
+        ends.push(End { seq: 3, ..ends[1] });
+    });
+    check("an attempt begins after the one before it ended", |record, _| record.ends.get_mut(&key()).unwrap()[0].seq = 9);
+}
+
+#[test]
+fn wrong_effects_are_found() {
+    let accepted = "a sink accepts exactly one effect of a succeeded task run";
+    check(accepted, |_, evidence| _ = evidence.effects.pop());
+    check(accepted, |_, evidence| evidence.effects.push(evidence.effects[1]));
+    check("a token is executed once", |_, evidence| evidence.effects.push(evidence.effects[0]));
+    check("only what was claimed is executed", |_, evidence| evidence.effects[0].session = 77);
+    check("only what was claimed is executed", |_, evidence| evidence.effects[0].attempt = 3);
+}
+
+#[test]
+fn survivors_are_found() {
+    check("no process outlives its server", |_, evidence| evidence.survivors.push("42".into()));
+}

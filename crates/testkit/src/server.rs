@@ -1,0 +1,140 @@
+//! A server as a process of its own: the real program, started, killed, stopped, and looked for afterwards.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::binary;
+use crate::wait::until;
+
+/// How a server is started.
+#[derive(Debug, Clone)]
+pub struct ServerPlan {
+    pub url: String,
+    /// Holds the server's log. Its path is in the environment of the server and must be in that of its tasks: it is how
+    /// their processes are found.
+    pub folder: PathBuf,
+    /// Settings by the name of their variable.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+#[derive(Debug)]
+pub struct ServerProcess {
+    child: Child,
+    log: PathBuf,
+}
+
+/// A process as it can be recognised: numbers are used again, starting times are not.
+pub type ProcessMark = (i32, String);
+
+impl ServerPlan {
+    pub fn new(url: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
+        Self { url: url.into(), folder: folder.into(), settings: Vec::new() }
+    }
+
+    pub fn set(mut self, variable: &'static str, value: impl Into<String>) -> Self {
+        self.settings.push((variable, value.into()));
+        self
+    }
+
+    /// Starts it and returns at once.
+    pub fn start(&self) -> anyhow::Result<ServerProcess> {
+        let log = self.folder.join("server.log");
+        let file = File::options().create(true).append(true).open(&log).context("opening the server's log")?;
+        let child = Command::new(binary::mainspring())
+            .args(["server", "--listen", "127.0.0.1:0", "--log-format", "text"])
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("MAINSPRING_TEST_FOLDER", &self.folder)
+            .env("MAINSPRING_DATABASE", &self.url)
+            .envs(self.settings.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .context("starting the server")?;
+        Ok(ServerProcess { child, log })
+    }
+
+    /// Every process of this plan's servers and their tasks.
+    pub fn processes(&self) -> BTreeSet<ProcessMark> {
+        processes_of(&self.folder)
+    }
+}
+
+impl ServerProcess {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The code it ended with, if it has ended by itself.
+    pub fn ended(&mut self) -> anyhow::Result<Option<i32>> {
+        Ok(self.child.try_wait()?.map(|status| status.code().unwrap_or(-1)))
+    }
+
+    /// SIGKILL: it notices nothing.
+    pub fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().context("killing the server")?;
+        self.child.wait().context("waiting for the killed server")?;
+        Ok(())
+    }
+
+    /// SIGTERM, and waits until it is gone.
+    pub async fn stop(&mut self, patience: Duration) -> anyhow::Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM).context("stopping the server")?;
+        let code = until("the server stops", patience, async || self.ended()).await?;
+        if code != 0 {
+            bail!("the server ended with {code}:\n{}", self.last_lines(20));
+        }
+        Ok(())
+    }
+
+    /// The most memory it ever held, in bytes.
+    pub fn peak_memory(&self) -> anyhow::Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).context("the kernel tells no VmHWM")?;
+        let kilobytes: u64 = line.split_whitespace().nth(1).context("VmHWM has no number")?.parse()?;
+        Ok(kilobytes * 1024)
+    }
+
+    pub fn last_lines(&self, count: usize) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(count)..].join("\n")
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+/// Processes whose environment names the folder.
+fn processes_of(folder: &Path) -> BTreeSet<ProcessMark> {
+    let name = folder.as_os_str().as_encoded_bytes();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeSet::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let environment = std::fs::read(entry.path().join("environ")).ok()?;
+            if !environment.windows(name.len()).any(|window| window == name) {
+                return None;
+            }
+            let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+            let after_name = stat.rsplit_once(')')?.1;
+            // Field 22 of proc(5), counted from 1; two of them stand before the closing bracket.
+            let started = after_name.split_whitespace().nth(19)?;
+            Some((pid, started.to_owned()))
+        })
+        .collect()
+}

@@ -1,0 +1,234 @@
+//! A mixed workload: everything a run can do, in small, with the ends that each kind of run may have.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use mainspring_core::state::RunState;
+use mainspring_core::workflow::{Action, Task};
+use mainspring_engine::{Client, Spec, Submission};
+use serde_json::{Map, Value};
+
+use crate::effects::APPEND;
+
+/// A pool of two slots that some tasks share.
+pub const POOL: &str = "narrow";
+
+const SUCCESS: &[RunState] = &[RunState::Success];
+const FAILED: &[RunState] = &[RunState::Failed];
+const EITHER: &[RunState] = &[RunState::Success, RunState::Failed];
+const CANCELLED: &[RunState] = &[RunState::Cancelled];
+
+/// One kind of run. `EFFECT` in its text stands for the script that leaves a line in the effect log.
+struct Recipe {
+    name: &'static str,
+    ends: &'static [RunState],
+    text: &'static str,
+}
+
+/// Workers die often here, so whatever must not fail for it tolerates many losses.
+const RECIPES: &[Recipe] = &[
+    Recipe { name: "job", ends: SUCCESS, text: "tasks: {a: {function: noop, max_lost: 1000}}" },
+    Recipe { name: "shell", ends: SUCCESS, text: "tasks: {a: {run: 'EFFECT', max_lost: 1000}}" },
+    Recipe {
+        name: "chain",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {function: noop, max_lost: 1000}
+  b: {needs: a, run: 'EFFECT', max_lost: 1000}
+  c: {needs: b, function: noop, max_lost: 1000}
+  d: {needs: c, function: {handler: sleep, payload: {ms: 20}}, max_lost: 1000}
+  e: {needs: d, run: 'EFFECT', max_lost: 1000}",
+    },
+    Recipe {
+        name: "diamond",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {function: noop, max_lost: 1000}
+  b: {needs: a, function: noop, max_lost: 1000, priority: critical}
+  c: {needs: a, run: 'EFFECT', max_lost: 1000}
+  d: {needs: [b, c], function: noop, max_lost: 1000, priority: low}",
+    },
+    Recipe {
+        name: "rules",
+        ends: FAILED,
+        text: "
+tasks:
+  a: {function: fail, max_lost: 1000, retry: {attempts: 1}, on_exhausted: fail}
+  b: {function: noop, max_lost: 1000}
+  on-done: {needs: [a, b], trigger_rule: all_done, run: 'EFFECT', max_lost: 1000}
+  on-one-failed: {needs: [a, b], trigger_rule: one_failed, function: noop, max_lost: 1000}
+  on-one-success: {needs: [a, b], trigger_rule: one_success, function: noop, max_lost: 1000}
+  on-all-failed: {needs: [a, b], trigger_rule: all_failed, function: noop, max_lost: 1000}
+  on-success: {needs: [a, b], run: 'EFFECT', max_lost: 1000}
+  after: {needs: [on-success], trigger_rule: always, function: noop, max_lost: 1000}",
+    },
+    Recipe {
+        name: "conditions",
+        ends: SUCCESS,
+        text: "
+inputs: {size: {type: integer, default: 3}}
+tasks:
+  a: {function: {handler: noop, payload: {n: 2}}, max_lost: 1000}
+  taken: {needs: a, if: tasks.a.output.n < inputs.size, run: 'EFFECT', max_lost: 1000}
+  left: {needs: a, if: tasks.a.output.n > inputs.size, run: 'EFFECT', max_lost: 1000}
+  after-left: {needs: left, function: noop, max_lost: 1000}
+  join: {needs: [taken, left], trigger_rule: none_failed, function: {handler: noop, payload: '${{ tasks.a.output.n }}'}, max_lost: 1000}",
+    },
+    Recipe {
+        name: "retries",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {function: {handler: fail, payload: {times: 2}}, max_lost: 1000, retry: {attempts: 4, delay: 30ms, jitter: 0}}
+  b: {needs: a, run: 'EFFECT', max_lost: 1000}",
+    },
+    Recipe {
+        name: "exhausted",
+        ends: FAILED,
+        text: "
+tasks:
+  a: {function: fail, max_lost: 1000, retry: {attempts: 3, delay: 10ms}}
+  b: {needs: a, run: 'EFFECT', max_lost: 1000}
+  c: {function: fail, max_lost: 1000, retry: {attempts: 2, delay: 10ms}, on_exhausted: continue}
+  d: {needs: c, run: 'EFFECT', max_lost: 1000}",
+    },
+    Recipe {
+        name: "finalisers",
+        ends: FAILED,
+        text: "
+tasks: {a: {run: exit 3, max_lost: 1000, retry: {attempts: 2, delay: 10ms}}}
+on_failure: {tell: {run: 'EFFECT', max_lost: 1000}}
+finally: {clean: {run: 'EFFECT', max_lost: 1000}}",
+    },
+    Recipe {
+        name: "pool",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {function: {handler: sleep, payload: {ms: 10}}, pool: narrow, max_lost: 1000}
+  b: {run: 'EFFECT', pool: narrow, max_lost: 1000}
+  c: {needs: a, function: {handler: fail, payload: {times: 1}}, retry: {delay: 10ms}, pool: narrow, max_lost: 1000}
+  d: {needs: [a, b], run: 'EFFECT', pool: narrow, max_lost: 1000}",
+    },
+    Recipe {
+        name: "exclusive",
+        ends: SUCCESS,
+        text: "
+inputs: {who: {type: string, default: x}}
+concurrency: {key: '${{ inputs.who }}', limit: 1, overlap: queue, max_queued: 100000}
+tasks:
+  a: {function: noop, max_lost: 1000}
+  b: {needs: a, run: 'EFFECT', max_lost: 1000}",
+    },
+    Recipe {
+        name: "sleeper",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {function: {handler: sleep, payload: {ms: 150}}, max_lost: 1000}
+  b: {run: 'sleep 0.15; EFFECT', max_lost: 1000}",
+    },
+    Recipe {
+        name: "fragile",
+        ends: EITHER,
+        text: "
+tasks:
+  a: {run: 'EFFECT; sleep 0.2', max_lost: 1}
+  b: {function: {handler: sleep, payload: {ms: 100}}, retry: {retryable: false}}",
+    },
+    Recipe {
+        name: "overdue",
+        ends: FAILED,
+        text: "
+timeout: 300ms
+tasks: {a: {run: sleep 60, max_lost: 1000}, b: {needs: a, function: noop}}
+finally: {clean: {run: 'EFFECT', max_lost: 1000}}",
+    },
+    Recipe {
+        name: "endless",
+        ends: CANCELLED,
+        text: "
+tasks: {a: {run: 'EFFECT; sleep 600', max_lost: 1000}, b: {function: {handler: sleep, payload: {seconds: 600}}, max_lost: 1000}, c: {needs: a, function: noop}}
+finally: {clean: {run: 'EFFECT', max_lost: 1000}}",
+    },
+];
+
+/// A stored kind of run.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    pub name: &'static str,
+    pub spec: Arc<Spec>,
+    /// The tasks that leave effects.
+    pub effects: Vec<i32>,
+    ends: &'static [RunState],
+}
+
+/// Something to submit, and what to do with it afterwards.
+#[derive(Debug, Clone)]
+pub struct Order {
+    pub kind: Kind,
+    pub submission: Submission,
+    pub cancel: bool,
+}
+
+impl Order {
+    /// How the run may end.
+    pub fn ends(&self) -> Vec<RunState> {
+        let mut ends = self.kind.ends.to_vec();
+        if self.cancel && !ends.contains(&RunState::Cancelled) {
+            ends.push(RunState::Cancelled);
+        }
+        ends
+    }
+}
+
+/// Stores every kind of run. Their effects go to the file.
+pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Vec<Kind>> {
+    client.store().set_pool(client.now(), "default", POOL, Some(2)).await?;
+    let mut kinds = Vec::new();
+    let wide = wide();
+    let recipes = RECIPES.iter().map(|recipe| (recipe.name, recipe.ends, recipe.text)).chain([("wide", SUCCESS, &*wide)]);
+    for (name, ends, text) in recipes {
+        let text = text.replace("EFFECT", APPEND);
+        let source = format!("name: {name}\nenv: {{EFFECTS: '{}'}}\n{}\n", effects.display(), text.trim_start());
+        let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
+        let effects = (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
+        let spec = client.put_workflow(workflow, &source).await?;
+        kinds.push(Kind { name, spec, effects, ends });
+    }
+    Ok(kinds)
+}
+
+fn leaves_effect(task: &Task) -> bool {
+    matches!(&task.action, Action::Run { script, .. } if script.contains("$EFFECTS"))
+}
+
+fn wide() -> String {
+    let parts: Vec<String> = (0..30).map(|at| format!("  p{at}: {{needs: a, function: noop, max_lost: 1000}}")).collect();
+    let names: Vec<String> = (0..30).map(|at| format!("p{at}")).collect();
+    format!(
+        "tasks:\n  a: {{function: noop, max_lost: 1000}}\n{}\n  z: {{needs: [{}], run: 'EFFECT', max_lost: 1000}}",
+        parts.join("\n"),
+        names.join(", ")
+    )
+}
+
+/// The next thing somebody wants.
+pub fn draw(rng: &mut fastrand::Rng, kinds: &[Kind], number: usize) -> Order {
+    // Each kind comes in turn, so that a short workload has them all.
+    let kind = kinds[number % kinds.len()].clone();
+    let mut submission =
+        Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
+    if rng.u8(..4) == 0 {
+        submission.priority = Some(rng.i16(0..=1000));
+    }
+    if kind.name == "exclusive" {
+        let who = Value::from(format!("customer-{}", rng.u8(..3)));
+        submission.inputs = Map::from_iter([("who".to_owned(), who)]);
+    }
+    let cancel = kind.name == "endless" || rng.u8(..12) == 0;
+    Order { kind, submission, cancel }
+}
