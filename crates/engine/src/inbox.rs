@@ -268,6 +268,8 @@ impl Inbox {
             }
             self.free[class] -= slots;
             batch.reserved[class] += slots;
+            // Asked now: another lane need not ask the same until the answer is in.
+            route.hungry = false;
             if now.duration_since(route.floor_since) > FLOOR_LASTS {
                 route.floor = None;
                 route.floor_since = now;
@@ -292,7 +294,9 @@ impl Inbox {
     }
 
     /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again.
-    pub(crate) fn applied(&mut self, batch: &Batch, claimed: &[Claimed], now: Instant) {
+    /// True if there is probably more to claim.
+    pub(crate) fn applied(&mut self, batch: &Batch, claimed: &[Claimed], now: Instant) -> bool {
+        let mut more = false;
         let mut used = [0i32; 2];
         // What an earlier session of ours claimed is not ours any more.
         let current = batch.session() == self.session;
@@ -308,7 +312,9 @@ impl Inbox {
             }
             used[route.class as usize] += count;
             let full = count >= want.slots;
-            route.hungry = full;
+            // A look that was asked for meanwhile stays asked for.
+            route.hungry |= full;
+            more |= full;
             route.drained = !full;
             if count > 0 {
                 route.warm_until = Some(now + ROUTE_STAYS_WARM);
@@ -325,6 +331,7 @@ impl Inbox {
         for class in 0..2 {
             self.free[class] += batch.reserved[class] - used[class];
         }
+        more
     }
 
     /// The batch was not applied: everything goes back.

@@ -128,7 +128,10 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         let _ = shared.ended_runs.send(run);
     }
     poke_duties(shared, &batch.exchange);
-    shared.inbox().applied(&batch, &reply.claimed, Instant::now());
+    let more = shared.inbox().applied(&batch, &reply.claimed, Instant::now());
+    if more {
+        shared.client.bell.ring_all();
+    }
     for token in &reply.cancel {
         if shared.inbox().holds(*token) {
             shared.workforce.cancel(token.key, token.attempt, "cancelled");
