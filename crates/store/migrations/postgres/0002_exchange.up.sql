@@ -2,6 +2,8 @@
 -- successor, so that nodes of two releases can share a database.
 --
 -- Lock order, always: sessions (key share, which renewals do not wait for and the mark of death does) → own claimed rows by (run, idx) → run rows by id → other rows → limit rows by id.
+-- Plans are generic by decree: with arrays of known length the planner finds a plan of its own for every call, and the
+-- planning then costs several times the execution.
 -- Rows in state pending change only under their run's lock. Whatever is picked across runs is picked with SKIP LOCKED.
 
 -- What a trigger rule says over counters: 0 wait, 1 start, 12 skip, 13 upstream failed. The twin of core's `rule.rs`.
@@ -35,7 +37,7 @@ $$;
 -- `ended` a concurrency limit once per run that ended, `touched` limits that may have gained waiters.
 CREATE FUNCTION limits_v1(p_now bigint, p_released integer[], p_ended integer[], p_touched integer[]) RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 DECLARE
     l record;
     n integer;
@@ -86,7 +88,7 @@ END $$;
 -- Makes the rows of a stage. Returns how many there are. Rows without dependencies start in the state the run allows.
 CREATE FUNCTION enter_stage_v1(p_now bigint, p_run uuid, p_stage smallint) RETURNS integer
 LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE n integer;
 BEGIN
     INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at)
@@ -106,7 +108,8 @@ END $$;
 -- Run flags: 1 has on_failure, 2 has finally, 4 cancel requested, 8 timed out, 16 finalisers are called off,
 -- 32 its rows are still being made.
 CREATE FUNCTION next_stage_v1(p_now bigint, p_run uuid) RETURNS void
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     r record;
     next smallint;
@@ -156,7 +159,7 @@ CREATE FUNCTION settle_v1(
 RETURNS TABLE (kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint,
                version bigint, session bigint, route integer, rank smallint, due_at bigint)
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     r_id uuid[]; r_base bigint[]; r_state smallint[]; r_open integer[]; r_limit integer[];
@@ -359,7 +362,7 @@ CREATE FUNCTION exchange_v1(
 RETURNS TABLE (kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint,
                version bigint, session bigint, route integer, rank smallint, due_at bigint)
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
     v_claim bigint := (p_lane << 32) | (p_seq & 4294967295);
@@ -368,7 +371,7 @@ DECLARE
     g_attempt integer[]; g_failures smallint[]; g_lost smallint[]; g_session bigint[]; g_started bigint[]; g_finished bigint[];
     g_exit integer[]; g_kind text[]; g_error text[]; g_detail text[]; g_output text[]; g_pool integer[];
     g_ord integer[];
-    y_run uuid[]; y_idx integer[]; y_item integer[]; y_ord integer[];
+    y_run uuid[]; y_tid tid[]; y_ord integer[];
     released integer[] := '{}'; touched integer[] := '{}';
 BEGIN
     UPDATE lanes l SET seq = p_seq WHERE l.id = p_lane AND l.seq = p_seq - 1;
@@ -382,14 +385,17 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Ended: the live row must be claimed by exactly this session and attempt. Written so that no index on the session can
-    -- serve the comparison: the row is found by its key.
+    -- Ended: the live row must be claimed by exactly this session and attempt. Every row is found by its key: OFFSET 0 keeps
+    -- the planner from looking through everything the session holds, or through every live row there is; IS NOT DISTINCT
+    -- FROM (below) keeps it from the index on sessions.
     IF cardinality(f_run) > 0 THEN
         WITH gone AS (
             DELETE FROM task_runs t
-            USING unnest(f_run, f_idx, f_item, f_session, f_attempt, f_from) WITH ORDINALITY AS f(run, idx, item, session, attempt, from_state, ord)
-            WHERE t.run_id = f.run AND t.idx = f.idx AND t.item = f.item
-              AND t.state = f.from_state AND t.session IS NOT DISTINCT FROM f.session AND t.attempt = f.attempt
+            USING (SELECT u.*, l.tid FROM unnest(f_run, f_idx, f_item, f_session, f_attempt, f_from)
+                       WITH ORDINALITY AS u(run, idx, item, session, attempt, from_state, ord)
+                   CROSS JOIN LATERAL (SELECT s.ctid AS tid FROM task_runs s WHERE s.run_id = u.run AND s.idx = u.idx AND s.item = u.item OFFSET 0) l OFFSET 0) f
+            -- Compared here, so that they are compared again should somebody have changed the row meanwhile.
+            WHERE t.ctid = f.tid AND t.state = f.from_state AND t.session IS NOT DISTINCT FROM f.session AND t.attempt = f.attempt
             RETURNING f.ord::integer, t.version, t.flags, t.generation, t.failures, t.lost, CASE WHEN t.state = 2 THEN t.pool END AS pool
         )
         SELECT array_agg(g.ord), array_agg(g.version), array_agg(g.flags), array_agg(g.generation), array_agg(g.failures), array_agg(g.lost), array_agg(g.pool)
@@ -430,13 +436,13 @@ BEGIN
 
     -- Attempts that may go on: lock the rows first, their runs after.
     IF cardinality(x_run) > 0 THEN
-        SELECT array_agg(q.run_id), array_agg(q.idx), array_agg(q.item), array_agg(q.ord)
-        INTO y_run, y_idx, y_item, y_ord
-        FROM (SELECT t.run_id, t.idx, t.item, x.ord::integer AS ord
+        SELECT array_agg(q.run_id), array_agg(q.tid), array_agg(q.ord)
+        INTO y_run, y_tid, y_ord
+        FROM (SELECT t.run_id, t.tid, x.ord::integer AS ord
               FROM (SELECT * FROM unnest(x_run, x_idx, x_item, x_session, x_attempt) WITH ORDINALITY AS u(run, idx, item, session, attempt, ord)
                     ORDER BY u.run, u.idx, u.item) x
-              CROSS JOIN LATERAL (SELECT l.run_id, l.idx, l.item FROM task_runs l WHERE l.run_id = x.run AND l.idx = x.idx AND l.item = x.item
-                                  AND l.state = 2 AND l.session = x.session AND l.attempt = x.attempt FOR UPDATE) t) q;
+              CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.run_id FROM task_runs l WHERE l.run_id = x.run AND l.idx = x.idx AND l.item = x.item
+                                  AND l.state = 2 AND l.session IS NOT DISTINCT FROM x.session AND l.attempt = x.attempt FOR UPDATE) t) q;
         IF coalesce(cardinality(y_run), 0) < cardinality(x_run) THEN
             RETURN QUERY SELECT 4::smallint, x.run, x.idx, x.item, x.attempt, 0::smallint, 0::smallint, 0::bigint, x.session, 0, 0::smallint, 0::bigint
                 FROM unnest(x_run, x_idx, x_item, x_session, x_attempt) WITH ORDINALITY AS x(run, idx, item, session, attempt, ord)
@@ -455,9 +461,10 @@ BEGIN
     IF y_run IS NOT NULL THEN
         -- Used-up budgets, and stages that are being cancelled, make the end of the task run.
         WITH final AS (
-            DELETE FROM task_runs t USING unnest(y_run, y_idx, y_item, y_ord) AS y(run, idx, item, ord), runs r
-            WHERE t.run_id = y.run AND t.idx = y.idx AND t.item = y.item AND r.id = y.run
-              AND (stopped_v1(r.flags, r.stage) OR (x_outcome[y.ord] = 0 AND t.failures + 1 >= t.max_failures))
+            DELETE FROM task_runs t
+            USING (SELECT u.tid, u.ord, r.stopped FROM unnest(y_run, y_tid, y_ord) AS u(run, tid, ord)
+                   CROSS JOIN LATERAL (SELECT stopped_v1(l.flags, l.stage) AS stopped FROM runs l WHERE l.id = u.run OFFSET 0) r OFFSET 0) y
+            WHERE t.ctid = y.tid AND (y.stopped OR (x_outcome[y.ord] = 0 AND t.failures + 1 >= t.max_failures))
             RETURNING t.*, y.ord
         ), merged AS (
             SELECT f.run_id, f.idx, f.item, f.version, (CASE WHEN x_outcome[f.ord] = 0 AND f.failures + 1 >= f.max_failures THEN 11 ELSE 14 END)::smallint AS state, f.flags, f.generation,
@@ -478,26 +485,27 @@ BEGIN
 
         WITH numbered AS (
             UPDATE runs r SET seq = r.seq + c.n, progress_at = p_now
-            FROM (SELECT y.run, count(*) AS n FROM unnest(y_run, y_idx, y_item) AS y(run, idx, item)
-                  JOIN task_runs t ON t.run_id = y.run AND t.idx = y.idx AND t.item = y.item GROUP BY y.run) c
+            FROM (SELECT y.run, count(*) AS n FROM unnest(y_run, y_tid) AS y(run, tid)
+                  CROSS JOIN LATERAL (SELECT 1 FROM task_runs l WHERE l.ctid = y.tid OFFSET 0) t GROUP BY y.run) c
             WHERE r.id = c.run RETURNING r.id, r.seq - c.n AS base
         )
         INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail)
         SELECT t.run_id, t.idx, t.item, t.attempt, x_outcome[y.ord], t.session,
                b.base + row_number() OVER (PARTITION BY t.run_id ORDER BY t.idx, t.item),
                coalesce(x_started[y.ord], t.started_at), x_finished[y.ord], x_exit[y.ord], x_kind[y.ord], x_error[y.ord], x_detail[y.ord]
-        FROM unnest(y_run, y_idx, y_item, y_ord) AS y(run, idx, item, ord)
-        JOIN task_runs t ON t.run_id = y.run AND t.idx = y.idx AND t.item = y.item
+        FROM unnest(y_tid, y_ord) AS y(tid, ord)
+        JOIN task_runs t ON t.ctid = y.tid
         JOIN numbered b ON b.id = t.run_id;
 
         WITH back AS (
             UPDATE task_runs t SET
-                state = CASE WHEN x_outcome[y.ord] = 0 THEN 3 WHEN r.state <> 1 THEN 6 WHEN t.pool IS NOT NULL THEN 5 ELSE 1 END,
+                state = CASE WHEN x_outcome[y.ord] = 0 THEN 3 WHEN y.state <> 1 THEN 6 WHEN t.pool IS NOT NULL THEN 5 ELSE 1 END,
                 failures = t.failures + CASE WHEN x_outcome[y.ord] = 0 THEN 1 ELSE 0 END,
                 due_at = CASE WHEN x_outcome[y.ord] = 0 THEN x_due[y.ord] ELSE p_now END,
                 session = NULL, claim = NULL, started_at = NULL
-            FROM unnest(y_run, y_idx, y_item, y_ord) AS y(run, idx, item, ord), runs r
-            WHERE t.run_id = y.run AND t.idx = y.idx AND t.item = y.item AND r.id = y.run
+            FROM (SELECT u.tid, u.ord, r.state FROM unnest(y_run, y_tid, y_ord) AS u(run, tid, ord)
+                  CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = u.run OFFSET 0) r OFFSET 0) y
+            WHERE t.ctid = y.tid
             RETURNING t.pool
         )
         SELECT coalesce(array_agg(b.pool), '{}') INTO released FROM back b WHERE b.pool IS NOT NULL;
@@ -512,8 +520,8 @@ BEGIN
             DELETE FROM task_runs t
             USING (SELECT l.tid, d.session FROM unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session)
                    CROSS JOIN LATERAL (SELECT s.ctid AS tid FROM task_runs s WHERE s.run_id = d.run AND s.idx = d.idx AND s.item = d.item OFFSET 0) l
-                   CROSS JOIN LATERAL (SELECT 1 FROM runs r WHERE r.id = d.run AND stopped_v1(r.flags, r.stage) OFFSET 0) r) d
-            WHERE t.ctid = d.tid AND t.state = 4 AND t.session = d.session
+                   CROSS JOIN LATERAL (SELECT 1 FROM runs r WHERE r.id = d.run AND stopped_v1(r.flags, r.stage) OFFSET 0) r OFFSET 0) d
+            WHERE t.ctid = d.tid AND t.state = 4 AND t.session IS NOT DISTINCT FROM d.session
             RETURNING t.*
         ), merged AS (
             SELECT l.run_id, l.idx, l.item, l.version, 14::smallint AS state, l.flags, l.generation, l.attempt, l.failures, l.lost, NULL::bigint AS session,
@@ -540,7 +548,7 @@ BEGIN
                        row_number() OVER (PARTITION BY t.route, t.pool IS NULL AND r.state = 1 ORDER BY t.rank, t.run_id, t.idx, t.item) AS nth
                 FROM unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session)
                 CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.* FROM task_runs l WHERE l.run_id = d.run AND l.idx = d.idx AND l.item = d.item
-                                    AND l.state = 4 AND l.session = d.session OFFSET 0) t
+                                    AND l.state = 4 AND l.session IS NOT DISTINCT FROM d.session OFFSET 0) t
                 CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = d.run OFFSET 0) r
             ), final AS (
                 SELECT s.*, (CASE WHEN s.rs <> 1 THEN 6 WHEN s.po IS NOT NULL THEN 5
@@ -624,7 +632,7 @@ BEGIN
     -- Who has ended is not asked to stop any more.
     DELETE FROM cancel_requests c WHERE c.session = ANY (p_sessions) AND NOT EXISTS (
         SELECT 1 FROM task_runs t WHERE t.run_id = c.run_id AND t.idx = c.idx AND t.item = c.item
-        AND t.state = 2 AND t.session = c.session AND t.attempt = c.attempt);
+        AND t.state = 2 AND t.session IS NOT DISTINCT FROM c.session AND t.attempt = c.attempt OFFSET 0);
     RETURN QUERY SELECT 5::smallint, c.run_id, c.idx, c.item, c.attempt, 0::smallint, 0::smallint, 0::bigint, c.session, 0, 0::smallint, 0::bigint
         FROM cancel_requests c WHERE c.session = ANY (p_sessions);
 END $$;
@@ -633,7 +641,7 @@ END $$;
 CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p_workflow uuid[], p_state smallint[], p_flags smallint[], p_rank smallint[],
                                p_open integer[], p_limit integer[], p_deadline bigint[], p_pools integer[]) RETURNS void
 LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
     INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)
     SELECT u.run, u.version, u.workflow, u.state, u.flags, u.rank, u.open, u.lim, CASE WHEN u.state = 0 THEN u.lim END, CASE WHEN u.state = 1 THEN u.lim END, p_now, CASE WHEN u.state = 1 THEN p_now END, p_now, u.deadline
