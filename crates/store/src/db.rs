@@ -100,13 +100,15 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
         .url
         .parse()
         .map_err(|error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}")))?;
-    // A client that stalls must not hold locks for long, and a lost peer must be noticed.
+    // A client that stalls must not hold locks for long, and a lost peer must be noticed. Every statement has its index;
+    // a plan made while a table was small, and kept, must not read it from end to end when it has grown.
     let options = options.application_name("mainspring").options([
         ("statement_timeout", "60s"),
         ("lock_timeout", "30s"),
         ("idle_in_transaction_session_timeout", "60s"),
         ("tcp_user_timeout", "30s"),
         ("jit", "off"),
+        ("enable_seqscan", "off"),
     ]);
     let pool = PgPoolOptions::new()
         .max_connections(connect.max_connections)

@@ -43,6 +43,11 @@ impl World {
     pub(crate) async fn new(flavor: Flavor) -> Self {
         let db = TestDatabase::new(flavor).await;
         let store = db.store().clone();
+        Self::on(db, store).await
+    }
+
+    /// A world on a database, by a connection of its own.
+    pub(crate) async fn on(db: TestDatabase, store: Store) -> Self {
         let node = Uuid::from_u128(1);
         let lane = store.open_lane(node, NOW).await.unwrap();
         let session = open_session(&store, NOW, node).await;

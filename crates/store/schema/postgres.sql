@@ -1,0 +1,543 @@
+table attempts
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    outcome smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    CHECK (((outcome >= 0) AND (outcome <= 2)))
+    PRIMARY KEY (run_id, idx, item, attempt)
+
+table cancel_requests
+    session bigint not null
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    reason text not null
+    PRIMARY KEY (session, run_id, idx, item, attempt)
+
+table continuations
+    id bigint not null generated always as identity
+    run_id uuid not null
+    kind smallint not null
+    idx integer not null default 0
+    counts smallint not null default 0
+    position integer not null default 0
+    created_at bigint not null
+    CHECK (((kind >= 0) AND (kind <= 3)))
+    PRIMARY KEY (id)
+
+table dead_letters
+    id uuid not null
+    run_id uuid not null
+    idx integer
+    item integer
+    version bigint not null
+    reason smallint not null
+    original_state text not null
+    error_type text
+    error_message text
+    stack_trace text
+    total_attempts integer not null
+    last_attempt_at bigint
+    status smallint not null default 0
+    notes text
+    resolved_by text
+    resolved_at bigint
+    metadata text
+    created_at bigint not null
+    updated_at bigint not null
+    PRIMARY KEY (id)
+    CHECK (((reason >= 0) AND (reason <= 5)))
+    CHECK (((status >= 0) AND (status <= 5)))
+    CREATE INDEX dead_letters_by_status ON public.dead_letters USING btree (status, created_at)
+    CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
+    CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
+
+partitioned table history RANGE (run_id)
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 10) AND (state <= 15)))
+
+table history_2026_05 FOR VALUES FROM ('019de0d5-c800-0000-0000-000000000000') TO ('019e807a-ec00-0000-0000-000000000000')
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 10) AND (state <= 15)))
+
+table history_2026_06 FOR VALUES FROM ('019e807a-ec00-0000-0000-000000000000') TO ('019f1af9-b400-0000-0000-000000000000')
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 10) AND (state <= 15)))
+
+table history_2026_07 FOR VALUES FROM ('019f1af9-b400-0000-0000-000000000000') TO ('019fba9e-d800-0000-0000-000000000000')
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 10) AND (state <= 15)))
+
+table history_other DEFAULT
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 10) AND (state <= 15)))
+
+table history_superseded
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    state smallint not null
+    flags smallint not null
+    generation smallint not null
+    attempt integer not null
+    failures smallint not null
+    lost smallint not null
+    session bigint
+    seq bigint not null
+    started_at bigint
+    finished_at bigint not null
+    exit_code integer
+    error_kind text
+    error text
+    detail text
+    output text
+    PRIMARY KEY (run_id, idx, item, generation)
+
+table lanes with (fillfactor=50)
+    id bigint not null generated always as identity
+    node uuid not null
+    seq bigint not null default 0
+    created_at bigint not null
+    PRIMARY KEY (id)
+
+table limits with (fillfactor=50)
+    id integer not null generated always as identity
+    kind smallint not null
+    key text not null
+    capacity integer
+    held integer not null default 0
+    CHECK ((capacity >= 0))
+    CHECK ((held >= 0))
+    CHECK ((kind = ANY (ARRAY[0, 1])))
+    UNIQUE (kind, key)
+    PRIMARY KEY (id)
+    CREATE UNIQUE INDEX limits_kind_key_key ON public.limits USING btree (kind, key)
+
+table logs
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    chunk integer not null
+    lines text not null
+    PRIMARY KEY (run_id, idx, item, attempt, chunk)
+
+table nodes
+    id uuid not null
+    name text not null
+    address text
+    started_at bigint not null
+    stopped_at bigint
+    PRIMARY KEY (id)
+
+table operator_actions
+    id uuid not null
+    run_id uuid not null
+    idx integer
+    item integer
+    seq bigint not null
+    action text not null
+    actor text not null
+    reason text
+    created_at bigint not null
+    PRIMARY KEY (id)
+    CREATE INDEX operator_actions_by_run ON public.operator_actions USING btree (run_id, seq)
+
+table routes
+    id integer not null generated always as identity
+    namespace text not null
+    queue text not null
+    labels text not null
+    class smallint not null
+    CHECK ((class = ANY (ARRAY[0, 1])))
+    UNIQUE (namespace, queue, labels, class)
+    PRIMARY KEY (id)
+    CREATE UNIQUE INDEX routes_namespace_queue_labels_class_key ON public.routes USING btree (namespace, queue, labels, class)
+
+table run_details
+    run_id uuid not null
+    inputs text
+    outputs text
+    correlation_id text
+    trigger text
+    reason text
+    PRIMARY KEY (run_id)
+    CREATE INDEX run_details_by_correlation ON public.run_details USING btree (correlation_id) WHERE (correlation_id IS NOT NULL)
+
+table runs with (fillfactor=70)
+    id uuid not null
+    version bigint not null
+    workflow_id uuid not null
+    state smallint not null
+    stage smallint not null default 0
+    flags smallint not null default 0
+    rank smallint not null
+    generation smallint not null default 0
+    open integer not null
+    failed integer not null default 0
+    limit_id integer
+    waits_for integer
+    holds integer
+    seq bigint not null default 0
+    created_at bigint not null
+    started_at bigint
+    finished_at bigint
+    progress_at bigint not null
+    deadline_at bigint
+    CHECK ((open >= 0))
+    PRIMARY KEY (id)
+    CHECK (((stage >= 0) AND (stage <= 2)))
+    CHECK (((state >= 0) AND (state <= 5)))
+    CREATE INDEX runs_by_deadline ON public.runs USING btree (deadline_at) WHERE (deadline_at IS NOT NULL)
+    CREATE INDEX runs_by_workflow ON public.runs USING btree (workflow_id, id)
+    CREATE INDEX runs_holding ON public.runs USING btree (holds) WHERE (holds IS NOT NULL)
+    CREATE INDEX runs_queued ON public.runs USING btree (waits_for, rank, id) WHERE (waits_for IS NOT NULL)
+
+table sessions with (fillfactor=50)
+    id bigint not null generated always as identity
+    node uuid not null
+    worker text not null
+    hostname text not null
+    queues text not null
+    labels text not null
+    slots integer not null
+    remote boolean not null default false
+    draining boolean not null default false
+    beat bigint not null default 0
+    dead boolean not null default false
+    created_at bigint not null
+    beat_at bigint not null
+    ended_at bigint
+    PRIMARY KEY (id)
+    CREATE INDEX sessions_live ON public.sessions USING btree (id) WHERE (NOT dead)
+
+table submissions
+    namespace text not null
+    key text not null
+    run_id uuid not null
+    created_at bigint not null
+    PRIMARY KEY (namespace, key)
+
+table task_runs with (fillfactor=100, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_insert_scale_factor=0.2, autovacuum_vacuum_cost_delay=0)
+    run_id uuid not null
+    idx integer not null
+    item integer not null default '-1'::integer
+    state smallint not null
+    rule smallint not null
+    rank smallint not null
+    flags smallint not null
+    route integer not null
+    pool integer
+    attempt integer not null default 0
+    failures smallint not null default 0
+    max_failures smallint not null
+    lost smallint not null default 0
+    max_lost smallint not null
+    generation smallint not null default 0
+    open integer not null
+    succeeded integer not null default 0
+    failed integer not null default 0
+    skipped integer not null default 0
+    version bigint not null
+    due_at bigint not null
+    session bigint
+    claim bigint
+    started_at bigint
+    CHECK (((state <> 2) OR ((session IS NOT NULL) AND (attempt > 0))))
+    PRIMARY KEY (run_id, idx, item)
+    CHECK (((state >= 0) AND (state <= 8)))
+    CREATE INDEX task_runs_claimed ON public.task_runs USING btree (session) WHERE (session IS NOT NULL)
+    CREATE INDEX task_runs_due ON public.task_runs USING btree (due_at) WHERE (state = ANY (ARRAY[3, 7]))
+    CREATE INDEX task_runs_gated ON public.task_runs USING btree (pool, rank, due_at) WHERE (state = 5)
+    CREATE INDEX task_runs_ready ON public.task_runs USING btree (route, rank, due_at) WHERE (state = 1)
+    CREATE INDEX task_runs_undecided ON public.task_runs USING btree (due_at) WHERE ((state = 4) AND (session IS NULL))
+
+table terms with (fillfactor=50)
+    name text not null
+    epoch bigint not null
+    term_id uuid not null
+    node uuid not null
+    beat bigint not null
+    released boolean not null default false
+    PRIMARY KEY (name)
+
+table unsuccessful_runs
+    run_id uuid not null
+    state smallint not null
+    PRIMARY KEY (run_id)
+    CHECK ((state = ANY (ARRAY[4, 5])))
+
+table version_tasks
+    version bigint not null
+    idx integer not null
+    stage smallint not null
+    needs integer not null
+    rule smallint not null
+    rank smallint
+    flags smallint not null
+    route integer not null
+    pool integer
+    max_failures smallint not null
+    max_lost smallint not null
+    dependents integer[] not null
+    PRIMARY KEY (version, idx)
+    FOREIGN KEY (pool) REFERENCES limits(id)
+    FOREIGN KEY (route) REFERENCES routes(id)
+    FOREIGN KEY (version) REFERENCES versions(id) ON DELETE CASCADE
+
+table versions
+    id bigint not null generated always as identity
+    workflow_id uuid not null
+    number integer not null
+    hash text not null
+    spec text not null
+    source text not null
+    created_at bigint not null
+    PRIMARY KEY (id)
+    FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
+    UNIQUE (workflow_id, hash)
+    UNIQUE (workflow_id, number)
+    CREATE UNIQUE INDEX versions_workflow_id_hash_key ON public.versions USING btree (workflow_id, hash)
+    CREATE UNIQUE INDEX versions_workflow_id_number_key ON public.versions USING btree (workflow_id, number)
+
+table workflows
+    id uuid not null
+    namespace text not null
+    name text not null
+    active boolean not null default true
+    latest bigint
+    created_at bigint not null
+    updated_at bigint not null
+    UNIQUE (namespace, name)
+    PRIMARY KEY (id)
+    CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
+
+function counts_v1(
+    state smallint,
+    flags smallint)
+    returns smallint body 40c4d029e6a34a2647c2b651c65569cf
+
+function create_runs_v1(
+    p_now bigint,
+    p_run uuid[],
+    p_version bigint[],
+    p_workflow uuid[],
+    p_state smallint[],
+    p_flags smallint[],
+    p_rank smallint[],
+    p_open integer[],
+    p_limit integer[],
+    p_deadline bigint[],
+    p_pools integer[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body baefb32bd11ec23811109e744795c5eb
+
+function enter_stage_v1(
+    p_now bigint,
+    p_run uuid,
+    p_stage smallint)
+    returns integer set plan_cache_mode=force_generic_plan, enable_seqscan=off body 6207286f07122ff7b8c6978dae2a2b7c
+
+function exchange_v1(
+    p_lane bigint,
+    p_seq bigint,
+    p_now bigint,
+    p_sessions bigint[],
+    f_run uuid[],
+    f_idx integer[],
+    f_item integer[],
+    f_session bigint[],
+    f_attempt integer[],
+    f_from smallint[],
+    f_state smallint[],
+    f_started bigint[],
+    f_finished bigint[],
+    f_exit integer[],
+    f_kind text[],
+    f_error text[],
+    f_detail text[],
+    f_output text[],
+    x_run uuid[],
+    x_idx integer[],
+    x_item integer[],
+    x_session bigint[],
+    x_attempt integer[],
+    x_outcome smallint[],
+    x_due bigint[],
+    x_started bigint[],
+    x_finished bigint[],
+    x_exit integer[],
+    x_kind text[],
+    x_error text[],
+    x_detail text[],
+    d_run uuid[],
+    d_idx integer[],
+    d_item integer[],
+    d_session bigint[],
+    w_session bigint[],
+    w_route integer[],
+    w_slots integer[],
+    w_rank smallint[],
+    w_floor_rank smallint[],
+    w_floor_due bigint[],
+    p_decide_session bigint,
+    p_decide integer,
+    p_look boolean)
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body b85f5e731489151b29b1bce053760ce4
+
+function limits_v1(
+    p_now bigint,
+    p_released integer[],
+    p_ended integer[],
+    p_touched integer[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body b26fceb012914004aae0228718a96a22
+
+function next_stage_v1(
+    p_now bigint,
+    p_run uuid)
+    returns void set plan_cache_mode=force_generic_plan body ff8be10923bed4e4be4c68135d5ef2c7
+
+function settle_v1(
+    p_now bigint,
+    p_claim bigint,
+    g_run uuid[],
+    g_idx integer[],
+    g_item integer[],
+    g_version bigint[],
+    g_state smallint[],
+    g_flags smallint[],
+    g_generation smallint[],
+    g_attempt integer[],
+    g_failures smallint[],
+    g_lost smallint[],
+    g_session bigint[],
+    g_started bigint[],
+    g_finished bigint[],
+    g_exit integer[],
+    g_kind text[],
+    g_error text[],
+    g_detail text[],
+    g_output text[],
+    g_pool integer[],
+    a_run uuid[],
+    a_dep integer[],
+    a_counts smallint[],
+    w_session bigint[],
+    w_route integer[],
+    w_slots integer[],
+    w_rank smallint[],
+    p_decide_session bigint,
+    p_decide integer)
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 50aaf76cd89bbf63d2bc5afe37aebcb8
+
+function stopped_v1(
+    flags smallint,
+    stage smallint)
+    returns boolean body 173349c6155e36e9b20418005db9899c
+
+function verdict_v1(
+    rule smallint,
+    o integer,
+    s integer,
+    f integer,
+    k integer)
+    returns smallint body c6252328475ad61fd0a36a99681529f2

@@ -1,0 +1,325 @@
+CREATE TABLE attempts (
+    run_id       BLOB NOT NULL,
+    idx          INTEGER NOT NULL,
+    item         INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    outcome      INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 2),
+    session      INTEGER,
+    seq          INTEGER NOT NULL,
+    started_at   INTEGER,
+    finished_at  INTEGER NOT NULL,
+    exit_code    INTEGER,
+    error_kind   TEXT,
+    error        TEXT,
+    detail       TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt)
+) WITHOUT ROWID;
+
+CREATE TABLE cancel_requests (
+    session     INTEGER NOT NULL,
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    reason      TEXT NOT NULL,
+    PRIMARY KEY (session, run_id, idx, item, attempt)
+) WITHOUT ROWID;
+
+CREATE TABLE continuations (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    run_id      BLOB NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    idx         INTEGER NOT NULL DEFAULT 0,
+    counts      INTEGER NOT NULL DEFAULT 0,
+    position    INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL
+);
+
+CREATE TABLE dead_letters (
+    id                BLOB PRIMARY KEY,
+    run_id            BLOB NOT NULL,
+    idx               INTEGER,
+    item              INTEGER,
+    version           INTEGER NOT NULL,
+    reason            INTEGER NOT NULL CHECK (reason BETWEEN 0 AND 5),
+    original_state    TEXT NOT NULL,
+    error_type        TEXT,
+    error_message     TEXT,
+    stack_trace       TEXT,
+    total_attempts    INTEGER NOT NULL,
+    last_attempt_at   INTEGER,
+    status            INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 5),
+    notes             TEXT,
+    resolved_by       TEXT,
+    resolved_at       INTEGER,
+    metadata          TEXT,
+    created_at        INTEGER NOT NULL,
+    updated_at        INTEGER NOT NULL
+);
+
+CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at);
+
+CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE status = 0 AND idx IS NULL;
+
+CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = 0 AND idx IS NOT NULL;
+
+CREATE TABLE history (
+    run_id       BLOB NOT NULL,
+    idx          INTEGER NOT NULL,
+    item         INTEGER NOT NULL,
+    state        INTEGER NOT NULL CHECK (state BETWEEN 10 AND 15),
+    flags        INTEGER NOT NULL,
+    generation   INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    failures     INTEGER NOT NULL,
+    lost         INTEGER NOT NULL,
+    session      INTEGER,
+    seq          INTEGER NOT NULL,
+    started_at   INTEGER,
+    finished_at  INTEGER NOT NULL,
+    exit_code    INTEGER,
+    error_kind   TEXT,
+    error        TEXT,
+    detail       TEXT,
+    output       TEXT,
+    PRIMARY KEY (run_id, idx, item)
+) WITHOUT ROWID;
+
+CREATE TABLE history_superseded (
+    run_id       BLOB NOT NULL,
+    idx          INTEGER NOT NULL,
+    item         INTEGER NOT NULL,
+    state        INTEGER NOT NULL,
+    flags        INTEGER NOT NULL,
+    generation   INTEGER NOT NULL,
+    attempt      INTEGER NOT NULL,
+    failures     INTEGER NOT NULL,
+    lost         INTEGER NOT NULL,
+    session      INTEGER,
+    seq          INTEGER NOT NULL,
+    started_at   INTEGER,
+    finished_at  INTEGER NOT NULL,
+    exit_code    INTEGER,
+    error_kind   TEXT,
+    error        TEXT,
+    detail       TEXT,
+    output       TEXT,
+    PRIMARY KEY (run_id, idx, item, generation)
+) WITHOUT ROWID;
+
+CREATE TABLE lanes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    node        BLOB NOT NULL,
+    seq         INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL
+);
+
+CREATE TABLE limits (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind        INTEGER NOT NULL CHECK (kind IN (0, 1)),
+    key         TEXT NOT NULL,
+    capacity    INTEGER CHECK (capacity >= 0),
+    held        INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    UNIQUE (kind, key)
+);
+
+CREATE TABLE logs (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    chunk       INTEGER NOT NULL,
+    lines       TEXT NOT NULL,
+    PRIMARY KEY (run_id, idx, item, attempt, chunk)
+);
+
+CREATE TABLE nodes (
+    id          BLOB PRIMARY KEY,
+    name        TEXT NOT NULL,
+    address     TEXT,
+    started_at  INTEGER NOT NULL,
+    stopped_at  INTEGER
+);
+
+CREATE TABLE operator_actions (
+    id          BLOB PRIMARY KEY,
+    run_id      BLOB NOT NULL,
+    idx         INTEGER,
+    item        INTEGER,
+    seq         INTEGER NOT NULL,
+    action      TEXT NOT NULL,
+    actor       TEXT NOT NULL,
+    reason      TEXT,
+    created_at  INTEGER NOT NULL
+);
+
+CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);
+
+CREATE TABLE routes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace   TEXT NOT NULL,
+    queue       TEXT NOT NULL,
+    labels      TEXT NOT NULL,
+    class       INTEGER NOT NULL CHECK (class IN (0, 1)),
+    UNIQUE (namespace, queue, labels, class)
+);
+
+CREATE TABLE run_details (
+    run_id         BLOB PRIMARY KEY,
+    inputs         TEXT,
+    outputs        TEXT,
+    correlation_id TEXT,
+    trigger        TEXT,
+    reason         TEXT
+);
+
+CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
+
+CREATE TABLE runs (
+    id          BLOB PRIMARY KEY,
+    version     INTEGER NOT NULL,
+    workflow_id BLOB NOT NULL,
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    stage       INTEGER NOT NULL DEFAULT 0 CHECK (stage BETWEEN 0 AND 2),
+    flags       INTEGER NOT NULL DEFAULT 0,
+    rank        INTEGER NOT NULL,
+    generation  INTEGER NOT NULL DEFAULT 0,
+    open        INTEGER NOT NULL CHECK (open >= 0),
+    failed      INTEGER NOT NULL DEFAULT 0,
+    limit_id    INTEGER,
+    waits_for   INTEGER,
+    holds       INTEGER,
+    seq         INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL,
+    started_at  INTEGER,
+    finished_at INTEGER,
+    progress_at INTEGER NOT NULL,
+    deadline_at INTEGER
+) WITHOUT ROWID;
+
+CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
+
+CREATE INDEX runs_by_workflow ON runs (workflow_id, id);
+
+CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
+
+CREATE INDEX runs_queued ON runs (waits_for, rank, id) WHERE waits_for IS NOT NULL;
+
+CREATE TABLE sessions (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    node        BLOB NOT NULL,
+    worker      TEXT NOT NULL,
+    hostname    TEXT NOT NULL,
+    queues      TEXT NOT NULL,
+    labels      TEXT NOT NULL,
+    slots       INTEGER NOT NULL,
+    remote      BOOLEAN NOT NULL DEFAULT FALSE,
+    draining    BOOLEAN NOT NULL DEFAULT FALSE,
+    beat        INTEGER NOT NULL DEFAULT 0,
+    dead        BOOLEAN NOT NULL DEFAULT FALSE,
+    created_at  INTEGER NOT NULL,
+    beat_at     INTEGER NOT NULL,
+    ended_at    INTEGER
+);
+
+CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+CREATE TABLE submissions (
+    namespace   TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    run_id      BLOB NOT NULL,
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (namespace, key)
+) WITHOUT ROWID;
+
+CREATE TABLE task_runs (
+    run_id       BLOB NOT NULL,
+    idx          INTEGER NOT NULL,
+    item         INTEGER NOT NULL DEFAULT -1,
+    state        INTEGER NOT NULL CHECK (state BETWEEN 0 AND 8),
+    rule         INTEGER NOT NULL,
+    rank         INTEGER NOT NULL,
+    flags        INTEGER NOT NULL,
+    route        INTEGER NOT NULL,
+    pool         INTEGER,
+    attempt      INTEGER NOT NULL DEFAULT 0,
+    failures     INTEGER NOT NULL DEFAULT 0,
+    max_failures INTEGER NOT NULL,
+    lost         INTEGER NOT NULL DEFAULT 0,
+    max_lost     INTEGER NOT NULL,
+    generation   INTEGER NOT NULL DEFAULT 0,
+    open         INTEGER NOT NULL,
+    succeeded    INTEGER NOT NULL DEFAULT 0,
+    failed       INTEGER NOT NULL DEFAULT 0,
+    skipped      INTEGER NOT NULL DEFAULT 0,
+    version      INTEGER NOT NULL,
+    due_at       INTEGER NOT NULL,
+    session      INTEGER,
+    claim        INTEGER,
+    started_at   INTEGER,
+    PRIMARY KEY (run_id, idx, item),
+    CHECK (state <> 2 OR (session IS NOT NULL AND attempt > 0))
+);
+
+CREATE INDEX task_runs_claimed ON task_runs (session) WHERE session IS NOT NULL;
+
+CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7);
+
+CREATE INDEX task_runs_gated ON task_runs (pool, rank, due_at) WHERE state = 5;
+
+CREATE INDEX task_runs_ready ON task_runs (route, rank, due_at) WHERE state = 1;
+
+CREATE INDEX task_runs_undecided ON task_runs (due_at) WHERE state = 4 AND session IS NULL;
+
+CREATE TABLE terms (
+    name        TEXT PRIMARY KEY,
+    epoch       INTEGER NOT NULL,
+    term_id     BLOB NOT NULL,
+    node        BLOB NOT NULL,
+    beat        INTEGER NOT NULL,
+    released    BOOLEAN NOT NULL DEFAULT FALSE
+) WITHOUT ROWID;
+
+CREATE TABLE unsuccessful_runs (
+    run_id      BLOB PRIMARY KEY,
+    state       INTEGER NOT NULL CHECK (state IN (4, 5))
+) WITHOUT ROWID;
+
+CREATE TABLE version_tasks (
+    version      INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
+    idx          INTEGER NOT NULL,
+    stage        INTEGER NOT NULL,
+    needs        INTEGER NOT NULL,
+    rule         INTEGER NOT NULL,
+    rank         INTEGER,
+    flags        INTEGER NOT NULL,
+    route        INTEGER NOT NULL REFERENCES routes (id),
+    pool         INTEGER REFERENCES limits (id),
+    max_failures INTEGER NOT NULL,
+    max_lost     INTEGER NOT NULL,
+    dependents   TEXT NOT NULL, -- a JSON array of idx
+    PRIMARY KEY (version, idx)
+) WITHOUT ROWID;
+
+CREATE TABLE versions (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id BLOB NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
+    number      INTEGER NOT NULL,
+    hash        TEXT NOT NULL,
+    spec        TEXT NOT NULL,
+    source      TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    UNIQUE (workflow_id, number),
+    UNIQUE (workflow_id, hash)
+);
+
+CREATE TABLE workflows (
+    id          BLOB PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    active      BOOLEAN NOT NULL DEFAULT TRUE,
+    latest      INTEGER,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    UNIQUE (namespace, name)
+);
