@@ -9,6 +9,8 @@ use crate::commands;
 use crate::config::Flag;
 use crate::output::{Color, Format};
 
+const COMMON: &str = "Common options";
+
 const HELP: &str = "\
 {about}
 
@@ -60,25 +62,25 @@ pub(crate) struct Cli {
 #[derive(Debug, Args)]
 pub(crate) struct Common {
     /// The database: sqlite://PATH or postgres://… [env: DATABASE_URL] [default: sqlite://.mainspring/mainspring.db]
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
     database: Option<String>,
     /// Configuration file [default: mainspring.toml if there is one]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Namespace
-    #[arg(short, long, global = true, value_name = "NAME")]
+    #[arg(short, long, global = true, help_heading = COMMON, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
     /// How to show records [default: table on a terminal, otherwise json]
-    #[arg(short, long, global = true, value_enum, value_name = "FORMAT")]
+    #[arg(short, long, global = true, help_heading = COMMON, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,
     /// When to use colour
-    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, help_heading = COMMON, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
     /// Say less
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = COMMON)]
     pub(crate) quiet: bool,
     /// Say more; twice for everything
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    #[arg(short, long, global = true, help_heading = COMMON, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
 

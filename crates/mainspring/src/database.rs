@@ -7,7 +7,7 @@ use mainspring_core::Micros;
 use mainspring_store::{Connect, Flavor, SchemaState, Store};
 
 use crate::config::Config;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, cause};
 
 /// How long a server that starts waits for its database.
 pub(crate) const START_PATIENCE: Duration = Duration::from_secs(30);
@@ -92,7 +92,7 @@ async fn probe(url: &str) -> Result<()> {
     let cause = match tokio::time::timeout(PROBE_PATIENCE, tokio::net::TcpStream::connect((host.as_str(), port))).await
     {
         Ok(Ok(_)) => return Ok(()),
-        Ok(Err(error)) => error.to_string(),
+        Ok(Err(error)) => cause(&error),
         Err(_) => format!("no answer within {} s", PROBE_PATIENCE.as_secs()),
     };
     Err(Failure::unreachable(format!("the database at {host}:{port} is not reachable: {cause}"))

@@ -59,6 +59,13 @@ impl Failure {
     }
 }
 
+/// An error of the system in words, without its number.
+pub(crate) fn cause(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or(&text);
+    words.chars().next().map_or_else(String::new, |first| first.to_lowercase().chain(words.chars().skip(1)).collect())
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let remedy = remedy(&error);
@@ -73,7 +80,16 @@ impl From<StoreError> for Failure {
             | StoreError::BadUrl(_)
             | StoreError::FileInUse(_) => Exit::BadInput,
         };
-        Self { exit, message: error.to_string(), remedy }
+        Self { exit, message: without_noise(&error.to_string()), remedy }
+    }
+}
+
+/// Without the driver's preamble and the line of the database's own source.
+fn without_noise(message: &str) -> String {
+    let message = message.replace("error returned from database: ", "");
+    match message.rsplit_once(" at line ") {
+        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
+        _ => message,
     }
 }
 

@@ -6,7 +6,7 @@ use mainspring_core::diagnostic::Place;
 use mainspring_core::{Diagnostic, Diagnostics, Workflow};
 
 use crate::app::App;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, cause};
 use crate::output::{Output, excerpt};
 
 /// 16 MiB of YAML, the limit of the dialect.
@@ -32,7 +32,7 @@ impl Source {
     pub(crate) fn read(path: &str) -> Result<Self, Unread> {
         let name = if path == "-" { "<stdin>".to_owned() } else { path.to_owned() };
         let missing = |error: std::io::Error| {
-            let failure = Failure::bad_input(format!("cannot read {name}: {error}"));
+            let failure = Failure::bad_input(format!("cannot read {name}: {}", cause(&error)));
             Unread::Missing(match error.kind() {
                 std::io::ErrorKind::NotFound => failure.remedy("check the path; `-` reads standard input"),
                 std::io::ErrorKind::IsADirectory => failure.remedy("name a file, not a folder"),

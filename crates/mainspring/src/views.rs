@@ -1,11 +1,13 @@
 //! Runs and task runs with the field names of the API.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
-use mainspring_core::{Micros, Workflow};
+use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{RunRow, RunSummary, TaskRunRow};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::output::Paint;
@@ -68,39 +70,55 @@ pub(crate) fn task_run(row: &TaskRunRow, workflow: &Workflow, workers: &Workers)
     task
 }
 
-/// What `run --json` prints.
-pub(crate) fn report(summary: &RunSummary, rows: &[TaskRunRow], workflow: &Workflow) -> Value {
-    let tasks: Vec<Value> = rows
-        .iter()
-        .map(|row| {
-            let mut task = Map::new();
-            task.insert("task".into(), task_name(workflow, row).into());
-            task.insert("status".into(), row.state.shown().word().into());
-            task.insert("attempts".into(), row.attempt.into());
-            if let Some(code) = exit_code(row, workflow) {
-                task.insert("exit_code".into(), code.into());
-            }
-            task.insert("output".into(), row.output.clone().unwrap_or(Value::Null));
-            if let Some(error) = &row.error {
-                task.insert("error".into(), error.clone().into());
-            }
-            task.insert(
-                "duration_ms".into(),
-                (duration(row, row.finished_at.unwrap_or(0)).unwrap_or(0) / 1_000).into(),
-            );
-            Value::Object(task)
-        })
-        .collect();
-    json!({
-        "run": {
-            "id": summary.id.to_string(),
-            "workflow": summary.workflow,
-            "status": summary.state.word(),
-            "started_at": summary.started_at.map(rfc3339),
-            "finished_at": summary.finished_at.map(rfc3339),
-        },
-        "tasks": tasks,
-    })
+/// What `run --json` prints. A run may have very many tasks, so nothing is copied.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report<'a> {
+    run: RunReport<'a>,
+    tasks: Vec<TaskReport<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RunReport<'a> {
+    id: RunId,
+    workflow: &'a str,
+    status: &'static str,
+    started_at: Option<String>,
+    finished_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct TaskReport<'a> {
+    task: Cow<'a, str>,
+    status: &'static str,
+    attempts: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<i32>,
+    output: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    duration_ms: i64,
+}
+
+impl<'a> Report<'a> {
+    pub(crate) fn new(summary: &'a RunSummary, rows: &'a [TaskRunRow], workflow: &'a Workflow) -> Self {
+        let run = RunReport {
+            id: summary.id,
+            workflow: &summary.workflow,
+            status: summary.state.word(),
+            started_at: summary.started_at.map(rfc3339),
+            finished_at: summary.finished_at.map(rfc3339),
+        };
+        let task = |row: &'a TaskRunRow| TaskReport {
+            task: task_name(workflow, row),
+            status: row.state.shown().word(),
+            attempts: row.attempt,
+            exit_code: exit_code(row, workflow),
+            output: row.output.as_ref(),
+            error: row.error.as_deref(),
+            duration_ms: duration(row, row.finished_at.unwrap_or(0)).unwrap_or(0) / 1_000,
+        };
+        Self { run, tasks: rows.iter().map(task).collect() }
+    }
 }
 
 /// A script that succeeded has exited with 0, whether or not the row says so.
@@ -111,10 +129,10 @@ fn exit_code(row: &TaskRunRow, workflow: &Workflow) -> Option<i32> {
     row.exit_code.or((is_script && row.state == TaskState::Success).then_some(0))
 }
 
-pub(crate) fn task_name(workflow: &Workflow, row: &TaskRunRow) -> String {
-    let name = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index)).map(|task| &task.name);
-    let name = name.map_or_else(|| row.key.index.to_string(), Clone::clone);
-    if row.key.item < 0 { name } else { format!("{name}[{}]", row.key.item) }
+pub(crate) fn task_name<'a>(workflow: &'a Workflow, row: &TaskRunRow) -> Cow<'a, str> {
+    let task = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index));
+    let name = task.map_or_else(|| Cow::Owned(row.key.index.to_string()), |task| Cow::Borrowed(task.name.as_str()));
+    if row.key.item < 0 { name } else { Cow::Owned(format!("{name}[{}]", row.key.item)) }
 }
 
 pub(crate) fn max_attempts(workflow: &Workflow, row: &TaskRunRow) -> i32 {

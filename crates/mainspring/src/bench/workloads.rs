@@ -168,7 +168,7 @@ impl Bench {
 fn independent(tasks: usize) -> String {
     let mut source = format!("name: bench-{tasks}\ntasks:\n");
     for index in 0..tasks {
-        let _ = write!(source, "  t{index}: {{function: {{handler: noop}}}}\n");
+        let _ = writeln!(source, "  t{index}: {{function: {{handler: noop}}}}");
     }
     source
 }
@@ -177,9 +177,9 @@ fn chain(links: usize, action: &str) -> String {
     let kind = if action.starts_with("run") { "shell" } else { "function" };
     let mut source = format!("name: bench-chain-{kind}-{links}\ntasks:\n");
     for index in 0..links {
-        let _ = write!(source, "  t{index}:\n    {action}\n");
+        let _ = writeln!(source, "  t{index}:\n    {action}");
         if index > 0 {
-            let _ = write!(source, "    needs: [t{}]\n", index - 1);
+            let _ = writeln!(source, "    needs: [t{}]", index - 1);
         }
     }
     source
@@ -189,7 +189,7 @@ fn fanout(width: usize, action: &str) -> String {
     let kind = if action.starts_with("run") { "shell" } else { "function" };
     let mut source = format!("name: bench-fanout-{kind}-{width}\ntasks:\n  first:\n    {action}\n");
     for index in 0..width {
-        let _ = write!(source, "  t{index}:\n    {action}\n    needs: [first]\n");
+        let _ = writeln!(source, "  t{index}:\n    {action}\n    needs: [first]");
     }
     let _ = write!(
         source,

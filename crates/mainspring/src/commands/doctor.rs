@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cli::Cli;
 use crate::config::{self, Config, KEYS};
 use crate::database::{self, shown, sqlite_file};
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, cause};
 use crate::local::watchdog_command;
 use crate::output::{Format, Output, Paint};
 
@@ -53,7 +53,7 @@ pub(crate) async fn doctor(cli: &Cli, out: &Output) -> Result {
     let mut findings = Findings::default();
     match config::load(cli.common.config.clone(), &cli.flags()) {
         Ok(config) => {
-            configuration(&mut findings, &config);
+            configuration(&mut findings, &config, cli.common.verbose > 0);
             check_database(&mut findings, &config).await;
         }
         Err(failure) => findings.bad("configuration", failure),
@@ -66,7 +66,7 @@ pub(crate) async fn doctor(cli: &Cli, out: &Output) -> Result {
     Ok(if is_well { Exit::Success } else { Exit::WorkFailed })
 }
 
-fn configuration(findings: &mut Findings, config: &Config) {
+fn configuration(findings: &mut Findings, config: &Config, lists_all: bool) {
     let file = match &config.file {
         Some(file) => format!("{} is used", file.display()),
         None => "no mainspring.toml here, so the defaults hold".to_owned(),
@@ -74,8 +74,11 @@ fn configuration(findings: &mut Findings, config: &Config) {
     findings.good("configuration", file);
     for (key, setting) in &config.said {
         let value = if *key == "database" { shown(&setting.word.to_string()) } else { setting.word.to_string() };
-        let meaning = KEYS.iter().find(|known| known.name == *key).map_or("", |known| known.meaning);
-        findings.good("setting", format!("{key} = {value}  (from {}; {meaning})", setting.source));
+        findings.good("setting", format!("{key} = {value}  (from {})", setting.source));
+    }
+    for key in KEYS.iter().filter(|key| lists_all && config.said.iter().all(|(said, _)| *said != key.name)) {
+        let variable = config::variable(key.name);
+        findings.good("setting", format!("{} is not set  ({variable}: {})", key.name, key.meaning));
     }
 }
 
@@ -172,7 +175,7 @@ fn writable(folder: &Path) -> std::io::Result<()> {
 }
 
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::bad_input(format!("{} is not writable: {error}", path.display()))
+    Failure::bad_input(format!("{} is not writable: {}", path.display(), cause(error)))
         .remedy("correct its owner or permissions, or name another place with --database")
 }
 

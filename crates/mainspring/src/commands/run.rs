@@ -63,8 +63,10 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
         LocalNode::start_with_tap(client.clone(), node_config(app, &spec.workflow), app.pool_config()).await?;
     let as_json = args.json || matches!(app.out.format, Some(Format::Json | Format::Yaml));
     let mut show = Show::new(app.out, !as_json);
-    let mut follower = Follower::new(client.clone(), spec.clone(), id, Some(tap)).await?;
+    let mut follower = Follower::new(client.clone(), spec.clone(), id, Some(tap), !show.is_nothing()).await?;
     let followed = follow(app, &client, &node, &mut follower, &mut show, &mut signals).await;
+    // From here on nobody reads what tasks print, and they must not wait for it.
+    follower.stop_listening();
     let interrupted = match followed {
         Ok(interrupted) => interrupted,
         Err(failure) => {
@@ -82,9 +84,10 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     drop(show);
     let rows = client.store().task_runs(id).await?;
     if as_json {
-        let report = views::report(&follower.look.summary, &rows, &spec.workflow);
+        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
+        follower.look_at_the_end().await?;
         let details: Vec<(usize, String)> = rows
             .iter()
             .filter(|row| row.state == TaskState::Failed)

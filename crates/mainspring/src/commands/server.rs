@@ -8,7 +8,7 @@ use mainspring_server::HttpServer;
 use crate::app::App;
 use crate::config::{Flag, Role};
 use crate::database;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::{Exit, Failure, Result, cause};
 use crate::local::LocalNode;
 use crate::signals::Signals;
 
@@ -103,7 +103,7 @@ async fn start(app: &App<'_>) -> Result<Running> {
     // The port first: an address that is taken is noticed before anything is claimed.
     let listener = match config.roles.contains(&Role::Api) {
         true => Some(HttpServer::bind(config.listen).await.map_err(|error| {
-            Failure::bad_input(format!("cannot listen on {}: {error}", config.listen))
+            Failure::bad_input(format!("cannot listen on {}: {}", config.listen, cause(&error)))
                 .remedy("choose another address with --listen; port 0 takes a free one")
         })?),
         false => None,
@@ -113,18 +113,17 @@ async fn start(app: &App<'_>) -> Result<Running> {
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     let node_config = app.node_config();
+    let roles: Vec<&str> =
+        Role::ALL.iter().filter(|(_, role)| config.roles.contains(role)).map(|(name, _)| *name).collect();
     tracing::info!(
         worker = node_config.name,
         database = database::shown(&config.database),
         slots = node_config.process_slots,
-        roles = ?config.roles,
+        roles = roles.join(","),
         "starting"
     );
     let node = LocalNode::start(client.clone(), node_config, app.pool_config()).await?;
-    let http = match listener {
-        Some(listener) => Some(listener.serve(client)),
-        None => None,
-    };
+    let http = listener.map(|listener| listener.serve(client));
     Ok(Running { node, http, lock })
 }
 

@@ -78,13 +78,13 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         )
         .remedy("wait for one of them, or use `overlap: queue` in the workflow"));
     };
-    let mut follower = Follower::new(client.clone(), spec, id, None).await?;
     if !args.wait {
         show_submitted(app, &client, created).await?;
         return Ok(Exit::Success);
     }
     let as_json = matches!(app.out.format, Some(Format::Json | Format::Yaml));
     let mut show = Show::new(app.out, !as_json);
+    let mut follower = Follower::new(client.clone(), spec, id, None, !show.is_nothing()).await?;
     loop {
         let changes = follower.look().await?;
         show.update(&follower.look, &changes, client.now());
@@ -105,9 +105,10 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
     drop(show);
     let rows = client.store().task_runs(id).await?;
     if as_json {
-        let report = views::report(&follower.look.summary, &rows, &follower.spec.workflow);
+        let report = views::Report::new(&follower.look.summary, &rows, &follower.spec.workflow);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
+        follower.look_at_the_end().await?;
         let failed = rows.iter().filter(|row| row.state == TaskState::Failed);
         let details: Vec<(usize, String)> =
             failed.map(|row| (row.key.index as usize, row.detail.clone().unwrap_or_default())).collect();

@@ -80,7 +80,7 @@ pub(super) fn read(layers: &mut Layers, variables: &[(OsString, OsString)]) {
         if is_ours(name) && !is_known(name) {
             let names: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
             let near = did_you_mean(name, names.iter().map(String::as_str));
-            let near = near.unwrap_or_else(|| "`mainspring doctor` lists what can be set; unset it".into());
+            let near = near.unwrap_or_else(|| "`mainspring doctor -v` lists what can be set".into());
             layers.complain(format!("the variable {name} sets nothing: {near}"));
         }
     }

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::KEYS;
 use super::layers::{Layers, Source, Word};
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, cause};
 
 const LARGEST: u64 = 1 << 20;
 
@@ -18,11 +18,11 @@ pub(super) fn read(layers: &mut Layers, path: &Path) -> Result<()> {
         Failure::bad_input(format!("the configuration {name} cannot be read: {cause}"))
             .remedy("name a file with --config, or leave it out for the defaults")
     };
-    let size = std::fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
+    let size = std::fs::metadata(path).map_err(|error| unreadable(cause(&error)))?.len();
     if size > LARGEST {
         return Err(unreadable(format!("it has {size} bytes, at most {LARGEST} are read")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?;
+    let text = std::fs::read_to_string(path).map_err(|error| unreadable(cause(&error)))?;
     read_text(layers, &name, &text);
     Ok(())
 }

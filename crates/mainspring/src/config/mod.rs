@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use mainspring_worker::OnStoreLoss;
 
+pub(crate) use environment::variable;
 pub(crate) use layers::{Layers, Setting, Source};
 pub(crate) use units::parse_duration;
 

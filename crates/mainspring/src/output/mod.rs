@@ -13,7 +13,7 @@ use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use serde_json::Value;
+use serde::Serialize;
 
 pub(crate) use excerpt::excerpt;
 pub(crate) use table::Table;
@@ -140,10 +140,11 @@ impl Output {
     }
 
     /// One value in the given format; a table is the caller's affair.
-    pub(crate) fn value(&self, format: Format, value: &Value) {
+    pub(crate) fn value(&self, format: Format, value: &impl Serialize) {
+        // Neither fails: keys are texts, and nothing but memory is written to.
         match format {
-            Format::Yaml => self.raw(&yaml::write(value)),
-            Format::Json | Format::Table => self.line(value),
+            Format::Yaml => self.raw(&yaml::write(&serde_json::to_value(value).unwrap_or_default())),
+            Format::Json | Format::Table => self.line(serde_json::to_string(value).unwrap_or_default()),
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{LogChunk, LogLine, LogStream};
+use mainspring_core::workflow::Task;
 use mainspring_core::{Micros, RunId, TaskKey};
 use mainspring_engine::{Client, Spec};
 use mainspring_store::{LogCursor, RunSummary, TaskRunRow};
@@ -42,6 +43,11 @@ pub(crate) enum Change {
         due_at: Micros,
         at: Micros,
     },
+    /// Without an attempt: skipped, or something it needs has failed.
+    NotRun {
+        task: usize,
+        at: Micros,
+    },
     Ended {
         task: usize,
         at: Micros,
@@ -51,10 +57,11 @@ pub(crate) enum Change {
 impl Change {
     fn order(&self) -> (Micros, u8) {
         match self {
-            Self::Started { at, .. } => (*at, 0),
-            Self::Logged { at, .. } => (*at, 1),
-            Self::Retrying { at, .. } => (*at, 2),
-            Self::Ended { at, .. } => (*at, 3),
+            Self::NotRun { at, .. } => (*at, 0),
+            Self::Started { at, .. } => (*at, 1),
+            Self::Logged { at, .. } => (*at, 2),
+            Self::Retrying { at, .. } => (*at, 3),
+            Self::Ended { at, .. } => (*at, 4),
         }
     }
 }
@@ -99,6 +106,7 @@ pub(crate) struct Follower {
     rows: HashMap<TaskKey, (TaskState, i32)>,
     cursors: HashMap<TaskKey, LogCursor>,
     heard: Vec<Heard>,
+    is_watched: bool,
     seen_seq: Option<i64>,
     busy: bool,
     took: Duration,
@@ -110,24 +118,10 @@ impl Follower {
         spec: Arc<Spec>,
         run: RunId,
         tap: Option<mpsc::Receiver<LogChunk>>,
+        is_watched: bool,
     ) -> mainspring_store::Result<Self> {
         let summary = client.store().run_summary(run).await?;
-        let tasks = spec
-            .workflow
-            .tasks
-            .iter()
-            .map(|task| TaskLook {
-                name: task.name.clone(),
-                state: None,
-                attempt: 0,
-                max_attempts: i32::from(task.retry.attempts),
-                started_at: None,
-                finished_at: None,
-                due_at: None,
-                error: None,
-                last_line: None,
-            })
-            .collect();
+        let tasks = if is_watched { unseen(&spec) } else { Vec::new() };
         Ok(Self {
             client,
             run,
@@ -137,6 +131,7 @@ impl Follower {
             rows: HashMap::new(),
             cursors: HashMap::new(),
             heard: Vec::new(),
+            is_watched,
             seen_seq: None,
             busy: true,
             took: Duration::ZERO,
@@ -161,8 +156,31 @@ impl Follower {
         }
     }
 
+    /// Whoever logs is not waited for any more.
+    pub(crate) fn stop_listening(&mut self) {
+        self.tap = None;
+    }
+
+    /// One full look, also where nobody watched.
+    pub(crate) async fn look_at_the_end(&mut self) -> mainspring_store::Result<()> {
+        if !self.is_watched {
+            self.is_watched = true;
+            self.look.tasks = unseen(&self.spec);
+            self.look().await?;
+        }
+        Ok(())
+    }
+
+    /// Where the run stands: one small read, whatever its size.
+    async fn glance(&mut self) -> mainspring_store::Result<()> {
+        self.look.summary = self.client.store().run_summary(self.run).await?;
+        Ok(())
+    }
+
     fn hear(&mut self, key: TaskKey, attempt: i32, lines: Vec<LogLine>) {
+        // Nobody is going to look at lines that are only heard so that tasks are not held up.
         if key.run == self.run
+            && self.is_watched
             && let Some(task) = self.task(key)
         {
             self.heard.extend(lines.into_iter().map(|line| Heard { task, attempt, line }));
@@ -173,8 +191,13 @@ impl Follower {
         usize::try_from(key.index).ok().filter(|index| *index < self.look.tasks.len())
     }
 
-    /// Looks once; returns what changed since the last look, in the order it happened.
+    /// Looks once; returns what changed since the last look, in the order it happened. Where nobody watches, only
+    /// whether the run has ended is looked at.
     pub(crate) async fn look(&mut self) -> mainspring_store::Result<Vec<Change>> {
+        if !self.is_watched {
+            self.glance().await?;
+            return Ok(Vec::new());
+        }
         let started = Instant::now();
         let summary = self.client.store().run_summary(self.run).await?;
         let has_moved = self.seen_seq != Some(summary.seq) || summary.state != self.look.summary.state;
@@ -258,7 +281,8 @@ impl Follower {
             changes.push(Change::Started { task, attempt: row.attempt, at });
         }
         if row.state.is_terminal() {
-            changes.push(Change::Ended { task, at: row.finished_at.unwrap_or_default() });
+            let at = row.finished_at.unwrap_or_default();
+            changes.push(if is_attempt { Change::Ended { task, at } } else { Change::NotRun { task, at } });
         }
         let look = &mut self.look.tasks[task];
         look.state = Some(row.state);
@@ -297,4 +321,20 @@ impl Follower {
         }
         Ok(())
     }
+}
+
+/// The tasks of a run nobody has looked at yet.
+fn unseen(spec: &Spec) -> Vec<TaskLook> {
+    let unseen = |task: &Task| TaskLook {
+        name: task.name.clone(),
+        state: None,
+        attempt: 0,
+        max_attempts: i32::from(task.retry.attempts),
+        started_at: None,
+        finished_at: None,
+        due_at: None,
+        error: None,
+        last_line: None,
+    };
+    spec.workflow.tasks.iter().map(unseen).collect()
 }

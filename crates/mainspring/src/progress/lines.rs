@@ -1,12 +1,14 @@
 //! One line per event, for pipes and files.
 
+use std::fmt::Write as _;
+
 use mainspring_core::Micros;
 use mainspring_core::state::TaskState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::LogStream;
 
 use super::follow::{Change, Look};
-use crate::output::{Output, Paint, seconds};
+use crate::output::{Output, Paint, plain, seconds};
 use crate::views::task_paint;
 
 pub(crate) struct Lines<'a> {
@@ -20,6 +22,8 @@ impl<'a> Lines<'a> {
 
     pub(crate) fn update(&mut self, look: &Look, changes: &[Change]) {
         let palette = self.out.palette();
+        // Written at once: a run of very many tasks changes very often.
+        let mut text = String::new();
         for change in changes {
             let (at, task, rest) = match change {
                 Change::Started { task, attempt, at } => {
@@ -33,6 +37,8 @@ impl<'a> Lines<'a> {
                 }
                 Change::Logged { task, stream, text, at } => {
                     let mark = if *stream == LogStream::System { "!" } else { "|" };
+                    // A program that reads the lines gets them as they were printed.
+                    let text = if self.out.is_terminal() { plain(text) } else { text.clone() };
                     (*at, *task, format!("{mark} {text}"))
                 }
                 Change::Retrying { task, attempt, error, due_at, at } => {
@@ -41,11 +47,12 @@ impl<'a> Lines<'a> {
                         if wait > 50_000 { format!(", again in {}", seconds(wait)) } else { ", again at once".into() };
                     (*at, *task, palette.paint(Paint::Yellow, format_args!("attempt {attempt} failed: {error}{when}")))
                 }
-                Change::Ended { task, at } => (*at, *task, self.ended(look, *task)),
+                Change::Ended { task, at } | Change::NotRun { task, at } => (*at, *task, self.ended(look, *task)),
             };
             let name = palette.paint(Paint::Bold, &look.tasks[task].name);
-            self.out.line(format_args!("{} {name} {rest}", clock(at)));
+            let _ = writeln!(text, "{} {name} {rest}", clock(at));
         }
+        self.out.raw(&text);
     }
 
     fn ended(&self, look: &Look, task: usize) -> String {

@@ -77,7 +77,7 @@ fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, n
         };
         let state = row.state.shown();
         table.row(vec![
-            (views::task_name(workflow, row), None),
+            (views::task_name(workflow, row).into_owned(), None),
             (state.to_string(), Some(views::task_paint(state))),
             (attempts, None),
             (took, None),
