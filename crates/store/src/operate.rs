@@ -10,7 +10,7 @@ use crate::flags::{
     CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped,
 };
 use crate::limits::hand_on;
-use crate::proceed;
+use crate::proceed::{self, BEYOND_EVERY_TASK};
 use crate::sessions::LiveRow;
 use crate::settle::settle;
 use crate::terms::{self, Term};
@@ -252,16 +252,27 @@ async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -
 /// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.
 /// True if there may be more.
 pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &str) -> Result<bool> {
+    let last: Option<(i32, i32)> = within!(tx, |conn| {
+        sqlx::query_as(
+            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) \
+             ORDER BY idx, item LIMIT 1 OFFSET $2",
+        )
+        .bind(id)
+        .bind(CHUNK as i64 - 1)
+        .fetch_optional(conn)
+        .await?
+    });
+    let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let rows: Vec<LiveRow> = within!(tx, |conn| {
         sqlx::query_as(
-        "DELETE FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) AND (idx, item) IN \
-           (SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) ORDER BY idx, item LIMIT $2) \
-         RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"
-    )
-    .bind(id)
-    .bind(CHUNK as i64)
-    .fetch_all(conn)
-    .await?
+            "DELETE FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
+             RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at",
+        )
+        .bind(id)
+        .bind(last_idx)
+        .bind(last_item)
+        .fetch_all(conn)
+        .await?
     });
     let more = rows.len() == CHUNK;
     if !rows.is_empty() {

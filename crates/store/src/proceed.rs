@@ -19,6 +19,9 @@ pub(crate) const CANCEL: i16 = 2;
 /// Count the dependents of an ended task.
 pub(crate) const FAN_OUT: i16 = 3;
 
+/// Stands for the end of a chunk that is the last.
+pub(crate) const BEYOND_EVERY_TASK: (i32, i32) = (i32::MAX, i32::MAX);
+
 #[derive(Debug, Clone, sqlx::FromRow)]
 struct Continuation {
     id: i64,
@@ -160,18 +163,26 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
         end_stage(tx, now, run.id).await?;
         return Ok(None);
     }
+    let last: Option<(i32, i32)> = within!(tx, |conn| {
+        sqlx::query_as("SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT 1 OFFSET $2")
+            .bind(run.id)
+            .bind(CHUNK as i64 - 1)
+            .fetch_optional(conn)
+            .await?
+    });
+    let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
         sqlx::query_as(
-        "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $3 + idx \
-         WHERE run_id = $1 AND state = 6 AND $4 = 1 AND (idx, item) IN \
-           (SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT $2) RETURNING state, pool"
-    )
-    .bind(run.id)
-    .bind(CHUNK as i64)
-    .bind(now)
-    .bind(run.state.code())
-    .fetch_all(conn)
-    .await?
+            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 + idx \
+             WHERE run_id = $1 AND state = 6 AND $3 = 1 AND (idx, item) <= ($4, $5) RETURNING state, pool",
+        )
+        .bind(run.id)
+        .bind(now)
+        .bind(run.state.code())
+        .bind(last_idx)
+        .bind(last_item)
+        .fetch_all(conn)
+        .await?
     });
     let mut pools: Vec<i32> = moved.iter().filter(|row| row.0 == 5).filter_map(|row| row.1).collect();
     pools.sort_unstable();

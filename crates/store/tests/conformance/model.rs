@@ -27,7 +27,7 @@ struct Effort {
     check_one_in: usize,
 }
 
-const SHORT: Effort = Effort { cases: 120, steps: 24, check_one_in: 12 };
+const SHORT: Effort = Effort { cases: 100, steps: 20, check_one_in: 20 };
 const LONG: Effort = Effort { cases: 3_000, steps: 40, check_one_in: 1 };
 
 #[tokio::test]
