@@ -1,0 +1,124 @@
+//! What a server says to PostgreSQL, counted on the wire: one round trip per exchange, and nothing for what only runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainspring_core::state::TaskState;
+use mainspring_engine::{Client, Submission, SystemClock};
+use mainspring_testkit::TestDatabase;
+use mainspring_testkit::proxy::{Proxy, Trip};
+use mainspring_testkit::server::{ServerPlan, ServerProcess};
+use mainspring_testkit::wait::until;
+use sqlx::{Connection, PgConnection};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const HEARTBEAT: Duration = Duration::from_millis(200);
+const LANES: usize = 2;
+
+struct Scene {
+    database: TestDatabase,
+    client: Client,
+    proxy: Proxy,
+    server: ServerProcess,
+    _folder: tempfile::TempDir,
+}
+
+impl Scene {
+    /// A server by way of a recording proxy, a client beside it.
+    async fn new() -> Self {
+        let database = TestDatabase::postgres().await;
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+        let proxy = Proxy::start(database.url()).await.unwrap();
+        proxy.record();
+        let folder = tempfile::tempdir().unwrap();
+        let server = ServerPlan::new(proxy.url(), folder.path())
+            .set("MAINSPRING_WORKER_HEARTBEAT_INTERVAL", format!("{}ms", HEARTBEAT.as_millis()))
+            .start()
+            .unwrap();
+        Self { database, client, proxy, server, _folder: folder }
+    }
+
+    async fn submit(&self, source: &str, count: usize) {
+        let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+        let spec = self.client.put_workflow(workflow, source).await.unwrap();
+        self.client.submit_many(&spec, vec![Submission::default(); count]).await.unwrap();
+    }
+
+    async fn wait_for_the_end(&self) {
+        until("every run ends", PATIENCE, async || {
+            let counts = self.client.store().run_counts().await?;
+            Ok(counts.iter().all(|count| count.state.is_terminal()).then_some(()))
+        })
+        .await
+        .unwrap();
+    }
+
+    /// How many exchanges were applied.
+    async fn exchanges(&self) -> usize {
+        let mut connection = PgConnection::connect(self.database.url()).await.unwrap();
+        let sql = "SELECT sum(seq)::bigint FROM lanes";
+        let (count,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+        count as usize
+    }
+}
+
+fn is_exchange(trip: &Trip) -> bool {
+    trip.text.contains("exchange_v1")
+}
+
+/// What no lane says, by text.
+fn others(trips: &[Trip]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for trip in trips.iter().filter(|trip| !is_exchange(trip) && !trip.only_prepares) {
+        *counts.entry(trip.text.as_str()).or_default() += 1;
+    }
+    counts
+}
+
+/// Every connection that exchanges does nothing else, and each exchange is one round trip; what it says is made known
+/// once per connection.
+fn assert_one_trip_per_exchange(trips: &[Trip], exchanges: usize) {
+    let lanes: BTreeSet<u64> = trips.iter().filter(|trip| is_exchange(trip)).map(|trip| trip.connection).collect();
+    assert_eq!(lanes.len(), LANES);
+    let on_lanes: Vec<&Trip> = trips.iter().filter(|trip| lanes.contains(&trip.connection)).collect();
+    assert!(on_lanes.iter().all(|trip| is_exchange(trip)), "{on_lanes:#?}");
+    assert_eq!(on_lanes.iter().filter(|trip| !trip.only_prepares).count(), exchanges);
+    assert_eq!(on_lanes.len(), exchanges + lanes.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_exchange_is_one_round_trip() {
+    let mut scene = Scene::new().await;
+    scene.submit("{name: jobs, tasks: {a: {function: noop}, b: {needs: a, function: noop}}}", 3_000).await;
+    scene.wait_for_the_end().await;
+    scene.server.stop(PATIENCE).await.unwrap();
+    let trips = scene.proxy.take_trips();
+    let exchanges = scene.exchanges().await;
+    assert_one_trip_per_exchange(&trips, exchanges);
+    println!("{exchanges} {:#?}", others(&trips));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expressions_over_outputs_cost_one_more_round_trip_per_batch() {
+    let mut scene = Scene::new().await;
+    let source = "{name: outputs, tasks: {a: {function: {handler: noop, payload: {n: 1}}}, \
+                   b: {needs: a, function: {handler: noop, payload: '${{ tasks.a.output.n }}'}}}}";
+    scene.submit(source, 1_000).await;
+    scene.wait_for_the_end().await;
+    scene.server.stop(PATIENCE).await.unwrap();
+    let trips = scene.proxy.take_trips();
+    let exchanges = scene.exchanges().await;
+    assert_one_trip_per_exchange(&trips, exchanges);
+    println!("{exchanges} {:#?}", others(&trips));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_only_runs_costs_nothing() {
+    let mut scene = Scene::new().await;
+    scene.submit("{name: long, tasks: {a: {function: {handler: sleep, payload: {seconds: 600}}}}}", 200).await;
+    let _ = TaskState::Running;
+    let since = Instant::now();
+    scene.server.kill().unwrap();
+    println!("{:?} {:#?}", since, others(&scene.proxy.take_trips()));
+}
