@@ -64,7 +64,7 @@ pub(crate) struct Common {
     /// The database: sqlite://PATH or postgres://… [env: DATABASE_URL] [default: sqlite://.mainspring/mainspring.db]
     #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
     database: Option<String>,
-    /// Configuration file [default: mainspring.toml if there is one]
+    /// Configuration file [env: MAINSPRING_CONFIG] [default: mainspring.toml if there is one]
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Namespace

@@ -195,6 +195,29 @@ fn an_interrupt_cancels_and_kills() {
 }
 
 #[test]
+fn a_second_interrupt_quits_and_leaves_no_process() {
+    let place = Place::new();
+    let pipe = place.fifo("pipe");
+    // It does not listen to TERM; the log says when it was sent one.
+    let script = "trap 'echo told > pipe' TERM; echo $$ > pipe; while true; do read x < never; done";
+    place.fifo("never");
+    place.write("w.yaml", format!("name: w\ntasks:\n  t: {{run: {script:?}, cwd: .}}\n"));
+    let mut command = place.command(&["run", "w.yaml"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let shell: i32 = hear(&pipe).parse().unwrap();
+    let program = Pid::from_raw(child.id() as i32);
+    kill(program, Signal::SIGINT).unwrap();
+    assert_eq!(hear(&pipe), "told");
+    kill(program, Signal::SIGINT).unwrap();
+    let ended = Ended::from(child.wait_with_output().unwrap()).expect(130);
+    ended.says(&["SIGINT: cancelling the run", "interrupted again"]);
+    // The watchdog is a process of its own and needs a moment after the program is gone.
+    while is_alive(shell) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
 fn a_workflow_without_tasks_succeeds_and_labels_are_served() {
     let place = Place::new();
     place.write("w.yaml", "name: w\ntasks: {}\n").call(&["run", "w.yaml"]).expect(0);

@@ -163,6 +163,21 @@ fn an_address_that_is_taken_is_refused() {
 }
 
 #[test]
+fn a_node_without_the_worker_role_executes_nothing() {
+    let place = Place::new();
+    // The scheduler ends the run at its timeout; a worker would have been faster.
+    place.write("w.yaml", "name: w\ntimeout: 2s\ntasks:\n  t: {run: 'true'}\n  f: {function: {handler: noop}}\n");
+    let server = place.server(&[("ENABLE_JOB_CONSUMER", "false")]);
+    assert_eq!(server.get("/ready").0, 200);
+    let shown = place.ended(&place.submit("w.yaml", &[]));
+    assert_eq!(shown["status"], "failed");
+    for name in ["t", "f"] {
+        let task = task(&shown, name);
+        assert_eq!((&task["status"], &task["attempt"]), (&json!("cancelled"), &json!(0)), "{task:#}");
+    }
+}
+
+#[test]
 fn a_second_signal_ends_at_once() {
     let place = Place::new();
     let begun = place.fifo("begun");

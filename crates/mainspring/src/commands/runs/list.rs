@@ -12,7 +12,7 @@ use super::parse_run;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::instants::parse_instant;
-use crate::output::{Format, Table, seconds};
+use crate::output::{Format, Table, columns, seconds};
 use crate::views;
 
 #[derive(Debug, Args)]
@@ -83,7 +83,12 @@ pub(super) async fn list(app: &App<'_>, client: &Client, args: ListArgs) -> Resu
     };
     match app.out.record_format() {
         Format::Table => {
-            let mut table = Table::new(&["RUN", "WORKFLOW", "STATUS", "CREATED", "TOOK"]);
+            // An id and a full time leave no room for anything else on a narrow terminal.
+            let is_narrow = app.out.is_terminal() && columns() < 100;
+            let mut table = match is_narrow {
+                true => Table::new(&["RUN", "STATUS", "AGE", "TOOK", "WORKFLOW"]),
+                false => Table::new(&["RUN", "STATUS", "CREATED", "TOOK", "WORKFLOW"]),
+            };
             for run in &runs {
                 let until = run.finished_at.unwrap_or(now);
                 let took = run.started_at.map_or(String::new(), |started| seconds(until - started));
@@ -91,12 +96,16 @@ pub(super) async fn list(app: &App<'_>, client: &Client, args: ListArgs) -> Resu
                     mainspring_core::workflow::DEFAULT_NAMESPACE => run.workflow.clone(),
                     namespace => format!("{namespace}/{}", run.workflow),
                 };
+                let created = match is_narrow {
+                    true => age(now - run.created_at),
+                    false => format!("{}Z", &rfc3339(run.created_at)[..19]),
+                };
                 table.row(vec![
                     (run.id.to_string(), None),
-                    (name, None),
                     (run.state.to_string(), Some(views::run_paint(run.state))),
-                    (format!("{}Z", &rfc3339(run.created_at)[..19]), None),
+                    (created, None),
                     (took, None),
+                    (name, None),
                 ]);
             }
             if runs.is_empty() {
@@ -114,4 +123,14 @@ pub(super) async fn list(app: &App<'_>, client: &Client, args: ListArgs) -> Resu
         }
     }
     Ok(Exit::Success)
+}
+
+/// `12s`, `5m`, `3h`, `9d`.
+fn age(micros: i64) -> String {
+    match micros.max(0) / 1_000_000 {
+        seconds @ 0..60 => format!("{seconds}s"),
+        seconds @ 60..3_600 => format!("{}m", seconds / 60),
+        seconds @ 3_600..86_400 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
 }
