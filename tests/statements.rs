@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainspring_core::state::TaskState;
 use mainspring_engine::{Client, Submission, SystemClock};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::proxy::{Proxy, Trip};
@@ -15,6 +14,29 @@ use sqlx::{Connection, PgConnection};
 const PATIENCE: Duration = Duration::from_secs(60);
 const HEARTBEAT: Duration = Duration::from_millis(200);
 const LANES: usize = 2;
+
+/// How the statements are told apart.
+const OUTPUTS: &str = "JOIN history h ON";
+const RENEWAL: &str = "UPDATE sessions SET beat = beat + 1";
+/// What a node says by the clock: renewal, leadership, what is due, what is left to do, where to look.
+const PERIODIC: &[&str] = &[
+    RENEWAL,
+    "FROM terms WHERE",
+    "INTO terms",
+    "UPDATE terms SET beat",
+    "FROM sessions WHERE NOT dead",
+    "FROM runs WHERE deadline_at",
+    "SELECT due_at FROM task_runs",
+    "FROM continuations",
+    "FROM routes",
+    "SELECT DISTINCT t.session",
+    "FROM limits",
+    "PARTITION OF history",
+    "DELETE FROM lanes",
+    "LISTEN",
+    "pg_notify",
+    "FROM versions",
+];
 
 struct Scene {
     database: TestDatabase,
@@ -87,8 +109,17 @@ fn assert_one_trip_per_exchange(trips: &[Trip], exchanges: usize) {
     assert_eq!(on_lanes.len(), exchanges + lanes.len());
 }
 
+/// Whatever else is said goes by the clock, not by the work.
+fn assert_periodic(trips: &[Trip], elapsed: Duration) {
+    let most = elapsed.div_duration_f64(HEARTBEAT) as usize + 5;
+    for (text, count) in others(trips) {
+        assert!(count <= most, "{count} times within {elapsed:?}: {text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exchange_is_one_round_trip() {
+    let started = Instant::now();
     let mut scene = Scene::new().await;
     scene.submit("{name: jobs, tasks: {a: {function: noop}, b: {needs: a, function: noop}}}", 3_000).await;
     scene.wait_for_the_end().await;
@@ -96,29 +127,56 @@ async fn an_exchange_is_one_round_trip() {
     let trips = scene.proxy.take_trips();
     let exchanges = scene.exchanges().await;
     assert_one_trip_per_exchange(&trips, exchanges);
-    println!("{exchanges} {:#?}", others(&trips));
+    assert!(exchanges < 3_000, "{exchanges} exchanges for 6,000 tasks");
+    assert!(!others(&trips).keys().any(|text| text.contains(OUTPUTS)));
+    assert_periodic(&trips, started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn expressions_over_outputs_cost_one_more_round_trip_per_batch() {
+    let started = Instant::now();
     let mut scene = Scene::new().await;
     let source = "{name: outputs, tasks: {a: {function: {handler: noop, payload: {n: 1}}}, \
                    b: {needs: a, function: {handler: noop, payload: '${{ tasks.a.output.n }}'}}}}";
     scene.submit(source, 1_000).await;
     scene.wait_for_the_end().await;
     scene.server.stop(PATIENCE).await.unwrap();
-    let trips = scene.proxy.take_trips();
+    let mut trips = scene.proxy.take_trips();
     let exchanges = scene.exchanges().await;
     assert_one_trip_per_exchange(&trips, exchanges);
-    println!("{exchanges} {:#?}", others(&trips));
+    let reads = trips.iter().filter(|trip| trip.text.contains(OUTPUTS) && !trip.only_prepares).count();
+    assert!((1..=exchanges).contains(&reads), "{reads} reads for {exchanges} exchanges");
+    trips.retain(|trip| !trip.text.contains(OUTPUTS));
+    assert_periodic(&trips, started.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_only_runs_costs_nothing() {
     let mut scene = Scene::new().await;
     scene.submit("{name: long, tasks: {a: {function: {handler: sleep, payload: {seconds: 600}}}}}", 200).await;
-    let _ = TaskState::Running;
+    let mut connection = PgConnection::connect(scene.database.url()).await.unwrap();
+    until("all of them run", PATIENCE, async || {
+        let sql = "SELECT count(*) FROM task_runs WHERE state = 2";
+        let (running,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await?;
+        Ok((running == 200).then_some(()))
+    })
+    .await
+    .unwrap();
     let since = Instant::now();
+    let mut trips = scene.proxy.take_trips();
+    trips.clear();
+    until("the lease is renewed ten times", PATIENCE, async || {
+        trips.extend(scene.proxy.take_trips());
+        Ok((trips.iter().filter(|trip| trip.text.contains(RENEWAL)).count() >= 10).then_some(()))
+    })
+    .await
+    .unwrap();
+    let elapsed = since.elapsed();
     scene.server.kill().unwrap();
-    println!("{:?} {:#?}", since, others(&scene.proxy.take_trips()));
+    for text in others(&trips).keys() {
+        assert!(PERIODIC.iter().any(|words| text.contains(words)), "unexpected while nothing happens: {text}");
+    }
+    assert_periodic(&trips, elapsed);
+    let looks = trips.iter().filter(|trip| is_exchange(trip)).count();
+    assert!(looks <= LANES * (elapsed.as_secs() as usize + 2), "{looks} exchanges within {elapsed:?}");
 }
