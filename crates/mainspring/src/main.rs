@@ -18,6 +18,7 @@ mod telemetry;
 mod views;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -54,8 +55,8 @@ fn run(cli: Cli, out: Output) -> Exit {
             }
         }
     });
-    // A blocking read of standard input must not hold the end up.
-    runtime.shutdown_background();
+    // What was left running is dropped, so that temporary files go; nothing may hold the end up for long.
+    runtime.shutdown_timeout(Duration::from_millis(500));
     exit
 }
 

@@ -72,9 +72,8 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
         Err(failure) => {
             drop(show);
             if failure.exit == Exit::Interrupted {
-                // At once. The watchdog kills what still runs.
-                app.out.failure(&failure);
-                std::process::exit(Exit::Interrupted as i32);
+                // At once: the watchdog kills what still runs, and the store goes when everything that holds it is dropped.
+                return Err(failure);
             }
             node.shutdown(Duration::ZERO).await;
             return Err(failure);

@@ -39,16 +39,18 @@ fn a_retry_survives_a_restart(database: &str) {
 fn running_work_is_killed_and_done_again(database: &str) {
     let place = Place::on(database);
     let begun = place.fifo("begun");
-    let script = "echo $$ > begun; test \"$MAINSPRING_ATTEMPT\" -gt 1 || sleep 1000";
+    let script = "echo begun; echo $$ > begun; test \"$MAINSPRING_ATTEMPT\" -gt 1 || sleep 1000";
     place.write("w.yaml", format!("name: w\ntasks:\n  t: {{run: {script:?}, cwd: ., retry: {{attempts: 1}}}}\n"));
     let server = place.server(QUICK);
     let run = place.submit("w.yaml", &[]);
     let shell: i32 = hear(&begun).parse().unwrap();
+    // Once its output arrives, the watchdog knows of the process; in the instant before, nobody would.
+    while !place.call(&["runs", "logs", &run]).expect(0).stdout.contains("begun") {}
     server.kill();
     let _server = place.server(QUICK);
     hear(&begun);
     let shown = place.ended(&run);
     assert_eq!(shown["status"], "success", "{shown:#}");
     assert_eq!(task(&shown, "t")["attempt"], 2);
-    assert!(!is_alive(shell));
+    assert!(!is_alive(shell), "process {shell} outlived its worker");
 }

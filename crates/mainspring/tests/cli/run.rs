@@ -202,7 +202,9 @@ fn a_second_interrupt_quits_and_leaves_no_process() {
     let script = "trap 'echo told > pipe' TERM; echo $$ > pipe; while true; do read x < never; done";
     place.fifo("never");
     place.write("w.yaml", format!("name: w\ntasks:\n  t: {{run: {script:?}, cwd: .}}\n"));
+    std::fs::create_dir(place.path("tmp")).unwrap();
     let mut command = place.command(&["run", "w.yaml"]);
+    command.env("TMPDIR", place.path("tmp"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let shell: i32 = hear(&pipe).parse().unwrap();
     let program = Pid::from_raw(child.id() as i32);
@@ -212,7 +214,7 @@ fn a_second_interrupt_quits_and_leaves_no_process() {
     let ended = Ended::from(child.wait_with_output().unwrap()).expect(130);
     ended.says(&["SIGINT: cancelling the run", "interrupted again"]);
     // The watchdog is a process of its own and needs a moment after the program is gone.
-    while is_alive(shell) {
+    while is_alive(shell) || std::fs::read_dir(place.path("tmp")).unwrap().count() > 0 {
         std::thread::yield_now();
     }
 }
