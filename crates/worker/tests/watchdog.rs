@@ -162,6 +162,28 @@ async fn only_groups_that_have_not_ended_are_killed() {
     spared.wait().unwrap();
 }
 
+#[tokio::test]
+async fn what_was_started_but_not_announced_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut dog, mut pipe, mut unmarked) = watchdog_alone();
+    let sleeper = |output: PathBuf| {
+        let mut sleeper = Command::new("sleep");
+        std::os::unix::process::CommandExt::process_group(&mut sleeper, 0);
+        sleeper.arg("1000").env("MAINSPRING_OUTPUT", output).spawn().unwrap()
+    };
+    let mut ours = sleeper(directory.path().join("1.output"));
+    let mut theirs = sleeper(directory.path().with_extension("other").join("1.output"));
+    writeln!(pipe, "directory {}\nalive 600000", directory.path().display()).unwrap();
+    drop(pipe);
+    assert!(dog.wait().unwrap().success());
+    assert!(!ours.wait().unwrap().success());
+    for spared in [&mut unmarked, &mut theirs] {
+        assert_eq!(spared.try_wait().unwrap(), None);
+        spared.kill().unwrap();
+        spared.wait().unwrap();
+    }
+}
+
 /// The watchdog of a worker, among its children.
 fn watchdog_of(worker: &Worker) -> Option<i32> {
     let threads = std::fs::read_dir(format!("/proc/{}/task", worker.process.id())).ok()?.flatten();

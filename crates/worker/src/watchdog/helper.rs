@@ -13,6 +13,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, sigprocmask};
 use nix::unistd::{Pid, getpgrp};
 
+use super::strays;
+
 /// After reading, the helper does not look again for so long, unless the pipe closes: a busy worker must not pay for
 /// a change of process with every line.
 const NAP: Duration = Duration::from_millis(100);
@@ -57,6 +59,7 @@ pub fn run(input: OwnedFd) -> io::Result<()> {
     }
     ledger.kill();
     if let Some(directory) = ledger.directory {
+        strays::kill(&directory);
         let _ = std::fs::remove_dir_all(directory);
     }
     Ok(())

@@ -11,11 +11,12 @@
 //! | `beat MS` | the store renewed the lease; the same for MS |
 //! | `directory PATH` | to be removed at the end |
 //!
-//! Not covered: processes that left their group (`setsid`), and those started in the instant between the start of
-//! a process and the line that announces it.
+//! At the end it also looks for processes that the worker had no time to announce. Not covered: processes that left
+//! their group (`setsid`).
 
 mod guard;
 mod helper;
+mod strays;
 
 pub(crate) use guard::Guard;
 pub use helper::{main, run};
