@@ -494,7 +494,7 @@ function limits_v1(
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body ff8be10923bed4e4be4c68135d5ef2c7
+    returns void set plan_cache_mode=force_generic_plan body ebfe088fd74f4f439535ad34d0363e46
 
 function settle_v1(
     p_now bigint,

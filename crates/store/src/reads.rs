@@ -220,11 +220,15 @@ macro_rules! filtered {
     ($database:ty, $filter:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new(SUMMARY);
-        // Nothing indexes the state of runs: open ones are found by their live rows, unsuccessful ones by their own table.
+        // Nothing indexes the state of runs: open ones are found by their live rows (those without any wait for a limit, or for
+        // a continuation to go on), unsuccessful ones by their own table.
         match filter.state {
             Some(RunState::Failed | RunState::Cancelled) => query.push(" JOIN unsuccessful_runs u ON u.run_id = r.id"),
             Some(RunState::Pending | RunState::Running | RunState::Paused) => {
-                query.push(" JOIN (SELECT DISTINCT run_id FROM task_runs) o ON o.run_id = r.id")
+                query.push(
+                    " JOIN (SELECT run_id FROM task_runs UNION SELECT id FROM runs WHERE waits_for IS NOT NULL UNION SELECT run_id FROM continuations) o \
+                     ON o.run_id = r.id",
+                )
             }
             Some(RunState::Success) | None => &mut query,
         };

@@ -123,6 +123,7 @@ BEGIN
             UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL,
                 state = CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
             WHERE id = p_run;
+            INSERT INTO unsuccessful_runs (run_id, state) SELECT x.id, x.state FROM runs x WHERE x.id = p_run AND x.state > 3 ON CONFLICT DO NOTHING;
             RETURN;
         END IF;
         -- Recovery work for which there is no reason is skipped; what is called off is cancelled.

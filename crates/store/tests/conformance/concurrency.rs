@@ -9,8 +9,8 @@ use mainspring_core::plan::Decision;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{
-    Claimed, DecidedStart, Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, Reopen, Result, RunFilter, Store,
-    VersionRef, Want,
+    Claimed, DecidedStart, Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, Reopen, Result, RunFilter,
+    Store, VersionRef, Want,
 };
 use mainspring_testkit::database::NOW;
 use mainspring_testkit::{TestDatabase, invariants};
@@ -103,13 +103,19 @@ impl Worker {
                 Decision::Start => {
                     exchange.starts.push(DecidedStart { key: claim.token.key, session: claim.token.session });
                 }
-                Decision::Skip => exchange
-                    .ended
-                    .push(Ended { from: TaskState::Deciding, ..ended(claim, now, TaskState::Skipped) }),
+                Decision::Skip => {
+                    exchange.ended.push(Ended { from: TaskState::Deciding, ..ended(claim, now, TaskState::Skipped) })
+                }
                 Decision::Fail(_) => deciding.push(claim),
             }
         }
-        let want = |route: &i32| Want { session: self.session, route: *route, slots: 3, hand_over_rank: i16::MAX, floor: None };
+        let want = |route: &i32| Want {
+            session: self.session,
+            route: *route,
+            slots: 3,
+            hand_over_rank: i16::MAX,
+            floor: None,
+        };
         exchange.want = self.routes.iter().map(want).collect();
         (exchange.decide_session, exchange.decide, exchange.look_for_undecided) = (self.session, 3, true);
         let reply = loop {
@@ -141,7 +147,15 @@ impl Worker {
 
 fn ended(claim: Claimed, now: Micros, state: TaskState) -> Ended {
     let failure = (state == TaskState::Failed).then(failure);
-    Ended { token: claim.token, from: TaskState::Running, state, started_at: None, finished_at: now, failure, output: None }
+    Ended {
+        token: claim.token,
+        from: TaskState::Running,
+        state,
+        started_at: None,
+        finished_at: now,
+        failure,
+        output: None,
+    }
 }
 
 fn goes_on(claim: Claimed, now: Micros, how: GoesOnAs) -> GoesOn {

@@ -15,7 +15,17 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use crate::world::{SECOND, World, execute, operator};
 
 /// Tables that grow without bound, or with what runs.
-const BIG: &[&str] = &["task_runs", "runs", "history", "history_superseded", "attempts", "run_details", "logs", "submissions", "operator_actions"];
+const BIG: &[&str] = &[
+    "task_runs",
+    "runs",
+    "history",
+    "history_superseded",
+    "attempts",
+    "run_details",
+    "logs",
+    "submissions",
+    "operator_actions",
+];
 
 #[derive(Clone, Default)]
 struct Plans(Arc<Mutex<Vec<String>>>);
@@ -52,7 +62,8 @@ impl Plans {
         assert!(!plans.is_empty(), "{what}: no plan was seen, so nothing is proven");
         for plan in &plans {
             for line in plan.lines().filter(|line| line.contains("Seq Scan on ")) {
-                let table = line.split("Seq Scan on ").nth(1).unwrap_or_default().split_whitespace().next().unwrap_or_default();
+                let table =
+                    line.split("Seq Scan on ").nth(1).unwrap_or_default().split_whitespace().next().unwrap_or_default();
                 let is_big = BIG.contains(&table) || table.starts_with("history_");
                 assert!(!is_big, "{what} reads {table} from end to end:\n{plan}");
             }
@@ -96,7 +107,8 @@ async fn explaining() -> World {
     World::on(db, store).await
 }
 
-const EVERYTHING: &str = "{name: w, timeout: 10h, tasks: {a: {run: x, pool: p}, b: {needs: a, run: x}, c: {needs: a, run: x, if: 'true'},
+const EVERYTHING: &str =
+    "{name: w, timeout: 10h, tasks: {a: {run: x, pool: p}, b: {needs: a, run: x}, c: {needs: a, run: x, if: 'true'},
     d: {needs: [b, c], run: x, trigger_rule: all_done}}, on_failure: {e: {run: x}}, finally: {f: {run: x}}}";
 
 /// Every way work moves, several times, so that cached plans are seen as well as fresh ones.
@@ -112,7 +124,11 @@ async fn walk(w: &mut World, plans: &Plans) {
             drain_own(w).await;
             plans.refuse_scans("catching up");
         }
-        let exchange = Exchange { ended: vec![w.ended(w.token("a"), TaskState::Success)], want: w.wants(1).await, ..w.empty_exchange() };
+        let exchange = Exchange {
+            ended: vec![w.ended(w.token("a"), TaskState::Success)],
+            want: w.wants(1).await,
+            ..w.empty_exchange()
+        };
         w.exchange(&exchange).await;
         plans.expect_of_exchange("finishing", "task_runs_pkey");
         w.take_decisions().await;

@@ -65,6 +65,25 @@ conformance! {
         }
     }
 
+    async fn open_runs_are_listed_also_while_they_have_no_live_task(w: &mut World) {
+        let yaml = "{name: w, concurrency: {limit: 1}}";
+        let first = w.submit("{name: w, concurrency: {limit: 1}, tasks: {a: {run: x}}}").await;
+        let empty = w.try_submit(yaml).await.run().unwrap();
+        let tasks: Vec<String> = (0..5_001).map(|at| format!("t{at}: {{run: x}}")).collect();
+        let version = w.version(&format!("{{name: v, tasks: {{{}}}}}", tasks.join(", "))).await;
+        let new = w.new_run(&version).await;
+        let being_made = new.id;
+        w.create_only(new).await;
+        assert_eq!(list(w, RunFilter { state: Some(RunState::Pending), ..all() }).await, [being_made, empty]);
+        assert_eq!(list(w, RunFilter { state: Some(RunState::Running), ..all() }).await, [first]);
+        w.run = first;
+        w.cancel().await;
+        w.proceed().await;
+        assert_eq!(list(w, RunFilter { state: Some(RunState::Cancelled), ..all() }).await, [first]);
+        assert_eq!(list(w, RunFilter { state: Some(RunState::Success), ..all() }).await, [empty]);
+        assert_eq!(list(w, RunFilter { state: Some(RunState::Running), ..all() }).await, [being_made]);
+    }
+
     async fn a_summary_says_where_the_run_stands(w: &mut World) {
         let made = w.now;
         w.submit("{name: w, priority: 600, tasks: {a: {run: x}, b: {needs: a, run: x}}}").await;

@@ -30,7 +30,9 @@ const POSTGRES: &[&str] = &[
      FROM pg_proc p WHERE p.pronamespace = 'public'::regnamespace ORDER BY p.proname",
 ];
 
-const SQLITE: &[&str] = &["SELECT sql || ';' FROM sqlite_master WHERE sql IS NOT NULL AND name NOT IN ('schema_migrations', 'sqlite_sequence') ORDER BY tbl_name, type DESC, name"];
+const SQLITE: &[&str] = &[
+    "SELECT sql || ';' FROM sqlite_master WHERE sql IS NOT NULL AND name NOT IN ('schema_migrations', 'sqlite_sequence') ORDER BY tbl_name, type DESC, name",
+];
 
 async fn dump(db: &TestDatabase) -> String {
     let mut parts: Vec<String> = Vec::new();

@@ -122,6 +122,17 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
          WHERE l.kind = 1 GROUP BY l.id, l.key, l.held HAVING l.held <> count(r.id)",
     ),
     (
+        "a run names the limit it holds or waits for, and no other time",
+        "SELECT ID(id) || ' state ' || state || ' holds ' || coalesce(holds, 0) || ' waits for ' || coalesce(waits_for, 0) FROM runs \
+         WHERE coalesce(holds, 0) <> CASE WHEN state IN (1, 2) OR (state = 0 AND flags & 96 = 96) THEN coalesce(limit_id, 0) ELSE 0 END \
+            OR coalesce(waits_for, 0) <> CASE WHEN state = 0 AND flags & 64 = 0 THEN coalesce(limit_id, 0) ELSE 0 END",
+    ),
+    (
+        "exactly the runs that failed or were cancelled are listed as unsuccessful",
+        "SELECT ID(r.id) || ' state ' || r.state FROM runs r LEFT JOIN unsuccessful_runs u ON u.run_id = r.id \
+         WHERE coalesce(u.state, 0) <> CASE WHEN r.state IN (4, 5) THEN r.state ELSE 0 END",
+    ),
+    (
         "a limit is not exceeded",
         "SELECT l.key || ' held ' || l.held || ' of ' || l.capacity FROM limits l WHERE l.held > l.capacity AND NOT EXISTS \
          (SELECT 1 FROM runs r JOIN versions v ON v.id = r.version WHERE r.limit_id = l.id AND v.spec LIKE '%\"overlap\":\"allow\"%')",
