@@ -65,6 +65,10 @@ impl Driver {
 
     /// Submits a run that must succeed.
     pub(crate) async fn submit(&mut self, tasks: &str) -> RunId {
+        self.submit_expecting(tasks, RunState::Success).await
+    }
+
+    pub(crate) async fn submit_expecting(&mut self, tasks: &str, end: RunState) -> RunId {
         let key = format!("key-{}", self.evidence.acknowledged.len());
         let source = format!("{{name: w, tasks: {{{tasks}}}}}");
         let workflow = mainspring_core::parse(&source).unwrap_or_else(|errors| panic!("{errors}"));
@@ -72,7 +76,7 @@ impl Driver {
         let spec = self.client.put_workflow(workflow, &source).await.unwrap();
         let submission = Submission { idempotency_key: Some(key.clone()), ..Submission::default() };
         let run = self.client.submit(&spec, submission).await.unwrap().run().unwrap();
-        self.evidence.acknowledged.push(Acknowledged { key, run, effects, ends: vec![RunState::Success] });
+        self.evidence.acknowledged.push(Acknowledged { key, run, effects, ends: vec![end] });
         run
     }
 

@@ -5,5 +5,6 @@
 //! played by the driver.
 
 mod bugs;
+mod corruption;
 mod driver;
 mod mutation;

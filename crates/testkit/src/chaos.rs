@@ -1,6 +1,6 @@
 //! The storm: a server is killed at random moments, and replies are lost, while clients submit and cancel.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ async fn kill_and_restart(
     permits: &tokio::sync::watch::Sender<usize>,
 ) -> anyhow::Result<(ServerProcess, Vec<String>)> {
     let mut rng = fastrand::Rng::with_seed(storm.seed);
-    let mut survivors = Vec::new();
+    let mut survivors = BTreeMap::new();
     let mut server = plan.start()?;
     for kill in 0..storm.kills {
         permits.send_replace(storm.runs * (kill + 1) / (storm.kills + 1));
@@ -178,21 +178,22 @@ async fn kill_and_restart(
         let life = if rng.u8(..6) == 0 { storm.longest_life / 10 } else { storm.longest_life };
         tokio::time::sleep(Duration::from_micros(rng.u64(..life.as_micros() as u64))).await;
         server.kill()?;
-        let orphans = plan.processes();
+        let mut orphans = plan.processes();
+        orphans.retain(|mark| !survivors.contains_key(mark));
         server = plan.start()?;
         survivors.extend(outlived(plan, &orphans).await);
     }
-    Ok((server, survivors))
+    Ok((server, survivors.into_values().collect()))
 }
 
 /// What is still there after the watchdog had its time.
-async fn outlived(plan: &ServerPlan, orphans: &BTreeSet<ProcessMark>) -> Vec<String> {
+async fn outlived(plan: &ServerPlan, orphans: &BTreeSet<ProcessMark>) -> BTreeMap<ProcessMark, String> {
     let gone = until("orphans end", WATCHDOG_PATIENCE, async || {
         Ok(orphans.is_disjoint(&plan.processes()).then_some(()))
     });
     match gone.await {
-        Ok(()) => Vec::new(),
-        Err(_) => orphans.intersection(&plan.processes()).map(|(pid, _)| describe(*pid)).collect(),
+        Ok(()) => BTreeMap::new(),
+        Err(_) => orphans.intersection(&plan.processes()).map(|mark| (mark.clone(), describe(mark.0))).collect(),
     }
 }
 

@@ -1,0 +1,74 @@
+//! The checker on a database in which something is not as it was written.
+
+use mainspring_core::state::RunState;
+use mainspring_store::Exchange;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::driver::Driver;
+
+/// (the table that is spoilt, how, which invariant does not hold then).
+const CASES: &[(&str, &str, &str)] = &[
+    ("runs", "UPDATE runs SET open = open + 1", "runs.open counts the live task runs"),
+    ("runs", "UPDATE runs SET state = 1, finished_at = NULL", "every run has ended"),
+    ("runs", "UPDATE runs SET state = 3 WHERE failed > 0", "a run ends as its tasks and its flags say"),
+    ("runs", "DELETE FROM runs", "an acknowledged run exists"),
+    ("submissions", "DELETE FROM submissions", "an acknowledged submission stays what it was"),
+    ("attempts", "DELETE FROM attempts", "attempts are 1, 2, 3 … without gaps"),
+    ("history", "UPDATE history SET attempt = attempt + 1 WHERE attempt > 0", "attempts are 1, 2, 3 … without gaps"),
+    ("history", "UPDATE history SET attempt = 1 WHERE attempt = 2", "an attempt ends once"),
+    ("history", "DELETE FROM history WHERE idx = 1", "every task of an ended run has ended"),
+    ("history", "UPDATE history SET state = 12 WHERE idx = 1", "what became of a task follows from its trigger rule"),
+    ("history", "UPDATE history SET seq = 1", "an attempt begins after the one before it ended"),
+    ("history", "UPDATE history SET session = 999 WHERE session IS NOT NULL", "only what was claimed is executed"),
+    ("history", "UPDATE history SET generation = 1", "no row is of a generation to come"),
+    (
+        "dead_letters",
+        "DELETE FROM dead_letters",
+        "an exhausted task with a dead letter queue has exactly one entry per generation",
+    ),
+    (
+        "dead_letters",
+        "INSERT INTO dead_letters SELECT gen_random_uuid(), run_id, idx, item, version, reason, original_state, NULL, NULL, NULL, \
+         total_attempts, NULL, 4, NULL, NULL, NULL, NULL, created_at, updated_at FROM dead_letters",
+        "an exhausted task with a dead letter queue has exactly one entry per generation",
+    ),
+    ("", "UPDATE limits SET held = 1", "no limit is held"),
+];
+
+#[tokio::test]
+async fn a_spoilt_database_is_found() {
+    let mut driver = Driver::new(None).await;
+    driver.submit("a: {function: noop, pool: p}, b: {needs: a, function: noop}").await;
+    driver.claim(1).await;
+    driver.die().await;
+    driver.submit_expecting("a: {function: noop, retry: {attempts: 1}}", RunState::Failed).await;
+    let claimed = driver.claim(2).await;
+    let exhausted = claimed.iter().find(|claim| claim.token.attempt == 1).unwrap();
+    let due_at = driver.now();
+    let exchange = Exchange { goes_on: vec![driver.retry(exhausted, due_at)], ..driver.exchange() };
+    driver.send(&exchange).await;
+    let other = claimed.iter().find(|claim| claim.token.attempt == 2).unwrap();
+    driver.hand_in(other).await;
+    driver.drain().await;
+    assert_eq!(driver.violations().await, []);
+
+    let mut connection = PgConnection::connect(driver.database.url()).await.unwrap();
+    for (table, spoil, invariant) in CASES {
+        if !table.is_empty() {
+            execute(&mut connection, format!("CREATE TABLE saved AS TABLE {table}")).await;
+        }
+        execute(&mut connection, (*spoil).to_owned()).await;
+        let found = driver.violations().await;
+        assert!(found.iter().any(|violation| violation.invariant == *invariant), "{spoil}: {found:#?}");
+        if !table.is_empty() {
+            let restore = format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved; DROP TABLE saved");
+            execute(&mut connection, restore).await;
+            assert_eq!(driver.violations().await, [], "{table} was restored");
+        }
+    }
+}
+
+async fn execute(connection: &mut PgConnection, sql: String) {
+    let shown = sql.clone();
+    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.unwrap_or_else(|error| panic!("{shown}: {error}"));
+}
