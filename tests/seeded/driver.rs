@@ -56,7 +56,17 @@ impl Driver {
         let node = Uuid::from_u128(1);
         let lane = store.open_lane(node, client.now()).await.unwrap();
         let session = open_session(&store, client.now(), node).await;
-        Self { database, store, lane, session, client, node, evidence: Evidence::default(), ahead: 0, counts_apart: false }
+        Self {
+            database,
+            store,
+            lane,
+            session,
+            client,
+            node,
+            evidence: Evidence::default(),
+            ahead: 0,
+            counts_apart: false,
+        }
     }
 
     pub(crate) fn now(&self) -> Micros {

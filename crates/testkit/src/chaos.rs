@@ -12,7 +12,7 @@ use mainspring_store::{Connect, Store};
 use crate::audit::{Evidence, audit};
 use crate::customer::Customer;
 use crate::effects;
-use crate::invariants::Violation;
+use crate::invariants::{Snapshot, Violation};
 use crate::proxy::{Fault, Proxy};
 use crate::server::{ProcessMark, ServerPlan, ServerProcess};
 use crate::wait::until;
@@ -50,6 +50,8 @@ pub struct Report {
     pub lost_replies: usize,
     pub faults: usize,
     pub effects: usize,
+    /// Attempts that ended with their worker.
+    pub lost_attempts: usize,
     pub violations: Vec<Violation>,
     /// The last words of the server.
     pub log: String,
@@ -57,10 +59,11 @@ pub struct Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seed, runs, cancels, kills, unknown, lost_replies, faults, effects, violations, log } = self;
+        let Self { seed, runs, cancels, kills, unknown, lost_replies, faults, effects, lost_attempts, violations, log } =
+            self;
         write!(
             out,
-            "seed {seed}: {runs} runs ({cancels} cancelled), {kills} kills, {faults} faults between server and database \
+            "seed {seed}: {runs} runs ({cancels} cancelled), {kills} kills, {lost_attempts} attempts lost, {faults} faults between server and database \
              ({lost_replies} replies lost after the commit), {unknown} answers clients did not get, {effects} effects, \
              {} violations",
             violations.len()
@@ -114,6 +117,7 @@ pub async fn storm(storm: &Storm, url: &str) -> anyhow::Result<Report> {
         lost_replies: injected.iter().filter(|fault| **fault == Fault::LoseReply).count(),
         faults: injected.len(),
         effects: evidence.effects.len(),
+        lost_attempts: lost_attempts(url).await?,
         violations: Vec::new(),
         log: server.last_lines(40),
     };
@@ -125,6 +129,14 @@ pub async fn storm(storm: &Storm, url: &str) -> anyhow::Result<Report> {
         keep(folder, &mut report);
     }
     Ok(report)
+}
+
+/// How often work was interrupted: a storm that touched nothing proves nothing.
+async fn lost_attempts(url: &str) -> anyhow::Result<usize> {
+    let mut snapshot = Snapshot::open(url).await?;
+    let rows: Vec<(i64,)> = snapshot.rows("SELECT count(*) FROM attempts WHERE outcome = 1").await?;
+    snapshot.close().await;
+    Ok(rows.first().map_or(0, |row| row.0 as usize))
 }
 
 /// Leaves the folder for whoever wants to know why.
@@ -188,9 +200,8 @@ async fn kill_and_restart(
 
 /// What is still there after the watchdog had its time.
 async fn outlived(plan: &ServerPlan, orphans: &BTreeSet<ProcessMark>) -> BTreeMap<ProcessMark, String> {
-    let gone = until("orphans end", WATCHDOG_PATIENCE, async || {
-        Ok(orphans.is_disjoint(&plan.processes()).then_some(()))
-    });
+    let gone =
+        until("orphans end", WATCHDOG_PATIENCE, async || Ok(orphans.is_disjoint(&plan.processes()).then_some(())));
     match gone.await {
         Ok(()) => BTreeMap::new(),
         Err(_) => orphans.intersection(&plan.processes()).map(|mark| (mark.clone(), describe(mark.0))).collect(),
@@ -203,7 +214,12 @@ fn describe(pid: i32) -> String {
 }
 
 /// Waits until every run has ended, then stops the server in peace.
-async fn rest(client: &Client, server: &mut ServerProcess, plan: &ServerPlan, patience: Duration) -> anyhow::Result<()> {
+async fn rest(
+    client: &Client,
+    server: &mut ServerProcess,
+    plan: &ServerPlan,
+    patience: Duration,
+) -> anyhow::Result<()> {
     until("every run ends", patience, async || {
         if let Some(code) = server.ended()? {
             anyhow::bail!("the server ended by itself with {code}");

@@ -190,12 +190,14 @@ pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Vec<Kind>>
     client.store().set_pool(client.now(), "default", POOL, Some(2)).await?;
     let mut kinds = Vec::new();
     let wide = wide();
-    let recipes = RECIPES.iter().map(|recipe| (recipe.name, recipe.ends, recipe.text)).chain([("wide", SUCCESS, &*wide)]);
+    let recipes =
+        RECIPES.iter().map(|recipe| (recipe.name, recipe.ends, recipe.text)).chain([("wide", SUCCESS, &*wide)]);
     for (name, ends, text) in recipes {
         let text = text.replace("EFFECT", APPEND);
         let source = format!("name: {name}\nenv: {{EFFECTS: '{}'}}\n{}\n", effects.display(), text.trim_start());
         let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
-        let effects = (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
+        let effects =
+            (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
         let spec = client.put_workflow(workflow, &source).await?;
         kinds.push(Kind { name, spec, effects, ends });
     }
@@ -207,7 +209,8 @@ fn leaves_effect(task: &Task) -> bool {
 }
 
 fn wide() -> String {
-    let parts: Vec<String> = (0..30).map(|at| format!("  p{at}: {{needs: a, function: noop, max_lost: 1000}}")).collect();
+    let parts: Vec<String> =
+        (0..30).map(|at| format!("  p{at}: {{needs: a, function: noop, max_lost: 1000}}")).collect();
     let names: Vec<String> = (0..30).map(|at| format!("p{at}")).collect();
     format!(
         "tasks:\n  a: {{function: noop, max_lost: 1000}}\n{}\n  z: {{needs: [{}], run: 'EFFECT', max_lost: 1000}}",
@@ -220,8 +223,7 @@ fn wide() -> String {
 pub fn draw(rng: &mut fastrand::Rng, kinds: &[Kind], number: usize) -> Order {
     // Each kind comes in turn, so that a short workload has them all.
     let kind = kinds[number % kinds.len()].clone();
-    let mut submission =
-        Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
+    let mut submission = Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
     if rng.u8(..4) == 0 {
         submission.priority = Some(rng.i16(0..=1000));
     }

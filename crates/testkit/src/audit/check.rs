@@ -91,7 +91,10 @@ fn check_ends(record: &Record, found: &mut Findings) {
                 let (first, second) = (pair[0], pair[1]);
                 found.add(
                     "an attempt begins after the one before it ended",
-                    format!("{key} attempt {} at {}, attempt {} at {}", first.attempt, first.seq, second.attempt, second.seq),
+                    format!(
+                        "{key} attempt {} at {}, attempt {} at {}",
+                        first.attempt, first.seq, second.attempt, second.seq
+                    ),
                 );
             }
         }

@@ -19,6 +19,18 @@ pub(super) struct End {
     pub(super) state: Option<TaskState>,
 }
 
+#[derive(sqlx::FromRow)]
+struct EndRow {
+    run: String,
+    idx: i32,
+    item: i32,
+    generation: i16,
+    attempt: i32,
+    session: Option<i64>,
+    seq: i64,
+    state: i16,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) runs: BTreeMap<RunId, RunState>,
@@ -38,16 +50,18 @@ impl Record {
         for (key, run) in snapshot.rows::<(String, String)>("SELECT key, ID(run_id) FROM submissions").await? {
             record.submissions.insert(key, run.parse()?);
         }
-        let ends: Vec<(String, i32, i32, i16, i32, Option<i64>, i64, i16)> = snapshot
+        let ends: Vec<EndRow> = snapshot
             .rows(
-                "SELECT ID(run_id), idx, item, generation, attempt, session, seq, state FROM history \
+                "SELECT ID(run_id) AS run, idx, item, generation, attempt, session, seq, state FROM history \
                  UNION ALL SELECT ID(run_id), idx, item, generation, attempt, session, seq, state FROM history_superseded",
             )
             .await?;
-        for (run, index, item, generation, attempt, session, seq, state) in ends {
-            let state = Some(TaskState::try_from(state).context("reading the state of a task run")?);
-            let end = End { generation: generation.into(), attempt, session, seq, state };
-            record.ends.entry(TaskKey { run: run.parse()?, index, item }).or_default().push(end);
+        for row in ends {
+            let state = Some(TaskState::try_from(row.state).context("reading the state of a task run")?);
+            let EndRow { attempt, session, seq, .. } = row;
+            let end = End { generation: row.generation.into(), attempt, session, seq, state };
+            let key = TaskKey { run: row.run.parse()?, index: row.idx, item: row.item };
+            record.ends.entry(key).or_default().push(end);
         }
         let attempts: Vec<(String, i32, i32, i32, Option<i64>, i64)> =
             snapshot.rows("SELECT ID(run_id), idx, item, attempt, session, seq FROM attempts").await?;
@@ -56,7 +70,9 @@ impl Record {
             record.ends.entry(TaskKey { run: run.parse()?, index, item }).or_default().push(end);
         }
         let held: Vec<(String, i32, i32, i64, i32)> = snapshot
-            .rows("SELECT ID(run_id), idx, item, session, attempt FROM task_runs WHERE state = 2 AND session IS NOT NULL")
+            .rows(
+                "SELECT ID(run_id), idx, item, session, attempt FROM task_runs WHERE state = 2 AND session IS NOT NULL",
+            )
             .await?;
         for (run, index, item, session, attempt) in held {
             record.held.insert((TaskKey { run: run.parse()?, index, item }, session, attempt));

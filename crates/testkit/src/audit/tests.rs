@@ -79,7 +79,9 @@ fn doubled_and_disordered_ends_are_found() {
         let ends = record.ends.get_mut(&key()).unwrap();
         ends.push(End { seq: 3, ..ends[1] });
     });
-    check("an attempt begins after the one before it ended", |record, _| record.ends.get_mut(&key()).unwrap()[0].seq = 9);
+    check("an attempt begins after the one before it ended", |record, _| {
+        record.ends.get_mut(&key()).unwrap()[0].seq = 9
+    });
 }
 
 #[test]
