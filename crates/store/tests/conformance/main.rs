@@ -13,6 +13,7 @@ mod finish;
 mod lanes;
 mod limits;
 mod logs;
+mod looking;
 mod model;
 mod operate;
 mod plans;

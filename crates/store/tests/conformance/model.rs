@@ -27,7 +27,8 @@ struct Effort {
     check_one_in: usize,
 }
 
-const SHORT: Effort = Effort { cases: 100, steps: 20, check_one_in: 20 };
+const SHORT: Effort = Effort { cases: 60, steps: 20, check_one_in: 20 };
+const SHORT_ON_SQLITE: Effort = Effort { cases: 200, ..SHORT };
 const LONG: Effort = Effort { cases: 3_000, steps: 40, check_one_in: 1 };
 
 #[tokio::test]
@@ -37,7 +38,7 @@ async fn random_operations_follow_the_model_on_postgres() {
 
 #[tokio::test]
 async fn random_operations_follow_the_model_on_sqlite() {
-    play_cases(Flavor::Sqlite, 1, SHORT).await;
+    play_cases(Flavor::Sqlite, 1, SHORT_ON_SQLITE).await;
 }
 
 #[tokio::test]

@@ -1,0 +1,76 @@
+//! What a test sees of its world: names, states, and whether every invariant holds.
+
+use mainspring_core::state::RunState;
+use mainspring_core::{RunId, TaskKey, Workflow};
+use mainspring_store::TaskToken;
+use mainspring_testkit::invariants::{self, Violation};
+
+use crate::world::World;
+
+impl World {
+    pub(crate) fn key(&self, name: &str) -> TaskKey {
+        let workflow = self.workflow(self.run);
+        let index = workflow.task_index(name).unwrap_or_else(|| panic!("no task {name}"));
+        TaskKey::new(self.run, index as i32)
+    }
+
+    pub(crate) fn token(&self, name: &str) -> TaskToken {
+        let key = self.key(name);
+        self.held.get(&key).unwrap_or_else(|| panic!("{name} is not claimed")).token
+    }
+
+    pub(crate) fn workflow(&self, run: RunId) -> &Workflow {
+        &self.workflows[&self.versions[&run]]
+    }
+
+    pub(crate) fn task_name(&self, key: TaskKey) -> String {
+        self.workflow(key.run).tasks[key.index as usize].name.clone()
+    }
+
+    /// The name of the task; with the workflow's before it if it is not of the run that names refer to.
+    pub(crate) fn name(&self, key: TaskKey) -> String {
+        let task = self.task_name(key);
+        if key.run == self.run { task } else { format!("{}.{task}", self.workflow(key.run).name) }
+    }
+
+    pub(crate) async fn run_state(&self) -> RunState {
+        self.store.run_summary(self.run).await.unwrap().state
+    }
+
+    /// The run's state and those of its tasks: `running a=success b=ready`. Tasks without a row are left out.
+    pub(crate) async fn states(&self) -> String {
+        let mut shown = self.run_state().await.to_string();
+        for row in self.store.task_runs(self.run).await.unwrap() {
+            shown.push_str(&format!(" {}={}", self.task_name(row.key), row.state));
+        }
+        shown
+    }
+
+    pub(crate) async fn expect(&self, states: &str) {
+        assert_eq!(self.states().await, states);
+    }
+
+    /// Every invariant holds; those at rest too if every run has ended.
+    pub(crate) async fn check(&self) {
+        self.check_now().await;
+        self.proceed().await;
+        let open = self.store.run_counts().await.unwrap().iter().any(|count| !count.state.is_terminal());
+        if !open {
+            self.refuse(&invariants::check_at_rest(self.db.url()).await.unwrap()).await;
+        }
+    }
+
+    /// What holds at any time does.
+    pub(crate) async fn check_now(&self) {
+        self.refuse(&invariants::check(self.db.url()).await.unwrap()).await;
+    }
+
+    async fn refuse(&self, violations: &[Violation]) {
+        let shown: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        assert!(violations.is_empty(), "{}\nstates: {}", shown.join("\n"), self.states_or_none().await);
+    }
+
+    async fn states_or_none(&self) -> String {
+        if self.run.is_nil() { "none".to_owned() } else { self.states().await }
+    }
+}
