@@ -86,7 +86,7 @@ impl Driver {
         let spec = self.client.put_workflow(workflow, &source).await.unwrap();
         let submission = Submission { idempotency_key: Some(key.clone()), ..Submission::default() };
         let run = self.client.submit(&spec, submission).await.unwrap().run().unwrap();
-        self.evidence.acknowledged.push(Acknowledged { key, run, effects, ends: vec![end] });
+        self.evidence.acknowledged.push(Acknowledged { key, run, effects, delays: Vec::new(), ends: vec![end] });
         run
     }
 

@@ -9,7 +9,7 @@ use mainspring_engine::{Client, SubmitError};
 use mainspring_store::Operator;
 
 use crate::audit::{Acknowledged, Cancelled};
-use crate::workload::Order;
+use crate::workload::{Kind, Order};
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 const MOST_TRIES: usize = 500;
@@ -33,7 +33,8 @@ impl Customer {
             match self.client.submit(&order.kind.spec, order.submission.clone()).await {
                 Ok(created) => {
                     let run = created.run().with_context(|| format!("{key} was refused"))?;
-                    return Ok(Acknowledged { key, run, effects: order.kind.effects.clone(), ends: order.ends() });
+                    let Kind { effects, delays, .. } = order.kind.clone();
+                    return Ok(Acknowledged { key, run, effects, delays, ends: order.ends() });
                 }
                 Err(SubmitError::Store(error)) if error.is_transient() => self.unknown += 1,
                 Err(error) => return Err(error).with_context(|| format!("submitting {key}")),

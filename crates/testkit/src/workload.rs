@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::anyhow;
+use mainspring_core::Micros;
 use mainspring_core::state::RunState;
 use mainspring_core::workflow::{Action, Task};
 use mainspring_engine::{Client, Spec, Submission};
@@ -163,6 +164,8 @@ pub struct Kind {
     pub spec: Arc<Spec>,
     /// The tasks that leave effects.
     pub effects: Vec<i32>,
+    /// What must lie between a failed attempt and the next.
+    pub delays: Vec<(i32, Micros)>,
     ends: &'static [RunState],
 }
 
@@ -198,8 +201,11 @@ pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Vec<Kind>>
         let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
         let effects =
             (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
+        // Jitter at its lowest; later delays are longer.
+        let delays =
+            (0i32..).zip(&workflow.tasks).map(|(index, task)| (index, task.retry.delay_micros(1, 0.0))).collect();
         let spec = client.put_workflow(workflow, &source).await?;
-        kinds.push(Kind { name, spec, effects, ends });
+        kinds.push(Kind { name, spec, effects, delays, ends });
     }
     Ok(kinds)
 }

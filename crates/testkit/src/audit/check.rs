@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mainspring_core::RunId;
 use mainspring_core::state::TaskState;
+use mainspring_core::{Micros, RunId};
 
 use super::evidence::Evidence;
 use super::record::Record;
@@ -23,6 +23,7 @@ pub(super) fn compare(record: &Record, evidence: &Evidence) -> Vec<Violation> {
     check_submissions(record, evidence, &mut found);
     check_cancels(record, evidence, &mut found);
     check_ends(record, &mut found);
+    check_retries(record, evidence, &mut found);
     check_effects(record, evidence, &mut found);
     for survivor in &evidence.survivors {
         found.add("no process outlives its server", survivor.clone());
@@ -95,6 +96,26 @@ fn check_ends(record: &Record, found: &mut Findings) {
                         "{key} attempt {} at {}, attempt {} at {}",
                         first.attempt, first.seq, second.attempt, second.seq
                     ),
+                );
+            }
+        }
+    }
+}
+
+fn check_retries(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    let delays: BTreeMap<(RunId, i32), Micros> = evidence
+        .acknowledged
+        .iter()
+        .flat_map(|submission| submission.delays.iter().map(|(index, delay)| ((submission.run, *index), *delay)))
+        .collect();
+    for (key, ends) in &record.ends {
+        let Some(delay) = delays.get(&(key.run, key.index)) else { continue };
+        for pair in ends.windows(2).filter(|pair| pair[0].retries && pair[1].attempt > pair[0].attempt) {
+            let waited = pair[1].started_at.map(|started| started - pair[0].finished_at);
+            if waited.is_some_and(|waited| waited < *delay) {
+                found.add(
+                    "nothing is claimed before it is due",
+                    format!("{key} attempt {} began {waited:?} µs after a failure, {delay} at least", pair[1].attempt),
                 );
             }
         }

@@ -1,7 +1,7 @@
 //! What was seen from outside the database.
 
 use mainspring_core::state::RunState;
-use mainspring_core::{RunId, TaskKey};
+use mainspring_core::{Micros, RunId, TaskKey};
 
 use crate::effects::Effect;
 
@@ -13,6 +13,8 @@ pub struct Acknowledged {
     pub run: RunId,
     /// The tasks that leave a line in the effect log when they are executed.
     pub effects: Vec<i32>,
+    /// The shortest time between a failed attempt of a task and its next one.
+    pub delays: Vec<(i32, Micros)>,
     /// How the run may end.
     pub ends: Vec<RunState>,
 }

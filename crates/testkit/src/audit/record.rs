@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::{RunId, TaskKey};
+use mainspring_core::{Micros, RunId, TaskKey};
 
 use crate::invariants::Snapshot;
 
@@ -17,6 +17,10 @@ pub(super) struct End {
     pub(super) seq: i64,
     /// None: the attempt ended, the task run went on.
     pub(super) state: Option<TaskState>,
+    /// The attempt failed and another one was due later.
+    pub(super) retries: bool,
+    pub(super) started_at: Option<Micros>,
+    pub(super) finished_at: Micros,
 }
 
 #[derive(sqlx::FromRow)]
@@ -28,8 +32,38 @@ struct EndRow {
     attempt: i32,
     session: Option<i64>,
     seq: i64,
-    state: i16,
+    /// None for attempts that did not end their task run.
+    state: Option<i16>,
+    outcome: Option<i16>,
+    started_at: Option<Micros>,
+    finished_at: Micros,
 }
+
+impl EndRow {
+    fn end(&self) -> anyhow::Result<End> {
+        let state = self.state.map(TaskState::try_from).transpose().context("reading the state of a task run")?;
+        Ok(End {
+            generation: self.generation.into(),
+            attempt: self.attempt,
+            session: self.session,
+            seq: self.seq,
+            state,
+            retries: self.outcome == Some(FAILED),
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+        })
+    }
+}
+
+/// The outcome of an attempt that failed.
+const FAILED: i16 = 0;
+
+const ENDS: &str = "\
+    SELECT ID(run_id) AS run, idx, item, generation, attempt, session, seq, state, CAST(NULL AS smallint) AS outcome, started_at, finished_at FROM history \
+    UNION ALL SELECT ID(run_id), idx, item, generation, attempt, session, seq, state, CAST(NULL AS smallint), started_at, finished_at FROM history_superseded";
+const ATTEMPTS: &str = "\
+    SELECT ID(run_id) AS run, idx, item, CAST(0 AS smallint) AS generation, attempt, session, seq, CAST(NULL AS smallint) AS state, outcome, started_at, finished_at \
+    FROM attempts";
 
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -50,24 +84,11 @@ impl Record {
         for (key, run) in snapshot.rows::<(String, String)>("SELECT key, ID(run_id) FROM submissions").await? {
             record.submissions.insert(key, run.parse()?);
         }
-        let ends: Vec<EndRow> = snapshot
-            .rows(
-                "SELECT ID(run_id) AS run, idx, item, generation, attempt, session, seq, state FROM history \
-                 UNION ALL SELECT ID(run_id), idx, item, generation, attempt, session, seq, state FROM history_superseded",
-            )
-            .await?;
-        for row in ends {
-            let state = Some(TaskState::try_from(row.state).context("reading the state of a task run")?);
-            let EndRow { attempt, session, seq, .. } = row;
-            let end = End { generation: row.generation.into(), attempt, session, seq, state };
-            let key = TaskKey { run: row.run.parse()?, index: row.idx, item: row.item };
-            record.ends.entry(key).or_default().push(end);
-        }
-        let attempts: Vec<(String, i32, i32, i32, Option<i64>, i64)> =
-            snapshot.rows("SELECT ID(run_id), idx, item, attempt, session, seq FROM attempts").await?;
-        for (run, index, item, attempt, session, seq) in attempts {
-            let end = End { generation: 0, attempt, session, seq, state: None };
-            record.ends.entry(TaskKey { run: run.parse()?, index, item }).or_default().push(end);
+        for sql in [ENDS, ATTEMPTS] {
+            for row in snapshot.rows::<EndRow>(sql).await? {
+                let key = TaskKey { run: row.run.parse()?, index: row.idx, item: row.item };
+                record.ends.entry(key).or_default().push(row.end()?);
+            }
         }
         let held: Vec<(String, i32, i32, i64, i32)> = snapshot
             .rows(

@@ -16,20 +16,39 @@ fn key() -> TaskKey {
     TaskKey::new(run(), 0)
 }
 
-/// A task that was lost once and succeeded then, with an effect of both executions.
+/// A task that failed once and succeeded then, with an effect of both executions.
 fn sound() -> (Record, Evidence) {
     let mut record = Record::default();
     record.runs.insert(run(), RunState::Success);
     record.submissions.insert("k".into(), run());
-    let lost = End { generation: 0, attempt: 1, session: Some(5), seq: 1, state: None };
-    let won = End { generation: 0, attempt: 2, session: Some(6), seq: 2, state: Some(TaskState::Success) };
-    record.ends.insert(key(), vec![lost, won]);
+    let first = End {
+        generation: 0,
+        attempt: 1,
+        session: Some(5),
+        seq: 1,
+        state: None,
+        retries: true,
+        started_at: Some(100),
+        finished_at: 200,
+    };
+    let won = End {
+        attempt: 2,
+        session: Some(6),
+        seq: 2,
+        state: Some(TaskState::Success),
+        retries: false,
+        started_at: Some(250),
+        finished_at: 300,
+        ..first
+    };
+    record.ends.insert(key(), vec![first, won]);
     let effect = |attempt, session| Effect { key: key(), generation: 0, attempt, session };
     let evidence = Evidence {
         acknowledged: vec![Acknowledged {
             key: "k".into(),
             run: run(),
             effects: vec![0],
+            delays: vec![(0, 50)],
             ends: vec![RunState::Success],
         }],
         cancelled: vec![Cancelled { run: run(), attempts: vec![(key(), 2)] }],
@@ -82,6 +101,16 @@ fn doubled_and_disordered_ends_are_found() {
     check("an attempt begins after the one before it ended", |record, _| {
         record.ends.get_mut(&key()).unwrap()[0].seq = 9
     });
+}
+
+#[test]
+fn an_early_retry_is_found() {
+    check("nothing is claimed before it is due", |_, evidence| evidence.acknowledged[0].delays[0].1 = 51);
+    // A lost attempt is repeated at once.
+    let (mut record, mut evidence) = sound();
+    record.ends.get_mut(&key()).unwrap()[0].retries = false;
+    evidence.acknowledged[0].delays[0].1 = 51;
+    assert_eq!(compare(&record, &evidence), []);
 }
 
 #[test]
