@@ -328,8 +328,8 @@ impl Inbox {
                 _ => route.floor = None,
             }
         }
-        for class in 0..2 {
-            self.free[class] += batch.reserved[class] - used[class];
+        for (class, used) in used.into_iter().enumerate() {
+            self.free[class] += batch.reserved[class] - used;
         }
         more
     }

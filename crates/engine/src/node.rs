@@ -97,7 +97,7 @@ impl Shared {
 
     /// Whether our worker may execute tasks of this route.
     fn serves(&self, route: &RouteRow) -> bool {
-        let queue = self.config.queues.is_empty() || self.config.queues.iter().any(|queue| *queue == route.queue);
+        let queue = self.config.queues.is_empty() || self.config.queues.contains(&route.queue);
         let labels = route.labels.is_empty()
             || route.labels.split(',').all(|pair| {
                 pair.split_once('=')

@@ -37,7 +37,7 @@ pub struct Store {
 
 #[derive(Debug)]
 pub(crate) enum Db {
-    Postgres(PgDb),
+    Postgres(Box<PgDb>),
     Sqlite(SqliteDb),
 }
 
@@ -52,7 +52,7 @@ impl Store {
     pub async fn connect(connect: &Connect) -> Result<Self> {
         let url = connect.url.as_str();
         let db = if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Db::Postgres(connect_postgres(connect).await?)
+            Db::Postgres(Box::new(connect_postgres(connect).await?))
         } else if url.starts_with("sqlite:") {
             Db::Sqlite(SqliteDb::open(connect).await?)
         } else {

@@ -164,11 +164,13 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
         return Ok(None);
     }
     let last: Option<(i32, i32)> = within!(tx, |conn| {
-        sqlx::query_as("SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT 1 OFFSET $2")
-            .bind(run.id)
-            .bind(CHUNK as i64 - 1)
-            .fetch_optional(conn)
-            .await?
+        sqlx::query_as(
+            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT 1 OFFSET $2",
+        )
+        .bind(run.id)
+        .bind(CHUNK as i64 - 1)
+        .fetch_optional(conn)
+        .await?
     });
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {

@@ -238,9 +238,7 @@ fn count(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, chosen: &BTreeS
         if chosen.contains(&need) {
             continue;
         }
-        let outcome = ended
-            .get(&need)
-            .and_then(|row| upstream(TaskState::try_from(row.state).ok()?, row.flags));
+        let outcome = ended.get(&need).and_then(|row| upstream(TaskState::try_from(row.state).ok()?, row.flags));
         if let Some(outcome) = outcome {
             counters.record(outcome);
         }

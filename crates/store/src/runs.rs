@@ -192,7 +192,7 @@ async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
     } else {
         match tx {
             Tx::Postgres(pg) => {
-                postgres::runs::create(&mut **pg, now, std::slice::from_ref(&seed), &run.version.pools).await?
+                postgres::runs::create(pg, now, std::slice::from_ref(&seed), &run.version.pools).await?
             }
             Tx::Sqlite(sqlite) => {
                 sqlite::runs::create(sqlite, now, std::slice::from_ref(&seed), &run.version.pools).await?

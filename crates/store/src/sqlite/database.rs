@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -306,7 +307,8 @@ impl PassingFolder {
         loop {
             let name = format!("mainspring-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
             let folder = std::env::temp_dir().join(name);
-            match std::fs::create_dir(&folder) {
+            // Nobody else reads what runs were given.
+            match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Ok(Self(folder)),
                 // Left behind by a killed process that had the same number.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
