@@ -64,6 +64,7 @@ impl Client {
     /// Stores a workflow; the same content again is the same version.
     pub async fn put_workflow(&self, workflow: Workflow, source: &str) -> mainspring_store::Result<Arc<Spec>> {
         let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source).await?;
+        self.bell.routes_changed();
         Ok(match self.specs.cached(version.id) {
             Some(spec) => spec,
             None => self.specs.keep(Spec::new(version, workflow)),
@@ -189,13 +190,22 @@ impl Client {
         Ok(reopened)
     }
 
+    /// Announces from a task of its own from now on, so that submitting does not wait for it. For processes that go on;
+    /// one that ends right after its call announces within the call.
+    pub fn announce_in_background(&self) {
+        let client = self.clone();
+        tokio::spawn(async move {
+            client.bell.announce(client.store.clone(), String::new(), tokio_util::sync::CancellationToken::new()).await;
+        });
+    }
+
     /// Tells this process's node, and other processes where the database can, that something may be claimable.
     pub(crate) async fn wake(&self) {
         self.bell.look();
         if self.bell.announces() {
             return;
         }
-        if let Err(error) = self.store.announce().await {
+        if let Err(error) = self.store.announce("").await {
             tracing::debug!(%error, "telling other nodes; they will look by themselves");
         }
     }

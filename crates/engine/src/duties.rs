@@ -76,13 +76,18 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
 
 /// Hears what other processes announce, where the database can carry it.
 pub(crate) async fn listen(shared: Arc<Shared>) {
+    let own = shared.id.to_string();
     while !shared.stop.is_cancelled() {
         match shared.client.store.listen().await {
             Ok(listener) if !listener.hears() => return,
             Ok(mut listener) => loop {
                 match shared.stop.run_until_cancelled(listener.heard()).await {
                     None => return,
-                    Some(Ok(())) => shared.client.bell.look_here(),
+                    Some(Ok(from)) if from == own => {}
+                    Some(Ok(_)) => {
+                        shared.client.bell.routes_changed();
+                        shared.client.bell.look_here();
+                    }
                     Some(Err(error)) => {
                         tracing::debug!(%error, "listening; looking by ourselves meanwhile");
                         break;

@@ -27,8 +27,11 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     let mut busy_until = Instant::now();
     loop {
         if shared.client.bell.take_look() {
-            if let Err(error) = shared.refresh_routes().await {
+            if shared.client.bell.take_new_routes()
+                && let Err(error) = shared.refresh_routes().await
+            {
                 tracing::debug!(%error, "reading the routes");
+                shared.client.bell.routes_changed();
             }
             shared.inbox().look_everywhere();
         }
@@ -42,7 +45,10 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
             tokio::select! {
                 () = shared.client.bell.rung(number) => {}
                 () = shared.stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => shared.client.bell.look_here(),
+                () = tokio::time::sleep(pause) => {
+                    shared.client.bell.routes_changed();
+                    shared.client.bell.look_here();
+                }
             }
             continue;
         };

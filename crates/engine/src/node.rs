@@ -202,7 +202,8 @@ impl Node {
         tasks.spawn(duties::listen(Arc::clone(&shared)));
         let announcer = Arc::clone(&shared);
         tasks.spawn(async move {
-            announcer.client.bell.announce(announcer.client.store.clone(), announcer.stop.clone()).await;
+            let client = &announcer.client;
+            client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
         });
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));

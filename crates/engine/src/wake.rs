@@ -18,6 +18,8 @@ pub(crate) struct Bell {
     lanes: [Notify; MAX_LANES],
     /// Something may be claimable that this node has not been told of.
     look: AtomicBool,
+    /// Routes may exist that this node has not read.
+    new_routes: AtomicBool,
     /// Wakes the announcer.
     outward: Notify,
     has_announcer: AtomicBool,
@@ -47,6 +49,16 @@ impl Bell {
         self.ring_all();
     }
 
+    /// There may be routes to learn of at the next look.
+    pub(crate) fn routes_changed(&self) {
+        self.new_routes.store(true, Ordering::Release);
+    }
+
+    /// Whether routes may have been added since the last time.
+    pub(crate) fn take_new_routes(&self) -> bool {
+        self.new_routes.swap(false, Ordering::AcqRel)
+    }
+
     /// Whether a look was asked for since the last time.
     pub(crate) fn take_look(&self) -> bool {
         self.look.swap(false, Ordering::AcqRel)
@@ -62,10 +74,10 @@ impl Bell {
     }
 
     /// Tells other processes, at most every few milliseconds, until stopped.
-    pub(crate) async fn announce(&self, store: Store, stop: CancellationToken) {
+    pub(crate) async fn announce(&self, store: Store, from: String, stop: CancellationToken) {
         self.has_announcer.store(true, Ordering::Release);
         while stop.run_until_cancelled(self.outward.notified()).await.is_some() {
-            if let Err(error) = store.announce().await {
+            if let Err(error) = store.announce(&from).await {
                 tracing::debug!(%error, "telling other nodes; they will look by themselves");
             }
             tokio::time::sleep(ANNOUNCE_EVERY).await;

@@ -13,9 +13,10 @@ pub struct Listener {
 
 impl Store {
     /// PostgreSQL: a NOTIFY of its own, never inside a unit, where it would cost throughput. SQLite: nothing to tell.
-    pub async fn announce(&self) -> Result<()> {
+    /// `from` names who announces, so that nobody is woken by himself.
+    pub async fn announce(&self, from: &str) -> Result<()> {
         if let Db::Postgres(pg) = &*self.db {
-            sqlx::query("SELECT pg_notify($1, '')").bind(CHANNEL).execute(&pg.pool).await?;
+            sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(from).execute(&pg.pool).await?;
         }
         Ok(())
     }
@@ -34,13 +35,10 @@ impl Store {
 }
 
 impl Listener {
-    /// Waits for the next announcement; never returns where there are none.
-    pub async fn heard(&mut self) -> Result<()> {
+    /// Waits for the next announcement and says whose it is; never returns where there are none.
+    pub async fn heard(&mut self) -> Result<String> {
         match &mut self.inner {
-            Some(listener) => {
-                listener.recv().await?;
-                Ok(())
-            }
+            Some(listener) => Ok(listener.recv().await?.payload().to_owned()),
             None => std::future::pending().await,
         }
     }

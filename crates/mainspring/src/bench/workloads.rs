@@ -142,6 +142,8 @@ impl Bench {
     }
 
     pub(crate) async fn enqueue(&self, n: usize) -> anyhow::Result<()> {
+        // As a server does.
+        self.client.announce_in_background();
         let spec = self.workflow(&independent(1)).await?;
         let started = Instant::now();
         let mut sent = 0;
