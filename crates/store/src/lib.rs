@@ -1,7 +1,7 @@
 //! The store: the only safety authority, and the only crate that speaks SQL.
 //!
 //! One `Store` over two databases. Ordinary statements are one text for both; the hot units (exchange, settle, create
-//! runs) are written once per database, under [`postgres`] and [`sqlite`], and held together by one conformance suite.
+//! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
 mod db;
