@@ -1,11 +1,12 @@
 //! What a task of a run does next, given what is known about the run: run or skip, and with which values.
 
+use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use crate::Workflow;
 use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
-use crate::work::{Failure, Order, OrderAction};
-use crate::workflow::Action;
+use crate::work::{Failure, HttpOrder, Order, OrderAction};
+use crate::workflow::{Action, Http, HttpAuth, HttpBody};
 
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +64,17 @@ impl Workflow {
                 let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
                 OrderAction::Function { handler: handler.clone(), payload }
             }
+            Action::Remote { handler, payload } => {
+                let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
+                OrderAction::Remote { handler: handler.clone(), payload }
+            }
+            Action::Http(http) => {
+                OrderAction::Http(request(http, scope, &env).map_err(|error| within("`http`", error))?)
+            }
+            Action::Workflow(_) | Action::Approval(_) | Action::Wait(_) => {
+                let error = EvalError(format!("`{}` is not executed by a worker", task.action.kind()));
+                return Err(within("the action", error));
+            }
         };
         let mut all: Vec<(String, String)> = env.into_iter().map(|(name, value)| (name, text_of(value))).collect();
         all.append(&mut variables);
@@ -76,6 +88,10 @@ impl Workflow {
             action,
             env: all,
             timeout_ms: task.timeout_ms,
+            files: None,
+            artifacts: task.artifacts.clone(),
+            limits: task.limits,
+            secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),
         })
     }
 
@@ -95,6 +111,37 @@ impl Workflow {
         }
         Ok(env)
     }
+}
+
+fn request(http: &Http, scope: &Scope, env: &Map<String, Value>) -> Result<HttpOrder, EvalError> {
+    let text = |template: &str| render_text(template, scope, env);
+    let pairs = |fields: &IndexMap<String, String>| {
+        fields.iter().map(|(name, value)| Ok((name.clone(), text(value)?))).collect::<Result<Vec<_>, EvalError>>()
+    };
+    let body = match &http.body {
+        None => None,
+        Some(HttpBody::Json(value)) => Some(HttpBody::Json(render_json(value, scope, env)?)),
+        Some(HttpBody::Form(fields)) => Some(HttpBody::Form(pairs(fields)?.into_iter().collect())),
+        Some(HttpBody::Text(template)) => Some(HttpBody::Text(text(template)?)),
+    };
+    let auth = match &http.auth {
+        None => None,
+        Some(HttpAuth::Bearer(token)) => Some(HttpAuth::Bearer(text(token)?)),
+        Some(HttpAuth::Basic { username, password }) => {
+            Some(HttpAuth::Basic { username: text(username)?, password: text(password)? })
+        }
+    };
+    Ok(HttpOrder {
+        method: http.method.clone(),
+        url: text(&http.url)?,
+        headers: pairs(&http.headers)?,
+        query: pairs(&http.query)?,
+        body,
+        auth,
+        expect: http.expect.clone(),
+        follow_redirects: http.follow_redirects,
+        max_response_bytes: http.max_response_bytes,
+    })
 }
 
 fn text_of(value: Value) -> String {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::state::{UnknownState, coded_enum};
+use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits};
 use crate::{Micros, TaskKey};
 
 /// Reads the time. The engine's follows the database; tests bring their own.
@@ -41,12 +42,49 @@ pub struct Order {
     /// Added to the allow-listed environment, in order; later ones win.
     pub env: Vec<(String, String)>,
     pub timeout_ms: Option<u64>,
+    /// Unpacked beside the task.
+    pub files: Option<Arc<Bundle>>,
+    /// What is kept of the task's directory when it ends.
+    pub artifacts: Vec<String>,
+    pub limits: Limits,
+    /// Values that must not appear in logs, errors and outputs.
+    pub secrets: Vec<String>,
+}
+
+/// The files stored with a version.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    pub files: Vec<BundleFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleFile {
+    /// Relative, with `/` between its parts.
+    pub path: String,
+    pub executable: bool,
+    pub content: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderAction {
     Run { script: String, shell: Option<String>, cwd: Option<String> },
     Function { handler: String, payload: Value },
+    Http(HttpOrder),
+    Remote { handler: String, payload: Value },
+}
+
+/// A request to make; see [`crate::workflow::Http`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpOrder {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub query: Vec<(String, String)>,
+    pub body: Option<HttpBody>,
+    pub auth: Option<HttpAuth>,
+    pub expect: HttpExpect,
+    pub follow_redirects: u8,
+    pub max_response_bytes: u64,
 }
 
 /// What became of an attempt.

@@ -3,6 +3,9 @@
 //! A `Workflow` is made by parsing and validating a text (or read back from a stored version, which was made so).
 //! Tasks are addressed by index: main tasks first, in the order written, then `on_failure`, then `finally`.
 
+mod action;
+mod trigger;
+
 use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
@@ -12,6 +15,12 @@ use serde_json::Value;
 use crate::retry::{OnExhausted, Retry};
 use crate::rule::TriggerRule;
 use crate::state::{UnknownState, coded_enum};
+
+pub use action::{
+    Action, Approval, BodyExpect, Child, DEFAULT_REDIRECTS, Http, HttpAuth, HttpBody, HttpExpect, MAX_RESPONSE_BYTES,
+    OnTimeout, StatusRange, Wait,
+};
+pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, RunEnd, Trigger, TriggerSource};
 
 pub const DEFAULT_NAMESPACE: &str = "default";
 pub const DEFAULT_QUEUE: &str = "default";
@@ -30,10 +39,11 @@ coded_enum! {
 }
 
 coded_enum! {
-    /// What kind of slot a task occupies; processes and functions are bounded apart.
+    /// What kind of slot a task occupies; each is bounded apart. Remote tasks are executed by other programs.
     SlotClass("slot class") {
         Process = 0 "process",
         Function = 1 "function",
+        Remote = 2 "remote",
     }
 }
 
@@ -52,6 +62,14 @@ pub struct Workflow {
     pub name: String,
     pub namespace: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// What the author calls this version (key `version`); says nothing about the order of versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Anything, for other programs; null unless given.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub metadata: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
@@ -66,7 +84,39 @@ pub struct Workflow {
     pub timeout_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<Concurrency>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub lifecycle: Lifecycle,
+    /// Names of events that its tasks publish or wait for, declared for people and tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub domain_events: Vec<String>,
+    /// Names; the values live elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub triggers: Vec<Trigger>,
+    /// Paths below the workflow's own file, stored with the version.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Templates over everything a run has, evaluated when it ends.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub outputs: IndexMap<String, Value>,
+    /// What `outputs` look at.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub output_reads: Reads,
     pub tasks: Vec<Task>,
+}
+
+/// How long a run may stay in a phase before it fails.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifecycle {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for_dependencies_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for_retry_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_in_process_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_duration_ms: Option<u64>,
 }
 
 /// A declared input.
@@ -82,6 +132,15 @@ pub struct Input {
     pub default: Option<Value>,
     #[serde(default, rename = "enum", skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<Value>,
+    /// A regular expression that a text must match as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+    /// The least value of a number, or the least number of characters or members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min: Option<serde_json::Number>,
+    /// The greatest value, or the greatest number of characters or members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<serde_json::Number>,
 }
 
 coded_enum! {
@@ -126,6 +185,11 @@ pub struct Task {
     /// An expression (without braces) that must be true for the task to run.
     #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foreach: Option<Foreach>,
+    /// How many items of `foreach` run at once; all of them unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_parallel: Option<u32>,
     pub action: Action,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
@@ -144,12 +208,55 @@ pub struct Task {
     pub pool: Option<String>,
     pub on_exhausted: OnExhausted,
     pub max_lost: u16,
-    /// What the expressions of this task (its condition apart) look at.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_store_loss: OnStoreLoss,
+    /// Paths or patterns below the task's directory that are kept when it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: Limits,
+    /// Emitted when it succeeds, with its output as data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publishes_events: Vec<String>,
+    /// What the expressions of this task look at, `if` and `foreach` apart.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reads: Reads,
-    /// What its condition looks at.
+    /// What `if` and `foreach` look at: both are evaluated by the decision.
     #[serde(default, skip_serializing_if = "is_default")]
     pub condition_reads: Reads,
+}
+
+/// The list a task is repeated over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Foreach {
+    /// Without braces.
+    Expression(String),
+    /// Written out; its members may hold templates.
+    List(Vec<Value>),
+}
+
+/// What one attempt may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Open files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// Processor time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+}
+
+coded_enum! {
+    /// What a worker does with a running attempt when it cannot reach the store for long.
+    #[derive(Default)]
+    OnStoreLoss("on_store_loss") {
+        #[default]
+        Continue = 0 "continue",
+        Kill = 1 "kill",
+    }
 }
 
 /// Which parts of a run an expression needs before it can be evaluated.
@@ -162,46 +269,6 @@ pub struct Reads {
     pub tasks: Vec<i32>,
 }
 
-/// What a task does. Texts may hold `${{ }}` except in `script`, where expressions were bound to variables.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Action {
-    Run {
-        /// The script; each `${{ }}` of the source is a reference to a variable of `bindings`.
-        script: String,
-        /// Variable name → expression (without braces).
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        bindings: Vec<(String, String)>,
-        /// Interpreter, `bash` if there is one, else `sh`.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        shell: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cwd: Option<String>,
-    },
-    Function {
-        handler: String,
-        #[serde(default, skip_serializing_if = "Value::is_null")]
-        payload: Value,
-    },
-}
-
-impl Action {
-    pub fn slot_class(&self) -> SlotClass {
-        match self {
-            Self::Run { .. } => SlotClass::Process,
-            Self::Function { .. } => SlotClass::Function,
-        }
-    }
-
-    /// The kind key as written in a file.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Self::Run { .. } => "run",
-            Self::Function { .. } => "function",
-        }
-    }
-}
-
 impl Workflow {
     /// Indexes of the tasks of a stage; stages lie one behind the other.
     pub fn stage(&self, stage: Stage) -> std::ops::Range<usize> {
@@ -212,6 +279,12 @@ impl Workflow {
 
     pub fn task_index(&self, name: &str) -> Option<usize> {
         self.tasks.iter().position(|task| task.name == name)
+    }
+
+    /// Whether a node must look at a task before it can start: it has `if` or `foreach`, or it never runs on a worker.
+    pub fn is_decided(&self, index: usize) -> bool {
+        let task = &self.tasks[index];
+        task.condition.is_some() || task.foreach.is_some() || task.action.parks()
     }
 
     pub fn has_finalisers(&self) -> bool {

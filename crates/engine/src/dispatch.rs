@@ -168,5 +168,11 @@ fn scope(spec: &Spec, run: RunId, reads: &Reads, data: &ExpressionData) -> Scope
             tasks.insert(name, TaskView { status: *status, attempts: *attempts, output: output.clone() });
         }
     }
-    Scope { inputs, run: run_scope(run), workflow: spec.workflow_scope(), tasks: tasks.into_iter().collect() }
+    Scope {
+        inputs,
+        run: run_scope(run),
+        workflow: spec.workflow_scope(),
+        tasks: tasks.into_iter().collect(),
+        ..Scope::default()
+    }
 }

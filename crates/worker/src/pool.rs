@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, OrderAction, Outcome};
+use mainspring_core::work::{Assignment, Clock, Completion, Failure, LogChunk, OrderAction, Outcome};
 use mainspring_core::{Micros, TaskKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -176,6 +176,16 @@ impl Shared {
                     return;
                 }
                 Some(Arc::clone(handler))
+            }
+            OrderAction::Http(_) | OrderAction::Remote { .. } => {
+                let failure = Failure {
+                    kind: "unsupported".into(),
+                    message: "this worker executes scripts and functions only".into(),
+                    permanent: true,
+                    ..Failure::default()
+                };
+                self.report(&assignment, self.clock.now(), Outcome::Failed(failure));
+                return;
             }
         };
         let control = Arc::new(Control::default());

@@ -8,7 +8,7 @@ use crate::diagnostic::{Place, quoted};
 use crate::expr::has_expression;
 use crate::retry::{Backoff, OnExhausted, Retry};
 use crate::rule::TriggerRule;
-use crate::workflow::{Action, DEFAULT_MAX_LOST, DEFAULT_QUEUE, Reads, Stage, Task};
+use crate::workflow::{Action, DEFAULT_MAX_LOST, DEFAULT_QUEUE, Limits, OnStoreLoss, Reads, Stage, Task};
 use crate::yaml::{Kind, NodeId};
 
 use super::fields::{Path, Reader};
@@ -213,6 +213,8 @@ fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> 
         dependents: Vec::new(),
         rule: TriggerRule::AllSuccess,
         condition: None,
+        foreach: None,
+        max_parallel: None,
         action: Action::Function { handler: String::new(), payload: serde_json::Value::Null },
         env: IndexMap::new(),
         retry: Retry::default(),
@@ -223,6 +225,10 @@ fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> 
         pool: None,
         on_exhausted: OnExhausted::DeadLetter,
         max_lost: DEFAULT_MAX_LOST,
+        on_store_loss: OnStoreLoss::Continue,
+        artifacts: Vec::new(),
+        limits: Limits::default(),
+        publishes_events: Vec::new(),
         reads: Reads::default(),
         condition_reads: Reads::default(),
     };

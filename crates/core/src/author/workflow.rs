@@ -5,7 +5,9 @@ use indexmap::IndexMap;
 use crate::Workflow;
 use crate::diagnostic::{Report, quoted};
 use crate::inputs;
-use crate::workflow::{Concurrency, DEFAULT_NAMESPACE, DEFAULT_PRIORITY, Input, InputKind, MAX_TASKS, Overlap, Stage};
+use crate::workflow::{
+    Concurrency, DEFAULT_NAMESPACE, DEFAULT_PRIORITY, Input, InputKind, Lifecycle, MAX_TASKS, Overlap, Reads, Stage,
+};
 use crate::yaml::{NodeId, Tree};
 
 use super::fields::{Path, Reader};
@@ -40,6 +42,9 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
         workflow: Workflow {
             name: String::new(),
             namespace: DEFAULT_NAMESPACE.into(),
+            title: None,
+            label: None,
+            metadata: serde_json::Value::Null,
             description: None,
             tags: Vec::new(),
             inputs: IndexMap::new(),
@@ -47,6 +52,13 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             priority: DEFAULT_PRIORITY,
             timeout_ms: None,
             concurrency: None,
+            lifecycle: Lifecycle::default(),
+            domain_events: Vec::new(),
+            secrets: Vec::new(),
+            triggers: Vec::new(),
+            files: Vec::new(),
+            outputs: IndexMap::new(),
+            output_reads: Reads::default(),
             tasks: Vec::new(),
         },
         tasks: Vec::new(),
@@ -157,8 +169,16 @@ fn inputs(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut V
 
 fn input(reader: &mut Reader<'_, '_>, name: &str, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> Option<Input> {
     const KEYS: [&str; 5] = ["type", "description", "required", "default", "enum"];
-    let mut input =
-        Input { kind: InputKind::String, description: None, required: false, default: None, choices: Vec::new() };
+    let mut input = Input {
+        kind: InputKind::String,
+        description: None,
+        required: false,
+        default: None,
+        choices: Vec::new(),
+        pattern: None,
+        min: None,
+        max: None,
+    };
     let mut required = None;
     let mut default_at = None;
     let mut dynamic = false;

@@ -16,6 +16,13 @@ pub struct Scope {
     /// `name`, `namespace`, `version`.
     pub workflow: Map<String, Value>,
     pub tasks: BTreeMap<String, TaskView>,
+    /// The values of the secrets that the workflow lists.
+    pub secrets: Map<String, Value>,
+    /// Of one item of a `foreach`: the item, and its place in the list from 0.
+    pub item: Option<Value>,
+    pub index: Option<u32>,
+    /// Where an event is looked at: the event as JSON.
+    pub event: Option<Value>,
 }
 
 /// A task as others see it.

@@ -54,7 +54,7 @@ impl FunctionCall {
     pub fn payload(&self) -> &Value {
         match &self.order.action {
             OrderAction::Function { payload, .. } => payload,
-            OrderAction::Run { .. } => &Value::Null,
+            OrderAction::Run { .. } | OrderAction::Http(_) | OrderAction::Remote { .. } => &Value::Null,
         }
     }
 

@@ -1,0 +1,136 @@
+//! What starts runs of a workflow.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Micros;
+use crate::state::{UnknownState, coded_enum};
+
+use super::Overlap;
+
+pub const DEFAULT_TIMEZONE: &str = "UTC";
+
+/// One entry of `triggers`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trigger {
+    /// Unique in the workflow. Unless given: the kind, and a number behind it from the second of a kind on.
+    pub id: String,
+    pub source: TriggerSource,
+    /// Of a cron trigger: the name of a zone in the tz database.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup: Option<Catchup>,
+    /// Wins over the workflow's for the fires of this trigger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap: Option<Overlap>,
+    /// Each fire is late by a random time up to this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_ms: Option<u64>,
+    /// The calendar whose days it leaves out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calendar: Option<String>,
+    /// Templates over `event`, `run` and `workflow`.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub inputs: IndexMap<String, Value>,
+    /// It does not fire before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<Micros>,
+    /// It does not fire at or after.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Micros>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_executions: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub debounce: Option<Debounce>,
+    /// An expression (without braces) over `event` and `workflow`.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Overrides the workflow's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TriggerSource {
+    /// Five fields, or six with seconds before.
+    Cron(String),
+    /// Milliseconds, counted from `start` or from when the trigger was made.
+    Every(u64),
+    At(Micros),
+    /// The name of an event; one `*` at its end stands for any rest.
+    Event(String),
+    /// The name under which it is called.
+    Webhook(String),
+    /// A run of another workflow ended.
+    Workflow {
+        name: String,
+        /// That of this workflow unless given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<String>,
+        /// Never empty.
+        on: Vec<RunEnd>,
+    },
+    /// Only by hand; it gives a set of inputs a name.
+    Manual,
+}
+
+coded_enum! {
+    /// How a run ended, for those who wait for it.
+    RunEnd("end of a run") {
+        Success = 3 "success",
+        Failed = 4 "failed",
+        Cancelled = 5 "cancelled",
+    }
+}
+
+coded_enum! {
+    /// Which of the fires that were missed are made up for.
+    CatchupPolicy("catchup policy") {
+        None = 0 "none",
+        Latest = 1 "latest",
+        All = 2 "all",
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catchup {
+    pub policy: CatchupPolicy,
+    /// Older fires are forgotten.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window_ms: Option<u64>,
+    /// At most so many at once, the latest ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+}
+
+/// Events that follow each other within the window start one run, with the last of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Debounce {
+    pub window_ms: u64,
+    /// A template over `event`; events with different keys do not wait for each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+impl TriggerSource {
+    /// The kind key as written in a file.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Cron(_) => "cron",
+            Self::Every(_) => "every",
+            Self::At(_) => "at",
+            Self::Event(_) => "event",
+            Self::Webhook(_) => "webhook",
+            Self::Workflow { .. } => "workflow",
+            Self::Manual => "manual",
+        }
+    }
+
+    /// Whether the clock fires it.
+    pub fn is_scheduled(&self) -> bool {
+        matches!(self, Self::Cron(_) | Self::Every(_) | Self::At(_))
+    }
+}
