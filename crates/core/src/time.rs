@@ -1,4 +1,4 @@
-//! Instants as people write them, without a library for three formulas.
+//! Instants as people write them.
 
 use crate::Micros;
 
@@ -15,6 +15,21 @@ pub fn rfc3339(at: Micros) -> String {
         seconds / 60 % 60,
         seconds % 60
     )
+}
+
+/// The instant that an RFC 3339 text with a zone names.
+pub fn parse(text: &str) -> Option<Micros> {
+    // A date alone, a time without zone or a space instead of the `T` would be guesses.
+    chrono::DateTime::parse_from_rfc3339(text).ok().map(|at| at.timestamp_micros())
+}
+
+/// Like [`rfc3339`], without a fraction that is zero.
+pub fn rfc3339_short(at: Micros) -> String {
+    let text = rfc3339(at);
+    match text.strip_suffix(".000000Z") {
+        Some(whole) => format!("{whole}Z"),
+        None => text,
+    }
 }
 
 /// Days since the epoch → (year, month, day), proleptic Gregorian.
@@ -55,6 +70,15 @@ mod tests {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000000Z");
         assert_eq!(rfc3339(1_582_934_400_000_001), "2020-02-29T00:00:00.000001Z");
         assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn instants_are_read_with_their_zone() {
+        assert_eq!(parse("1970-01-01T01:00:00.000001+01:00"), Some(1));
+        assert_eq!(parse("2026-01-31T08:00:00Z").map(rfc3339_short).as_deref(), Some("2026-01-31T08:00:00Z"));
+        for bad in ["2026-01-31", "2026-01-31T08:00:00", "2026-02-30T08:00:00Z", "", "now", "1769846400"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
     }
 
     #[test]
