@@ -32,6 +32,20 @@ pub fn rfc3339_short(at: Micros) -> String {
     }
 }
 
+/// A duration as it is written in a file: `4h`, `1m 30s`, `250ms`.
+pub fn duration(ms: u64) -> String {
+    let parts = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let mut left = ms;
+    let mut text = Vec::new();
+    for (size, unit) in parts {
+        if left >= size {
+            text.push(format!("{}{unit}", left / size));
+            left %= size;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text.join(" ") }
+}
+
 /// Days since the epoch → (year, month, day), proleptic Gregorian.
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;

@@ -87,6 +87,13 @@ pub struct HttpOrder {
     pub max_response_bytes: u64,
 }
 
+/// A file that an attempt left to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    pub name: String,
+    pub content: Vec<u8>,
+}
+
 /// What became of an attempt.
 #[derive(Debug, Clone)]
 pub struct Completion {

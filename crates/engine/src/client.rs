@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use mainspring_core::time::rfc3339;
-use mainspring_core::work::{Clock, Failure};
-use mainspring_core::{Diagnostics, Micros, RunId, Scope, Workflow};
+use mainspring_core::work::{BundleFile, Clock, Failure};
+use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
 
@@ -41,12 +42,30 @@ pub struct Client {
     pub(crate) specs: Arc<Specs>,
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
+    pub(crate) secrets: Secrets,
+}
+
+/// Which workflows a run was started by, the first first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ancestry {
+    pub(crate) chain: Vec<String>,
 }
 
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default() }
+        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default() }
+    }
+
+    /// The same with the secrets that tasks of this process may see.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    pub fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     pub fn store(&self) -> &Store {
@@ -63,7 +82,17 @@ impl Client {
 
     /// Stores a workflow; the same content again is the same version.
     pub async fn put_workflow(&self, workflow: Workflow, source: &str) -> mainspring_store::Result<Arc<Spec>> {
-        let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source).await?;
+        self.put_workflow_with_files(workflow, source, &[]).await
+    }
+
+    /// The same with the files that its tasks find beside them.
+    pub async fn put_workflow_with_files(
+        &self,
+        workflow: Workflow,
+        source: &str,
+        files: &[BundleFile],
+    ) -> mainspring_store::Result<Arc<Spec>> {
+        let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source, files).await?;
         self.bell.routes_changed();
         Ok(match self.specs.cached(version.id) {
             Some(spec) => spec,
@@ -114,7 +143,7 @@ impl Client {
     }
 
     /// Validates inputs and finds the limit that a run counts against.
-    async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+    pub(crate) async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
         let id = self.clock.new_id();
         let workflow = &spec.workflow;
         let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
@@ -190,6 +219,33 @@ impl Client {
         Ok(reopened)
     }
 
+    /// Which workflows led to this run.
+    pub(crate) async fn ancestry(&self, run: RunId) -> mainspring_store::Result<Ancestry> {
+        Ok(Ancestry::of(self.store.run(run).await?.trigger.as_ref()))
+    }
+
+    /// The outputs of an ended run, as its workflow declares them.
+    pub async fn outputs(&self, run: RunId) -> mainspring_store::Result<Result<Map<String, Value>, Failure>> {
+        let row = self.store.run(run).await?;
+        let spec = self.specs.get(row.summary.version).await?;
+        let workflow = &spec.workflow;
+        if workflow.outputs.is_empty() {
+            return Ok(Ok(Map::new()));
+        }
+        let mut scope = Scope { run: run_scope(run), workflow: spec.workflow_scope(), ..Scope::default() };
+        if let Some(Value::Object(inputs)) = row.inputs {
+            scope.inputs = inputs;
+        }
+        for task in self.store.ended_tasks(run, &workflow.output_reads.tasks).await? {
+            if task.key.item < 0 {
+                let name = workflow.tasks[task.key.index as usize].name.clone();
+                let view = TaskView { status: task.state, attempts: task.attempt, output: task.output };
+                scope.tasks.insert(name, view);
+            }
+        }
+        Ok(workflow.workflow_outputs(&scope))
+    }
+
     /// Announces from a task of its own from now on, so that submitting does not wait for it. For processes that go on;
     /// one that ends right after its call announces within the call.
     pub fn announce_in_background(&self) {
@@ -211,7 +267,7 @@ impl Client {
     }
 
     /// Repeats a unit that the database asked to repeat; nothing of it was applied.
-    async fn repeat<T, F>(&self, mut unit: impl FnMut() -> F) -> mainspring_store::Result<T>
+    pub(crate) async fn repeat<T, F>(&self, mut unit: impl FnMut() -> F) -> mainspring_store::Result<T>
     where
         F: Future<Output = mainspring_store::Result<T>>,
     {

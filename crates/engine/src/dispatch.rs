@@ -1,18 +1,15 @@
-//! From claims to assignments and decisions: loads what expressions look at, once per batch.
+//! From claims to assignments and decisions.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use mainspring_core::Decision;
 use mainspring_core::state::TaskState;
-use mainspring_core::work::{Assignment, Clock, Failure};
-use mainspring_core::workflow::Reads;
-use mainspring_core::{Decision, RunId, Scope, TaskView};
-use mainspring_store::{Claimed, DecidedStart, Ended, ExpressionData};
-use serde_json::Value;
+use mainspring_core::work::{Assignment, Clock, Failure, Order};
+use mainspring_store::{Claimed, DecidedStart, Ended};
 
-use crate::client::run_scope;
 use crate::node::Shared;
+use crate::parked;
+use crate::scopes::{WithSpec, load, load_spec, scope};
 use crate::specs::Spec;
 
 /// Gives claimed attempts to the workforce.
@@ -38,12 +35,12 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
             later.push((claim, spec));
         }
     }
-    let Some(data) = load(shared, &later, |spec, index| &spec.workflow.tasks[index].reads).await else { return };
+    let Some(data) = load(shared, &later, |task| vec![&task.reads]).await else { return };
     let mut ready = Vec::with_capacity(later.len());
     for (claim, spec) in later {
         let index = claim.token.key.index as usize;
-        let scope = scope(&spec, claim.token.key.run, &spec.workflow.tasks[index].reads, &data);
-        match spec.workflow.order(index, &scope) {
+        let scope = scope(shared, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
+        match order(shared, &spec, index, &scope).await {
             Ok(order) => ready.push(assignment(&claim, Arc::new(order))),
             Err(failure) => fail(shared, &claim, failure),
         }
@@ -51,43 +48,93 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     shared.workforce.assign(ready);
 }
 
-/// Evaluates conditions and hands the decisions in with the next exchange.
+/// The order with everything that does not come from expressions.
+async fn order(
+    shared: &Shared,
+    spec: &Spec,
+    index: usize,
+    scope: &mainspring_core::Scope,
+) -> Result<Order, Failure> {
+    if let Some(name) = shared.client.secrets.missing(&spec.workflow).first() {
+        return Err(Failure {
+            kind: "secret".into(),
+            message: format!(
+                "secret `{name}` does not exist: set MAINSPRING_SECRET_{name} in the environment of the server"
+            ),
+            permanent: true,
+            ..Failure::default()
+        });
+    }
+    let mut order = spec.workflow.order(index, scope)?;
+    if !spec.workflow.files.is_empty() {
+        let bundle = spec.bundle(&shared.client.store).await.map_err(|error| Failure {
+            kind: "files".into(),
+            message: format!("the files of the workflow cannot be read: {error}"),
+            ..Failure::default()
+        })?;
+        order.files = Some(bundle);
+    }
+    Ok(order)
+}
+
+/// Evaluates conditions and hands the decisions in with the next exchange. What is not executed by a worker, or is
+/// repeated over a list, goes a way of its own.
 pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
-    let mut waiting = Vec::with_capacity(claimed.len());
+    let mut waiting: Vec<WithSpec> = Vec::with_capacity(claimed.len());
+    let mut parking: Vec<WithSpec> = Vec::new();
     for claim in claimed {
         if let Some(spec) = load_spec(shared, claim.version).await {
-            waiting.push((claim, spec));
+            let task = &spec.workflow.tasks[claim.token.key.index as usize];
+            if task.foreach.is_some() || task.action.parks() {
+                parking.push((claim, spec));
+            } else {
+                waiting.push((claim, spec));
+            }
         }
     }
-    let Some(data) = load(shared, &waiting, |spec, index| &spec.workflow.tasks[index].condition_reads).await else {
-        return;
-    };
-    let now = shared.client.clock.now();
+    if !parking.is_empty() {
+        // Units of their own: the lane goes on meanwhile.
+        tokio::spawn(parked::decide(Arc::clone(shared), parking));
+    }
+    let Some(data) = load(shared, &waiting, |task| vec![&task.condition_reads]).await else { return };
     for (claim, spec) in waiting {
         let index = claim.token.key.index as usize;
-        let scope = scope(&spec, claim.token.key.run, &spec.workflow.tasks[index].condition_reads, &data);
-        let ended = |state, failure| Ended {
-            token: claim.token,
-            from: TaskState::Deciding,
-            state,
-            started_at: None,
-            finished_at: now,
-            failure,
-            output: None,
-        };
-        let decision = spec.workflow.decide(index, &scope);
-        let mut inbox = shared.inbox();
-        let lane = match decision {
-            Decision::Start => inbox.push_start(DecidedStart { key: claim.token.key, session: claim.token.session }),
-            Decision::Skip => inbox.push_ended(ended(TaskState::Skipped, None)),
-            Decision::Fail(failure) => inbox.push_ended(ended(TaskState::Failed, Some(failure))),
-        };
-        drop(inbox);
-        shared.client.bell.ring(lane);
+        let reads = &spec.workflow.tasks[index].condition_reads;
+        let scope = scope(shared, &spec, claim.token.key, &[reads], &data);
+        match spec.workflow.decide(index, &scope) {
+            Decision::Start => {
+                let start = DecidedStart { key: claim.token.key, session: claim.token.session };
+                let lane = shared.inbox().push_start(start);
+                shared.client.bell.ring(lane);
+            }
+            Decision::Skip => conclude(shared, &claim, TaskState::Skipped, None, None),
+            Decision::Fail(failure) => conclude(shared, &claim, TaskState::Failed, Some(failure), None),
+        }
     }
 }
 
-fn assignment(claim: &Claimed, order: Arc<mainspring_core::work::Order>) -> Assignment {
+/// Ends a task run that was being decided, with the next exchange.
+pub(crate) fn conclude(
+    shared: &Shared,
+    claim: &Claimed,
+    state: TaskState,
+    failure: Option<Failure>,
+    output: Option<String>,
+) {
+    let ended = Ended {
+        token: claim.token,
+        from: TaskState::Deciding,
+        state,
+        started_at: None,
+        finished_at: shared.client.clock.now(),
+        failure,
+        output,
+    };
+    let lane = shared.inbox().push_ended(ended);
+    shared.client.bell.ring(lane);
+}
+
+fn assignment(claim: &Claimed, order: Arc<Order>) -> Assignment {
     Assignment {
         key: claim.token.key,
         session: claim.token.session,
@@ -113,66 +160,4 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
     });
     drop(inbox);
     shared.client.bell.ring(lane);
-}
-
-/// Reads a version, however long the store is away; the claim is ours meanwhile. `None` when the node stops.
-async fn load_spec(shared: &Shared, version: i64) -> Option<Arc<Spec>> {
-    loop {
-        match shared.client.specs.get(version).await {
-            Ok(spec) => return Some(spec),
-            Err(error) => tracing::warn!(%error, version, "reading a version"),
-        }
-        shared.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(200))).await?;
-    }
-}
-
-async fn load(
-    shared: &Shared,
-    claims: &[(Claimed, Arc<Spec>)],
-    reads: impl Fn(&Spec, usize) -> &Reads,
-) -> Option<ExpressionData> {
-    let mut runs: Vec<RunId> = Vec::new();
-    let mut upstream: Vec<(RunId, i32)> = Vec::new();
-    for (claim, spec) in claims {
-        let key = claim.token.key;
-        if !spec.workflow.inputs.is_empty() {
-            runs.push(key.run);
-        }
-        upstream.extend(reads(spec, key.index as usize).tasks.iter().map(|task| (key.run, *task)));
-    }
-    runs.sort_unstable();
-    runs.dedup();
-    upstream.sort_unstable();
-    upstream.dedup();
-    if runs.is_empty() && upstream.is_empty() {
-        return Some(ExpressionData::default());
-    }
-    loop {
-        match shared.client.store.expression_data(&runs, &upstream).await {
-            Ok(data) => return Some(data),
-            Err(error) => tracing::warn!(%error, "reading what expressions look at"),
-        }
-        shared.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(200))).await?;
-    }
-}
-
-fn scope(spec: &Spec, run: RunId, reads: &Reads, data: &ExpressionData) -> Scope {
-    let inputs = match data.inputs.get(&run) {
-        Some(Value::Object(inputs)) => inputs.clone(),
-        _ => serde_json::Map::new(),
-    };
-    let mut tasks = HashMap::new();
-    for index in &reads.tasks {
-        if let Some((status, attempts, output)) = data.tasks.get(&(run, *index)) {
-            let name = spec.workflow.tasks[*index as usize].name.clone();
-            tasks.insert(name, TaskView { status: *status, attempts: *attempts, output: output.clone() });
-        }
-    }
-    Scope {
-        inputs,
-        run: run_scope(run),
-        workflow: spec.workflow_scope(),
-        tasks: tasks.into_iter().collect(),
-        ..Scope::default()
-    }
 }

@@ -10,6 +10,7 @@ use crate::node::Shared;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const DUE_AT_ONCE: i64 = 1_000;
+const EVENTS_AT_ONCE: i64 = 100;
 
 /// Renews the node's sessions; a session that is not renewed any more was found dead.
 pub(crate) async fn renew(shared: Arc<Shared>) {
@@ -59,6 +60,7 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
             shared.client.bell.look();
         }
     }
+    match_events(shared).await?;
     let mut went_on = false;
     while store.has_continuations().await? && store.proceed(shared.client.now()).await? {
         went_on = true;
@@ -74,6 +76,19 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     Ok(())
 }
 
+/// Tells waiting task runs of events that nobody has told them of.
+async fn match_events(shared: &Shared) -> mainspring_store::Result<()> {
+    loop {
+        let events = shared.client.store.unmatched_events(EVENTS_AT_ONCE).await?;
+        for event in &events {
+            shared.client.match_event(event).await?;
+        }
+        if events.len() < EVENTS_AT_ONCE as usize {
+            return Ok(());
+        }
+    }
+}
+
 /// Hears what other processes announce, where the database can carry it.
 pub(crate) async fn listen(shared: Arc<Shared>) {
     let own = shared.id.to_string();
@@ -87,6 +102,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                     Some(Ok(_)) => {
                         shared.client.bell.routes_changed();
                         shared.client.bell.look_here();
+                        shared.duty.notify_one();
                     }
                     Some(Err(error)) => {
                         tracing::debug!(%error, "listening; looking by ourselves meanwhile");

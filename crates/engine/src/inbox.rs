@@ -130,6 +130,11 @@ impl Inbox {
         self.look_for_undecided = true;
     }
 
+    /// There may be something to decide.
+    pub(crate) fn look_for_decisions(&mut self) {
+        self.look_for_undecided = true;
+    }
+
     /// No new work from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;

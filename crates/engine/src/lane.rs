@@ -134,6 +134,10 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         let _ = shared.ended_runs.send(run);
     }
     poke_duties(shared, &batch.exchange);
+    if reply.decidable || batch.exchange.ended.iter().any(|row| row.token.key.item >= 0) {
+        shared.inbox().look_for_decisions();
+        shared.client.bell.ring_all();
+    }
     let more = shared.inbox().applied(&batch, &reply.claimed, Instant::now());
     if more {
         shared.client.bell.ring_all();
@@ -162,11 +166,7 @@ fn poke_duties(shared: &Shared, exchange: &Exchange) {
         .filter_map(|row| if let GoesOnAs::Retry { due_at } = row.how { Some(due_at) } else { None })
         .min();
     if let Some(due_at) = soonest {
-        let mut next = shared.next_due.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *next = Some(next.map_or(due_at, |known| known.min(due_at)));
-    }
-    if soonest.is_some() {
-        shared.duty.notify_one();
+        shared.due_then(due_at);
     }
 }
 

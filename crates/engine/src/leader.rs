@@ -140,7 +140,7 @@ impl Leadership {
             store.forget_lanes(shared.client.now() - 3_600_000_000).await?;
             if let Some(retention) = shared.config.retention {
                 let before = shared.client.now() - retention.as_micros() as i64;
-                while store.purge_runs(before).await? > 0 && !shared.stop.is_cancelled() {}
+                while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
             }
         }
         Ok(())

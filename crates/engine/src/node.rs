@@ -8,6 +8,7 @@ use mainspring_core::RunId;
 use mainspring_core::TaskKey;
 use mainspring_core::state::RunState;
 use mainspring_core::work::{Assignment, Completion, LogChunk};
+use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Flavor, NewSession, RouteRow};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
@@ -103,7 +104,8 @@ impl Shared {
                 pair.split_once('=')
                     .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
             });
-        queue && labels
+        // What remote workers execute is theirs to ask for.
+        queue && labels && route.class() != SlotClass::Remote
     }
 
     /// Learns of new routes.
@@ -112,6 +114,14 @@ impl Shared {
             self.client.store.routes().await?.into_iter().filter(|route| self.serves(route)).collect();
         self.inbox().serve(&routes, Instant::now());
         Ok(())
+    }
+
+    /// Something becomes due then: the loop that promotes must not sleep through it.
+    pub(crate) fn due_then(&self, due_at: i64) {
+        let mut next = self.next_due.lock().unwrap_or_else(PoisonError::into_inner);
+        *next = Some(next.map_or(due_at, |known| known.min(due_at)));
+        drop(next);
+        self.duty.notify_one();
     }
 
     pub(crate) fn new_session(&self) -> NewSession {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mainspring_core::work::Order;
+use mainspring_core::work::{Bundle, Order};
 use mainspring_core::{Scope, Workflow};
 use mainspring_store::{Store, VersionRef};
 use serde_json::{Map, Value};
@@ -18,17 +18,18 @@ pub struct Spec {
     pub workflow: Workflow,
     /// Orders of tasks without expressions, shared by all runs.
     orders: Mutex<HashMap<i32, Arc<Order>>>,
+    bundle: tokio::sync::OnceCell<Arc<Bundle>>,
 }
 
 impl Spec {
     pub(crate) fn new(version: VersionRef, workflow: Workflow) -> Self {
-        Self { version, workflow, orders: Mutex::default() }
+        Self { version, workflow, orders: Mutex::default(), bundle: tokio::sync::OnceCell::new() }
     }
 
     /// The order of a task whose execution needs nothing of its run.
     pub(crate) fn shared_order(&self, index: i32) -> Option<Arc<Order>> {
         let position = index as usize;
-        if position >= self.workflow.tasks.len() || self.workflow.needs_scope(position) {
+        if position >= self.workflow.tasks.len() || self.workflow.needs_scope(position) || !self.workflow.files.is_empty() {
             return None;
         }
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,6 +42,12 @@ impl Spec {
             orders.insert(index, Arc::clone(&order));
         }
         Some(order)
+    }
+
+    /// The files that the version brings along, read once.
+    pub(crate) async fn bundle(&self, store: &Store) -> mainspring_store::Result<Arc<Bundle>> {
+        let read = || async { Ok(Arc::new(Bundle { files: store.version_files(self.version.id).await? })) };
+        self.bundle.get_or_try_init(read).await.map(Arc::clone)
     }
 
     /// What expressions see of the workflow itself.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_core::diagnostic::quoted;
-use mainspring_engine::{Client, NodeConfig, SystemClock};
+use mainspring_engine::{Client, NodeConfig, Secrets, SystemClock};
 use mainspring_store::{Operator, Store};
 use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig};
 
@@ -15,6 +15,9 @@ use crate::failure::{Failure, Result};
 use crate::local::watchdog_command;
 use crate::output::Output;
 use crate::telemetry;
+
+/// Variables with this prefix are secrets of that name.
+const SECRET_PREFIX: &str = "MAINSPRING_SECRET_";
 
 pub(crate) struct App<'a> {
     pub(crate) config: Config,
@@ -56,7 +59,11 @@ impl<'a> App<'a> {
     }
 
     pub(crate) fn client(&self, store: Store) -> Client {
-        Client::new(store, Arc::new(SystemClock::new()))
+        let secrets = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.to_str()?.strip_prefix(SECRET_PREFIX)?.to_owned();
+            Some((name, value.into_string().ok()?))
+        });
+        Client::new(store, Arc::new(SystemClock::new())).with_secrets(Secrets::new(secrets))
     }
 
     /// Who acts from this command line.

@@ -28,6 +28,8 @@ Start work
 
 Look and repair
   runs         List, show, follow, cancel, pause, resume and repeat runs
+  tasks        List the tasks of a run, approve, reject, deliver results
+  events       Announce events that tasks wait for
   pools        Show and set named pools
 
 Maintain
@@ -97,6 +99,12 @@ pub(crate) enum Command {
     /// List, show, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),
+    /// List the tasks of a run, approve, reject, deliver results
+    #[command(subcommand)]
+    Tasks(commands::tasks::TasksCommand),
+    /// Announce events that tasks wait for
+    #[command(subcommand)]
+    Events(commands::events::EventsCommand),
     /// Show and set named pools
     #[command(subcommand)]
     Pools(commands::pools::PoolsCommand),

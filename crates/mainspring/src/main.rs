@@ -2,6 +2,8 @@
 
 mod app;
 mod bench;
+mod bundle;
+mod children;
 mod cli;
 mod commands;
 mod config;
@@ -75,6 +77,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Server(_) => commands::server::server(&app).await,
         Command::Submit(args) => commands::submit::submit(&app, args).await,
         Command::Runs(command) => commands::runs::runs(&app, command).await,
+        Command::Tasks(command) => commands::tasks::tasks(&app, command).await,
+        Command::Events(command) => commands::events::events(&app, command).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
         Command::Bench(args) => {

@@ -66,6 +66,15 @@ impl Source {
         }
     }
 
+    /// The folder the file lies in; standard input lies in none.
+    pub(crate) fn folder(&self) -> Option<std::path::PathBuf> {
+        if self.name == "<stdin>" {
+            return None;
+        }
+        let parent = std::path::Path::new(&self.name).parent()?;
+        Some(if parent.as_os_str().is_empty() { ".".into() } else { parent.to_path_buf() })
+    }
+
     pub(crate) fn parse(&self) -> std::result::Result<Workflow, Diagnostics> {
         mainspring_core::parse(&self.text)
     }

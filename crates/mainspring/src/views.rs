@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
+use mainspring_core::workflow::{Action, Task, Wait};
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{RunRow, RunSummary, TaskRunRow};
 use serde::Serialize;
@@ -75,6 +76,8 @@ pub(crate) fn task_run(row: &TaskRunRow, workflow: &Workflow, workers: &Workers)
 pub(crate) struct Report<'a> {
     run: RunReport<'a>,
     tasks: Vec<TaskReport<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs: Option<Map<String, Value>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -97,10 +100,17 @@ struct TaskReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     duration_ms: i64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    items: Vec<TaskReport<'a>>,
 }
 
 impl<'a> Report<'a> {
-    pub(crate) fn new(summary: &'a RunSummary, rows: &'a [TaskRunRow], workflow: &'a Workflow) -> Self {
+    pub(crate) fn new(
+        summary: &'a RunSummary,
+        rows: &'a [TaskRunRow],
+        workflow: &'a Workflow,
+        outputs: Option<Map<String, Value>>,
+    ) -> Self {
         let run = RunReport {
             id: summary.id,
             workflow: &summary.workflow,
@@ -116,17 +126,40 @@ impl<'a> Report<'a> {
             output: row.output.as_ref(),
             error: row.error.as_deref(),
             duration_ms: duration(row, row.finished_at.unwrap_or(0)).unwrap_or(0) / 1_000,
+            items: Vec::new(),
         };
-        Self { run, tasks: rows.iter().map(task).collect() }
+        let mut tasks: Vec<TaskReport<'a>> = Vec::with_capacity(rows.len());
+        // Items come right behind their task.
+        for row in rows {
+            match tasks.last_mut() {
+                Some(last) if row.key.item >= 0 => last.items.push(task(row)),
+                _ => tasks.push(task(row)),
+            }
+        }
+        Self { run, tasks, outputs }
     }
 }
 
 /// A script that succeeded has exited with 0, whether or not the row says so.
 fn exit_code(row: &TaskRunRow, workflow: &Workflow) -> Option<i32> {
-    use mainspring_core::workflow::Action;
     let task = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index))?;
     let is_script = matches!(task.action, Action::Run { .. });
     row.exit_code.or((is_script && row.state == TaskState::Success).then_some(0))
+}
+
+/// What a task waits for while it waits, in words.
+pub(crate) fn waits_for(task: &Task) -> String {
+    match &task.action {
+        _ if task.foreach.is_some() => "waits for its items".into(),
+        Action::Approval(approval) if approval.roles.is_empty() => "waits for an approval".into(),
+        Action::Approval(approval) => format!("waits for an approval by {}", approval.roles.join(" or ")),
+        Action::Wait(Wait::For(time)) => format!("waits for {time}"),
+        Action::Wait(Wait::Until(time)) => format!("waits until {time}"),
+        Action::Wait(Wait::Event { name, .. }) => format!("waits for event {name}"),
+        Action::Wait(Wait::Result { .. }) => "waits for a result from outside".into(),
+        Action::Workflow(child) => format!("waits for workflow {}", child.name),
+        _ => "waits".into(),
+    }
 }
 
 pub(crate) fn task_name<'a>(workflow: &'a Workflow, row: &TaskRunRow) -> Cow<'a, str> {

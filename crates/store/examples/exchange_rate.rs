@@ -59,7 +59,7 @@ async fn main() {
         Shape { name: "chains", tasks: 40, chain: true },
     ] {
         let workflow = mainspring_core::parse(&shape.source()).expect("parses");
-        let version = store.put_version(clock.now(), clock.id(), &workflow, "").await.expect("stores");
+        let version = store.put_version(clock.now(), clock.id(), &workflow, "", &[]).await.expect("stores");
         for lanes in [1, 2] {
             let create = make(&store, &clock, &version, n / shape.tasks, 2_000 / shape.tasks.max(1)).await;
             let (drain, per_task) = drain(&store, &clock, lanes, BATCH, n / shape.tasks * shape.tasks).await;

@@ -1,3 +1,12 @@
+table artifacts
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    name text not null
+    content bytea not null
+    PRIMARY KEY (run_id, idx, item, attempt, name)
+
 table attempts
     run_id uuid not null
     idx integer not null
@@ -32,7 +41,7 @@ table continuations
     counts smallint not null default 0
     position integer not null default 0
     created_at bigint not null
-    CHECK (((kind >= 0) AND (kind <= 3)))
+    CHECK (((kind >= 0) AND (kind <= 4)))
     PRIMARY KEY (id)
 
 table dead_letters
@@ -61,6 +70,19 @@ table dead_letters
     CREATE INDEX dead_letters_by_status ON public.dead_letters USING btree (status, created_at)
     CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
     CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
+
+table events
+    id uuid not null
+    namespace text not null
+    name text not null
+    key text
+    data text not null
+    source text not null
+    created_at bigint not null
+    matched boolean not null default false
+    PRIMARY KEY (id)
+    CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
+    CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 
 partitioned table history RANGE (run_id)
     run_id uuid not null
@@ -193,6 +215,13 @@ table history_superseded
     output text
     PRIMARY KEY (run_id, idx, item, generation)
 
+table items
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    value text not null
+    PRIMARY KEY (run_id, idx, item)
+
 table lanes with (fillfactor=50)
     id bigint not null generated always as identity
     node uuid not null
@@ -249,7 +278,7 @@ table routes
     queue text not null
     labels text not null
     class smallint not null
-    CHECK ((class = ANY (ARRAY[0, 1])))
+    CHECK (((class >= 0) AND (class <= 2)))
     UNIQUE (namespace, queue, labels, class)
     PRIMARY KEY (id)
     CREATE UNIQUE INDEX routes_namespace_queue_labels_class_key ON public.routes USING btree (namespace, queue, labels, class)
@@ -347,7 +376,7 @@ table task_runs with (fillfactor=100, autovacuum_vacuum_scale_factor=0.02, autov
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 0) AND (state <= 8)))
     CREATE INDEX task_runs_claimed ON public.task_runs USING btree (session) WHERE (session IS NOT NULL)
-    CREATE INDEX task_runs_due ON public.task_runs USING btree (due_at) WHERE (state = ANY (ARRAY[3, 7]))
+    CREATE INDEX task_runs_due ON public.task_runs USING btree (due_at) WHERE (state = ANY (ARRAY[3, 7, 8]))
     CREATE INDEX task_runs_gated ON public.task_runs USING btree (pool, rank, due_at) WHERE (state = 5)
     CREATE INDEX task_runs_ready ON public.task_runs USING btree (route, rank, due_at) WHERE (state = 1)
     CREATE INDEX task_runs_undecided ON public.task_runs USING btree (due_at) WHERE ((state = 4) AND (session IS NULL))
@@ -366,6 +395,14 @@ table unsuccessful_runs
     state smallint not null
     PRIMARY KEY (run_id)
     CHECK ((state = ANY (ARRAY[4, 5])))
+
+table version_files
+    version bigint not null
+    path text not null
+    executable boolean not null
+    content bytea not null
+    PRIMARY KEY (version, path)
+    FOREIGN KEY (version) REFERENCES versions(id) ON DELETE CASCADE
 
 table version_tasks
     version bigint not null
@@ -400,6 +437,30 @@ table versions
     CREATE UNIQUE INDEX versions_workflow_id_hash_key ON public.versions USING btree (workflow_id, hash)
     CREATE UNIQUE INDEX versions_workflow_id_number_key ON public.versions USING btree (workflow_id, number)
 
+table waits
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    kind smallint not null
+    attempt integer not null
+    namespace text
+    event text
+    key text
+    child uuid
+    body text
+    due_at bigint
+    created_at bigint not null
+    outcome smallint
+    output text
+    actor text
+    reason text
+    happened_at bigint
+    CHECK (((kind >= 0) AND (kind <= 5)))
+    CHECK (((outcome >= 0) AND (outcome <= 2)))
+    PRIMARY KEY (run_id, idx, item)
+    CREATE UNIQUE INDEX waits_for_child ON public.waits USING btree (child) WHERE (child IS NOT NULL)
+    CREATE INDEX waits_for_event ON public.waits USING btree (namespace, event) WHERE ((event IS NOT NULL) AND (outcome IS NULL))
+
 table workflows
     id uuid not null
     namespace text not null
@@ -411,6 +472,11 @@ table workflows
     UNIQUE (namespace, name)
     PRIMARY KEY (id)
     CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
+
+function child_ended_v1(
+    p_now bigint,
+    p_child uuid)
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body d120af62960f63a22a8ab9a223467f3e
 
 function counts_v1(
     state smallint,
@@ -484,6 +550,15 @@ function exchange_v1(
     p_look boolean)
     returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body b85f5e731489151b29b1bce053760ce4
 
+function items_v1(
+    p_now bigint,
+    g_run uuid[],
+    g_idx integer[],
+    g_item integer[],
+    g_state smallint[],
+    g_flags smallint[])
+    returns integer[] set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body c09f8b7e6e09a6993da1c93aaf38e635
+
 function limits_v1(
     p_now bigint,
     p_released integer[],
@@ -494,7 +569,7 @@ function limits_v1(
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body ebfe088fd74f4f439535ad34d0363e46
+    returns void set plan_cache_mode=force_generic_plan body 12291d0eb21db45942ed10b7f23280a0
 
 function settle_v1(
     p_now bigint,
@@ -527,7 +602,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 50aaf76cd89bbf63d2bc5afe37aebcb8
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 4ecd1b2fbe09d9db45db390be5e43d18
 
 function stopped_v1(
     flags smallint,

@@ -1,3 +1,13 @@
+CREATE TABLE artifacts (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    content     BLOB NOT NULL,
+    PRIMARY KEY (run_id, idx, item, attempt, name)
+);
+
 CREATE TABLE attempts (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -28,7 +38,7 @@ CREATE TABLE cancel_requests (
 CREATE TABLE continuations (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     run_id      BLOB NOT NULL,
-    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
     idx         INTEGER NOT NULL DEFAULT 0,
     counts      INTEGER NOT NULL DEFAULT 0,
     position    INTEGER NOT NULL DEFAULT 0,
@@ -62,6 +72,21 @@ CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at);
 CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE status = 0 AND idx IS NULL;
 
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = 0 AND idx IS NOT NULL;
+
+CREATE TABLE events (
+    id          BLOB PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    key         TEXT,
+    data        TEXT NOT NULL,
+    source      TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    matched     BOOLEAN NOT NULL DEFAULT FALSE
+);
+
+CREATE INDEX events_by_name ON events (namespace, name, created_at);
+
+CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;
 
 CREATE TABLE history (
     run_id       BLOB NOT NULL,
@@ -105,6 +130,14 @@ CREATE TABLE history_superseded (
     detail       TEXT,
     output       TEXT,
     PRIMARY KEY (run_id, idx, item, generation)
+) WITHOUT ROWID;
+
+CREATE TABLE items (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    value       TEXT NOT NULL,
+    PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
 CREATE TABLE lanes (
@@ -160,7 +193,7 @@ CREATE TABLE routes (
     namespace   TEXT NOT NULL,
     queue       TEXT NOT NULL,
     labels      TEXT NOT NULL,
-    class       INTEGER NOT NULL CHECK (class IN (0, 1)),
+    class       INTEGER NOT NULL CHECK (class BETWEEN 0 AND 2),
     UNIQUE (namespace, queue, labels, class)
 );
 
@@ -263,7 +296,7 @@ CREATE TABLE task_runs (
 
 CREATE INDEX task_runs_claimed ON task_runs (session) WHERE session IS NOT NULL;
 
-CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7);
+CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7, 8);
 
 CREATE INDEX task_runs_gated ON task_runs (pool, rank, due_at) WHERE state = 5;
 
@@ -284,6 +317,14 @@ CREATE TABLE unsuccessful_runs (
     run_id      BLOB PRIMARY KEY,
     state       INTEGER NOT NULL CHECK (state IN (4, 5))
 ) WITHOUT ROWID;
+
+CREATE TABLE version_files (
+    version     INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
+    path        TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    content     BLOB NOT NULL,
+    PRIMARY KEY (version, path)
+);
 
 CREATE TABLE version_tasks (
     version      INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
@@ -312,6 +353,31 @@ CREATE TABLE versions (
     UNIQUE (workflow_id, number),
     UNIQUE (workflow_id, hash)
 );
+
+CREATE TABLE waits (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
+    attempt     INTEGER NOT NULL,
+    namespace   TEXT,
+    event       TEXT,
+    key         TEXT,
+    child       BLOB,
+    body        TEXT,
+    due_at      INTEGER,
+    created_at  INTEGER NOT NULL,
+    outcome     INTEGER CHECK (outcome BETWEEN 0 AND 2),
+    output      TEXT,
+    actor       TEXT,
+    reason      TEXT,
+    happened_at INTEGER,
+    PRIMARY KEY (run_id, idx, item)
+);
+
+CREATE UNIQUE INDEX waits_for_child ON waits (child) WHERE child IS NOT NULL;
+
+CREATE INDEX waits_for_event ON waits (namespace, event) WHERE event IS NOT NULL AND outcome IS NULL;
 
 CREATE TABLE workflows (
     id          BLOB PRIMARY KEY,

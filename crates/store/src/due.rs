@@ -11,7 +11,7 @@ impl Store {
     /// runs that somebody else works on are left for the next turn.
     pub async fn promote_due(&self, now: Micros, limit: i64) -> Result<u64> {
         let due: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT run_id FROM task_runs WHERE state IN (3, 7) AND due_at <= $1 ORDER BY due_at LIMIT $2"
+            "SELECT run_id FROM task_runs WHERE state IN (3, 7, 8) AND due_at <= $1 ORDER BY due_at LIMIT $2"
         )
         .bind(now)
         .bind(limit)
@@ -31,8 +31,8 @@ impl Store {
                 let Some((state,)) = locked else { continue };
                 let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
                     sqlx::query_as(
-                    "UPDATE task_runs SET state = CASE WHEN $3 <> 1 THEN 6 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 \
-                     WHERE run_id = $1 AND state IN (3, 7) AND due_at <= $2 RETURNING state, pool"
+                    "UPDATE task_runs SET state = CASE WHEN $3 <> 1 THEN 6 WHEN state = 8 OR flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 \
+                     WHERE run_id = $1 AND state IN (3, 7, 8) AND due_at <= $2 RETURNING state, pool"
                 )
                 .bind(run)
                 .bind(now)
@@ -54,10 +54,10 @@ impl Store {
     /// When the next row becomes due.
     pub async fn next_due(&self) -> Result<Option<Micros>> {
         let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT due_at FROM task_runs WHERE state IN (3, 7) ORDER BY due_at LIMIT 1"
+            "SELECT due_at FROM task_runs WHERE state IN (3, 7, 8) ORDER BY due_at LIMIT 1"
         )
         .fetch_optional(conn)
         .await?);
-        Ok(row.map(|row| row.0))
+        Ok(row.map(|row| row.0).filter(|due| *due != crate::parking::NEVER))
     }
 }

@@ -107,6 +107,8 @@ pub struct Reply {
     pub claimed: Vec<Claimed>,
     pub to_decide: Vec<Claimed>,
     pub ended_runs: Vec<(RunId, RunState)>,
+    /// The end of a run or of items made task runs decidable that nobody decides yet.
+    pub decidable: bool,
     /// Refused: the row is not claimed by this token, and this is not what ended it.
     pub fenced: Vec<TaskToken>,
     /// Attempts of ours that somebody wants killed. Repeated until they end.
@@ -222,6 +224,8 @@ impl Reply {
                 let state = RunState::try_from(code)
                     .map_err(|error| Error::bad_row("runs", "state", row.token.key.run, error))?;
                 self.ended_runs.push((row.token.key.run, state));
+                // Another run waits for it.
+                self.decidable |= row.token.key.item >= 0;
             }
             4 => self.fenced.push(row.token),
             5 => self.cancel.push(row.token),

@@ -2,11 +2,12 @@
 
 use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::{TaskState, Upstream};
-use mainspring_core::workflow::{Stage, Task, Workflow};
+use mainspring_core::workflow::{Action, Stage, Task, Workflow};
 
 /// Somebody depends on this task.
 pub(crate) const HAS_DEPENDENTS: i16 = 1;
-/// An expression decides whether it runs; cleared once decided.
+/// A node decides what becomes of it before it may start: it has a condition (then cleared once decided), a list to be
+/// repeated over, or a kind that waits instead of being executed (then never cleared).
 pub(crate) const HAS_CONDITION: i16 = 2;
 /// Exhausted attempts make an entry in the dead letter queue.
 pub(crate) const DEAD_LETTER: i16 = 4;
@@ -18,6 +19,8 @@ pub(crate) const NOT_RETRYABLE: i16 = 16;
 pub(crate) const BIG_FAN_OUT: i16 = 32;
 /// It was an operator who skipped it: that counts as success for others.
 pub(crate) const SKIPPED_BY_HAND: i16 = 64;
+/// It was expanded into items, and its counters count them.
+pub(crate) const EXPANDED: i16 = 128;
 
 pub(crate) const RUN_HAS_ON_FAILURE: i16 = 1;
 pub(crate) const RUN_HAS_FINALLY: i16 = 2;
@@ -28,6 +31,8 @@ pub(crate) const RUN_NO_FINALISERS: i16 = 16;
 pub(crate) const RUN_BEING_MADE: i16 = 32;
 /// It holds its concurrency slot already while it is being made.
 pub(crate) const RUN_ADMITTED: i16 = 64;
+/// A task of another run waits for its end.
+pub(crate) const RUN_HAS_PARENT: i16 = 128;
 
 /// How many rows one unit touches at most before it leaves the rest to a continuation.
 pub(crate) const CHUNK: usize = 5_000;
@@ -51,10 +56,12 @@ pub(crate) fn of_task(task: &Task) -> i16 {
     if !task.dependents.is_empty() {
         flags |= HAS_DEPENDENTS;
     }
-    if task.condition.is_some() {
+    if task.condition.is_some() || task.foreach.is_some() || task.action.parks() {
         flags |= HAS_CONDITION;
     }
     match task.on_exhausted {
+        // What a person refused is not a letter that could not be delivered.
+        OnExhausted::DeadLetter if matches!(task.action, Action::Approval(_)) => {}
         OnExhausted::DeadLetter => flags |= DEAD_LETTER,
         OnExhausted::Continue => flags |= CONTINUES,
         OnExhausted::Fail => {}

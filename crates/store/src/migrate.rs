@@ -29,7 +29,12 @@ macro_rules! migration {
     };
 }
 
-const MIGRATIONS: &[Migration] = &[migration!(1, "spine", "0001_spine"), migration!(2, "exchange", "0002_exchange")];
+const MIGRATIONS: &[Migration] = &[
+    migration!(1, "spine", "0001_spine"),
+    migration!(2, "exchange", "0002_exchange"),
+    migration!(3, "waiting", "0003_waiting"),
+    migration!(4, "search", "0004_search"),
+];
 
 /// Two processes must not migrate one PostgreSQL database at the same time.
 const MIGRATION_LOCK: i64 = 0x6d61_696e_7370;

@@ -14,6 +14,7 @@ use crate::proceed::{self, BEYOND_EVERY_TASK};
 use crate::sessions::LiveRow;
 use crate::settle::settle;
 use crate::terms::{self, Term};
+use crate::waits::call_off;
 
 /// Who acts, and why.
 #[derive(Debug, Clone)]
@@ -215,7 +216,7 @@ impl Store {
 
 /// Writes the flags of a run that is to stop, and ends what they stop. A queued run gives up its place; a paused one runs
 /// again, to its end. Finalisers that may still run are left alone. True if something is left to do.
-async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
+pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
     if run.flags & RUN_BEING_MADE != 0 {
         return Err(Error::Conflict(format!("run {} is still being made: repeat in a moment", run.id)));
     }
@@ -238,6 +239,7 @@ async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -
         }
         return Ok(was == RunState::Paused);
     }
+    call_off(tx, now, run.id).await?;
     if run.open == 0 {
         end_stage(tx, now, run.id).await?;
         return Ok(false);

@@ -5,9 +5,9 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
-use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE};
+use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::limits::hand_on;
-use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run};
+use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run};
 use crate::settle::{Count, settle};
 
 /// Make the rows of a run.
@@ -18,6 +18,8 @@ pub(crate) const ADMIT: i16 = 1;
 pub(crate) const CANCEL: i16 = 2;
 /// Count the dependents of an ended task.
 pub(crate) const FAN_OUT: i16 = 3;
+/// Cancel a run whose parent does not wait for it any more.
+pub(crate) const CANCEL_CHILD: i16 = 4;
 
 /// Stands for the end of a chunk that is the last.
 pub(crate) const BEYOND_EVERY_TASK: (i32, i32) = (i32::MAX, i32::MAX);
@@ -90,6 +92,7 @@ impl Store {
             ADMIT => admit_chunk(&mut tx, now, &run).await?,
             CANCEL => clear_chunk(&mut tx, now, run.id, "cancelled").await?.then_some(0),
             FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
+            CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
             other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
         };
         match next {
@@ -112,6 +115,18 @@ impl Store {
         tx.commit().await?;
         Ok(true)
     }
+}
+
+/// A child is cancelled as its parent was. One that is still being made is left for the next turn.
+async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Option<i32>> {
+    if run.flags & RUN_BEING_MADE != 0 {
+        return Ok(Some(0));
+    }
+    if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
+        run.flags |= RUN_CANCELLING;
+        stop_run(tx, now, &mut run, "what waited for this run was cancelled").await?;
+    }
+    Ok(None)
 }
 
 /// Makes the rows from `position` on, held; after the last the run is admitted, or queued behind its limit.

@@ -104,12 +104,15 @@ pub struct StatusCount {
 pub struct ExpressionData {
     pub inputs: HashMap<RunId, Value>,
     pub tasks: HashMap<(RunId, i32), (TaskState, i32, Option<Value>)>,
+    /// The values of items.
+    pub items: HashMap<TaskKey, Value>,
 }
 
 #[derive(sqlx::FromRow)]
 struct ExpressionRow {
     run_id: RunId,
     idx: i32,
+    item: i32,
     state: i16,
     attempt: i32,
     body: Option<String>,
@@ -314,32 +317,50 @@ impl Store {
 
     /// What expressions of some task runs look at: the inputs of `runs`, and how the tasks named by `upstream` ended.
     /// One round trip.
-    pub async fn expression_data(&self, runs: &[RunId], upstream: &[(RunId, i32)]) -> Result<ExpressionData> {
+    pub async fn expression_data(
+        &self,
+        runs: &[RunId],
+        upstream: &[(RunId, i32)],
+        items: &[TaskKey],
+    ) -> Result<ExpressionData> {
         let upstream_runs: Vec<RunId> = upstream.iter().map(|key| key.0).collect();
         let upstream_indexes: Vec<i32> = upstream.iter().map(|key| key.1).collect();
+        let item_runs: Vec<RunId> = items.iter().map(|key| key.run).collect();
+        let item_indexes: Vec<i32> = items.iter().map(|key| key.index).collect();
+        let item_numbers: Vec<i32> = items.iter().map(|key| key.item).collect();
         let rows: Vec<ExpressionRow> = match &*self.db {
             Db::Postgres(pg) => {
                 sqlx::query_as(
-                    "SELECT run_id, -1 AS idx, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
-                     UNION ALL SELECT h.run_id, h.idx, h.state, h.attempt, h.output \
-                     FROM unnest($2::uuid[], $3::integer[]) AS k(run, idx) JOIN history h ON h.run_id = k.run AND h.idx = k.idx AND h.item = -1",
+                    "SELECT run_id, -1 AS idx, -1 AS item, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
+                     UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
+                     FROM unnest($2::uuid[], $3::integer[]) AS k(run, idx) JOIN history h ON h.run_id = k.run AND h.idx = k.idx AND h.item = -1 \
+                     UNION ALL SELECT i.run_id, i.idx, i.item, 0::smallint, 0, i.value \
+                     FROM unnest($4::uuid[], $5::integer[], $6::integer[]) AS k(run, idx, item) JOIN items i ON i.run_id = k.run AND i.idx = k.idx AND i.item = k.item",
                 )
                 .bind(runs)
                 .bind(upstream_runs)
                 .bind(upstream_indexes)
+                .bind(item_runs)
+                .bind(item_indexes)
+                .bind(item_numbers)
                 .fetch_all(&pg.pool)
                 .await?
             }
             Db::Sqlite(sqlite) => {
                 let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 let keys: Vec<(String, i32)> = upstream.iter().map(|key| (key.0.simple().to_string(), key.1)).collect();
+                let items: Vec<(String, i32, i32)> =
+                    items.iter().map(|key| (key.run.simple().to_string(), key.index, key.item)).collect();
                 sqlx::query_as(
-                    "SELECT d.run_id, -1 AS idx, 0 AS state, 0 AS attempt, d.inputs AS body FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
-                     WHERE d.inputs IS NOT NULL UNION ALL SELECT h.run_id, h.idx, h.state, h.attempt, h.output \
-                     FROM json_each($2) k CROSS JOIN history h ON h.run_id = unhex(k.value ->> 0) AND h.idx = (k.value ->> 1) AND h.item = -1",
+                    "SELECT d.run_id, -1 AS idx, -1 AS item, 0 AS state, 0 AS attempt, d.inputs AS body FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
+                     WHERE d.inputs IS NOT NULL UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
+                     FROM json_each($2) k CROSS JOIN history h ON h.run_id = unhex(k.value ->> 0) AND h.idx = (k.value ->> 1) AND h.item = -1 \
+                     UNION ALL SELECT i.run_id, i.idx, i.item, 0, 0, i.value \
+                     FROM json_each($3) k CROSS JOIN items i ON i.run_id = unhex(k.value ->> 0) AND i.idx = (k.value ->> 1) AND i.item = (k.value ->> 2)",
                 )
                 .bind(serde_json::to_string(&runs).unwrap_or_default())
                 .bind(serde_json::to_string(&keys).unwrap_or_default())
+                .bind(serde_json::to_string(&items).unwrap_or_default())
                 .fetch_all(&sqlite.readers)
                 .await?
             }
@@ -349,6 +370,9 @@ impl Store {
             let body = json(row.body, "history", "output", row.run_id)?;
             if row.idx < 0 {
                 data.inputs.insert(row.run_id, body.unwrap_or_default());
+            } else if row.item >= 0 {
+                let key = TaskKey { run: row.run_id, index: row.idx, item: row.item };
+                data.items.insert(key, body.unwrap_or_default());
             } else {
                 let state = TaskState::try_from(row.state)
                     .map_err(|error| Error::bad_row("history", "state", row.run_id, error))?;
@@ -356,6 +380,16 @@ impl Store {
             }
         }
         Ok(data)
+    }
+
+    /// How many dead letters of a run wait for a person.
+    pub async fn pending_dead_letters(&self, run: RunId) -> Result<i64> {
+        let (count,): (i64,) =
+            read!(self, |conn| sqlx::query_as("SELECT count(*) FROM dead_letters WHERE run_id = $1 AND status = 0")
+                .bind(run)
+                .fetch_one(conn)
+                .await?);
+        Ok(count)
     }
 
     /// Ended task runs of one run, by index; all of them if none is named.

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::flags::{CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, SKIPPED_BY_HAND, of_task, upstream};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, Operator, lock_run, record};
+use crate::reopen_items::ItemsAgain;
 use crate::versions::startable;
 
 /// What to do again.
@@ -31,12 +32,12 @@ pub struct Reopened {
 }
 
 #[derive(Debug, Clone, sqlx::FromRow)]
-struct EndedRow {
-    idx: i32,
-    item: i32,
-    state: i16,
-    flags: i16,
-    attempt: i32,
+pub(crate) struct EndedRow {
+    pub(crate) idx: i32,
+    pub(crate) item: i32,
+    pub(crate) state: i16,
+    pub(crate) flags: i16,
+    pub(crate) attempt: i32,
 }
 
 /// A task that will be live again, with its counters over what is not reopened.
@@ -45,6 +46,8 @@ struct Again {
     attempt: i32,
     state: TaskState,
     counters: Counters,
+    /// Of a task that was repeated over a list: only these items are done again.
+    items: Option<ItemsAgain>,
 }
 
 impl Store {
@@ -75,13 +78,22 @@ impl Store {
         let ended: BTreeMap<usize, EndedRow> =
             rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
         let admitted = take_slot(&mut tx, &run).await?;
-        let again = plan(workflow, &ended, what, admitted);
+        let mut again = plan(workflow, &ended, what, admitted);
+        if matches!(what, Reopen::Failed) {
+            for task in &mut again {
+                task.items = ItemsAgain::of(task.index, &rows).filter(|_| task.state != TaskState::Pending);
+            }
+        }
         if again.is_empty() {
             return Err(Error::Conflict(format!("run {id} has no task to do again")));
         }
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
         for row in &rows {
             let index = row.idx as usize;
+            let stays = again.iter().any(|task| task.index == index && task.items.as_ref().is_some_and(|items| items.keeps(row.item)));
+            if stays {
+                continue;
+            }
             if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage != Stage::Main) {
                 supersede(&mut tx, id, row).await?;
             }
@@ -94,8 +106,12 @@ impl Store {
             .rows_affected());
         run.generation += 1;
         for task in &again {
-            revive(&mut tx, now, &run, workflow, task).await?;
+            match &task.items {
+                Some(items) => items.revive(&mut tx, now, &run, &workflow.tasks[task.index], task.index, admitted).await?,
+                None => revive(&mut tx, now, &run, workflow, task).await?,
+            }
         }
+        let items: usize = again.iter().filter_map(|task| task.items.as_ref()).map(ItemsAgain::len).sum();
         let failed = ended
             .iter()
             .filter(|(index, row)| {
@@ -113,7 +129,7 @@ impl Store {
         .bind(state.code())
         .bind(run.flags & !(RUN_CANCELLING | RUN_TIMED_OUT | RUN_NO_FINALISERS))
         .bind(run.generation)
-        .bind(again.len() as i32)
+        .bind((again.len() + items) as i32)
         .bind(failed as i32)
         .bind(now)
         .bind(deadline)
@@ -225,7 +241,7 @@ fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, a
                 Verdict::Start => startable(admitted, of_task(task), None),
                 _ => TaskState::Pending,
             };
-            Again { index: *index, attempt: ended[index].attempt, state, counters }
+            Again { index: *index, attempt: ended[index].attempt, state, counters, items: None }
         })
         .collect()
 }
@@ -285,6 +301,13 @@ async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
 
 async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, task: &Again) -> Result<()> {
     let flags = of_task(&workflow.tasks[task.index]);
+    // What it waited for, it waits for anew.
+    within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2")
+        .bind(run.id)
+        .bind(task.index as i32)
+        .execute(conn)
+        .await?
+        .rows_affected());
     within!(tx, |conn| {
         sqlx::query(
         "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \

@@ -20,23 +20,36 @@ const TABLES: &[&str] = &[
     "cancel_requests",
     "unsuccessful_runs",
     "continuations",
+    "waits",
+    "items",
+    "artifacts",
 ];
 
+/// What was deleted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Purged {
+    pub runs: u64,
+    pub task_runs: u64,
+    pub log_chunks: u64,
+}
+
 impl Store {
-    /// Deletes runs that ended before `before`, and everything of theirs but pending dead letters. Returns how many; call
-    /// again until it is 0.
-    pub async fn purge_runs(&self, before: Micros) -> Result<u64> {
+    /// Deletes runs that ended before `before`, and everything of theirs but pending dead letters, in one namespace or
+    /// in all. Call again until no run is deleted.
+    pub async fn purge_runs(&self, before: Micros, namespace: Option<&str>) -> Result<Purged> {
         let old: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(
             "SELECT r.id FROM runs r WHERE r.state >= 3 AND r.finished_at < $1 \
+             AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $3)) \
              AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = 0) ORDER BY r.id LIMIT $2"
         )
         .bind(before)
         .bind(RUNS_PER_PURGE)
+        .bind(namespace)
         .fetch_all(conn)
         .await?
         });
-        let mut purged = 0;
+        let mut purged = Purged::default();
         for (id,) in old {
             let mut tx = self.begin().await?;
             // The state again, under the row's lock: it may have been reopened.
@@ -50,7 +63,12 @@ impl Store {
             if gone == 1 {
                 for table in TABLES {
                     let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
-                    within!(tx, |conn| sqlx::query(sql).bind(id).execute(conn).await?.rows_affected());
+                    let rows = within!(tx, |conn| sqlx::query(sql).bind(id).execute(conn).await?.rows_affected());
+                    match *table {
+                        "history" => purged.task_runs += rows,
+                        "logs" => purged.log_chunks += rows,
+                        _ => {}
+                    }
                 }
                 within!(tx, |conn| sqlx::query("DELETE FROM dead_letters WHERE run_id = $1 AND status <> 0")
                     .bind(id)
@@ -64,7 +82,7 @@ impl Store {
                     .rows_affected());
             }
             tx.commit().await?;
-            purged += gone;
+            purged.runs += gone;
         }
         Ok(purged)
     }

@@ -143,7 +143,7 @@ fn pools_of(runs: &[NewRun]) -> Vec<i32> {
     pools
 }
 
-async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
+pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
     if let Some(key) = &run.idempotency_key {
         let fresh = within!(tx, |conn| {
             sqlx::query(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use mainspring_core::Micros;
 use mainspring_core::state::TaskState;
+use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -65,10 +66,11 @@ impl Store {
         new_id: Uuid,
         workflow: &Workflow,
         source: &str,
+        files: &[BundleFile],
     ) -> Result<VersionRef> {
         let spec = serde_json::to_string(workflow)
             .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
-        let hash: String = Sha256::digest(spec.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = content_hash(&spec, files);
         let mut tx = self.begin().await?;
         within!(tx, |conn| {
             sqlx::query(
@@ -111,6 +113,7 @@ impl Store {
                 .await?
                 });
                 insert_templates(&mut tx, id, workflow).await?;
+                crate::files::insert(&mut tx, id, files).await?;
                 (id, number)
             }
         };
@@ -163,6 +166,19 @@ impl Store {
             .fetch_all(conn)
             .await?))
     }
+}
+
+/// What makes a version another one: the workflow and everything it brings along.
+fn content_hash(spec: &str, files: &[BundleFile]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(spec.as_bytes());
+    for file in files {
+        for part in [file.path.as_bytes(), &[u8::from(file.executable)], &file.content] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 const ROOT_POOLS: &str = "SELECT DISTINCT pool FROM version_tasks WHERE version = $1 AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY pool";

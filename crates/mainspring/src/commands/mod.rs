@@ -2,11 +2,13 @@
 
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod events;
 pub(crate) mod migrate;
 pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod server;
 pub(crate) mod submit;
+pub(crate) mod tasks;
 pub(crate) mod validate;
 pub(crate) mod version;

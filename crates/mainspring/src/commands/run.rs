@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::state::RunState;
 use mainspring_core::{RunId, Workflow};
 use mainspring_engine::{Client, NodeConfig, Submission};
 use mainspring_store::{Connect, Operator, Store};
@@ -16,9 +16,9 @@ use crate::failure::{Exit, Failure, Result};
 use crate::inputs::InputArgs;
 use crate::local::LocalNode;
 use crate::output::Format;
-use crate::progress::{Follower, Show, print_summary};
+use crate::progress::{Follower, Show, failed, print_summary};
 use crate::signals::Signals;
-use crate::{source, views};
+use crate::{bundle, children, source, views};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -47,13 +47,19 @@ impl RunArgs {
 pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     app.start_logs();
     let (workflow, source) = source::workflow(app, &args.file)?;
+    let files = bundle::read(&workflow, &source)?;
+    let children = children::find(app, &workflow, &source)?;
     let inputs = args.inputs.values(&workflow)?;
     let mut signals = Signals::install()?;
     let store = open(app, args.keep).await?;
     let client = app.client(store);
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
-    let spec = client.put_workflow(workflow, &source.text).await?;
+    require_secrets(&client, std::iter::once(&workflow).chain(children.iter().map(|child| &child.workflow)))?;
+    for child in children {
+        client.put_workflow_with_files(child.workflow, &child.source.text, &child.files).await?;
+    }
+    let spec = client.put_workflow_with_files(workflow, &source.text, &files).await?;
     // Before anything starts, so that bad inputs end here with nothing done.
     let created = client.submit(&spec, Submission { inputs, ..Submission::default() }).await?;
     let id = created.run().ok_or_else(|| {
@@ -83,16 +89,15 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     drop(show);
     let rows = client.store().task_runs(id).await?;
     if as_json {
-        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow);
+        let outputs = match client.outputs(id).await? {
+            Ok(outputs) if follower.look.summary.state == RunState::Success => Some(outputs).filter(|all| !all.is_empty()),
+            _ => None,
+        };
+        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow, outputs);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
         follower.look_at_the_end().await?;
-        let details: Vec<(usize, String)> = rows
-            .iter()
-            .filter(|row| row.state == TaskState::Failed)
-            .map(|row| (row.key.index as usize, row.detail.clone().unwrap_or_default()))
-            .collect();
-        print_summary(app.out, &follower.look, &details);
+        print_summary(app.out, &follower.look, &failed(&rows, &spec.workflow));
     }
     // What else a kept store held goes back to it at once.
     node.shutdown(Duration::ZERO).await;
@@ -103,6 +108,17 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
         RunState::Success => Exit::Success,
         _ => Exit::WorkFailed,
     })
+}
+
+/// Secrets that a workflow names must exist before anything starts.
+fn require_secrets<'w>(client: &Client, workflows: impl Iterator<Item = &'w Workflow>) -> Result<()> {
+    for workflow in workflows {
+        if let Some(name) = client.secrets().missing(workflow).first() {
+            return Err(Failure::bad_input(format!("workflow `{}` needs the secret `{name}`, which does not exist", workflow.name))
+                .remedy(format!("set MAINSPRING_SECRET_{name} in the environment")));
+        }
+    }
+    Ok(())
 }
 
 /// A node that may do everything the workflow asks for: there is no other.

@@ -1,7 +1,7 @@
 //! `mainspring submit`: stores a workflow and starts a run that servers execute.
 
 use clap::Args;
-use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::state::RunState;
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_engine::{Client, Submission};
 use mainspring_store::Created;
@@ -12,9 +12,9 @@ use crate::database;
 use crate::failure::{Exit, Failure, Result};
 use crate::inputs::InputArgs;
 use crate::output::Format;
-use crate::progress::{Follower, Show, print_summary};
+use crate::progress::{Follower, Show, failed, print_summary};
 use crate::signals::Signals;
-use crate::{source, views};
+use crate::{bundle, source, views};
 
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
@@ -59,11 +59,12 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         }
     }
     let (workflow, source) = source::workflow(app, &args.file)?;
+    let files = bundle::read(&workflow, &source)?;
     let inputs = args.inputs.values(&workflow)?;
     let mut signals = Signals::install()?;
     let client = app.client(database::connect(&app.config).await?);
     database::prepare(client.store(), client.now(), false).await?;
-    let spec = client.put_workflow(workflow, &source.text).await?;
+    let spec = client.put_workflow_with_files(workflow, &source.text, &files).await?;
     let submission = Submission {
         inputs,
         priority: args.priority,
@@ -105,14 +106,11 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
     drop(show);
     let rows = client.store().task_runs(id).await?;
     if as_json {
-        let report = views::Report::new(&follower.look.summary, &rows, &follower.spec.workflow);
+        let report = views::Report::new(&follower.look.summary, &rows, &follower.spec.workflow, None);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
         follower.look_at_the_end().await?;
-        let failed = rows.iter().filter(|row| row.state == TaskState::Failed);
-        let details: Vec<(usize, String)> =
-            failed.map(|row| (row.key.index as usize, row.detail.clone().unwrap_or_default())).collect();
-        print_summary(app.out, &follower.look, &details);
+        print_summary(app.out, &follower.look, &failed(&rows, &follower.spec.workflow));
     }
     Ok(if follower.look.summary.state == RunState::Success { Exit::Success } else { Exit::WorkFailed })
 }

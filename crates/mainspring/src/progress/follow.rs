@@ -21,23 +21,39 @@ use crate::views;
 const SHARE: u32 = 5;
 const CHUNKS_AT_ONCE: i64 = 64;
 
+/// A task, or one item of a task that is repeated over a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Who {
+    pub(crate) task: usize,
+    /// Below 0: the task itself.
+    pub(crate) item: i32,
+}
+
+/// How a task or an item ended.
+#[derive(Debug, Clone)]
+pub(crate) struct End {
+    pub(crate) state: TaskState,
+    pub(crate) took: Option<Micros>,
+    pub(crate) error: Option<String>,
+}
+
 /// Something that happened to a task.
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Started {
-        task: usize,
+        who: Who,
         attempt: i32,
         at: Micros,
     },
     Logged {
-        task: usize,
+        who: Who,
         stream: LogStream,
         text: String,
         at: Micros,
     },
     /// An attempt failed and another will follow.
     Retrying {
-        task: usize,
+        who: Who,
         attempt: i32,
         error: String,
         due_at: Micros,
@@ -45,11 +61,13 @@ pub(crate) enum Change {
     },
     /// Without an attempt: skipped, or something it needs has failed.
     NotRun {
-        task: usize,
+        who: Who,
+        end: End,
         at: Micros,
     },
     Ended {
-        task: usize,
+        who: Who,
+        end: End,
         at: Micros,
     },
 }
@@ -70,6 +88,10 @@ impl Change {
 #[derive(Debug, Clone)]
 pub(crate) struct TaskLook {
     pub(crate) name: String,
+    /// It waits for something instead of being executed.
+    pub(crate) parks: bool,
+    /// What it waits for, in words.
+    pub(crate) waits_for: String,
     /// `None` while it has no row: a finaliser whose stage has not begun.
     pub(crate) state: Option<TaskState>,
     pub(crate) attempt: i32,
@@ -79,6 +101,15 @@ pub(crate) struct TaskLook {
     pub(crate) due_at: Option<Micros>,
     pub(crate) error: Option<String>,
     pub(crate) last_line: Option<String>,
+    pub(crate) items: Items,
+}
+
+/// The items of a task, counted.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Items {
+    pub(crate) total: usize,
+    pub(crate) ended: usize,
+    pub(crate) failed: usize,
 }
 
 /// A run as it was seen last.
@@ -91,7 +122,7 @@ pub(crate) struct Look {
 /// A line that was heard before its attempt was seen to begin waits for the next look.
 #[derive(Debug)]
 struct Heard {
-    task: usize,
+    who: Who,
     attempt: i32,
     line: LogLine,
 }
@@ -183,7 +214,8 @@ impl Follower {
             && self.is_watched
             && let Some(task) = self.task(key)
         {
-            self.heard.extend(lines.into_iter().map(|line| Heard { task, attempt, line }));
+            let who = Who { task, item: key.item };
+            self.heard.extend(lines.into_iter().map(|line| Heard { who, attempt, line }));
         }
     }
 
@@ -231,19 +263,20 @@ impl Follower {
     /// Lines of attempts that are known to have begun.
     fn tell_lines(&mut self, changes: &mut Vec<Change>) {
         for heard in std::mem::take(&mut self.heard) {
-            let look = &mut self.look.tasks[heard.task];
-            if look.attempt < heard.attempt {
+            let key = TaskKey { run: self.run, index: heard.who.task as i32, item: heard.who.item };
+            if self.rows.get(&key).is_none_or(|row| row.1 < heard.attempt) {
                 self.heard.push(heard);
                 continue;
             }
-            look.last_line = Some(heard.line.text.clone());
+            self.look.tasks[heard.who.task].last_line = Some(heard.line.text.clone());
             let LogLine { at, stream, text } = heard.line;
-            changes.push(Change::Logged { task: heard.task, stream, text, at });
+            changes.push(Change::Logged { who: heard.who, stream, text, at });
         }
     }
 
     async fn compare(&mut self, row: &TaskRunRow, changes: &mut Vec<Change>) -> mainspring_store::Result<()> {
         let Some(task) = self.task(row.key) else { return Ok(()) };
+        let who = Who { task, item: row.key.item };
         let before = self.rows.insert(row.key, (row.state, row.attempt));
         let (state_before, attempt_before) = before.map_or((None, 0), |(state, attempt)| (Some(state), attempt));
         if state_before == Some(row.state) && attempt_before == row.attempt {
@@ -265,10 +298,10 @@ impl Follower {
                 if attempt.attempt > attempt_before
                     && let Some(at) = attempt.started_at
                 {
-                    changes.push(Change::Started { task, attempt: attempt.attempt, at });
+                    changes.push(Change::Started { who, attempt: attempt.attempt, at });
                 }
                 changes.push(Change::Retrying {
-                    task,
+                    who,
                     attempt: attempt.attempt,
                     error: attempt.error.unwrap_or_else(|| "failed".into()),
                     due_at: row.due_at.unwrap_or(attempt.finished_at),
@@ -278,13 +311,26 @@ impl Follower {
         }
         if is_attempt && !had_started && row.state != TaskState::Retrying {
             let at = row.started_at.unwrap_or_default();
-            changes.push(Change::Started { task, attempt: row.attempt, at });
+            changes.push(Change::Started { who, attempt: row.attempt, at });
         }
         if row.state.is_terminal() {
             let at = row.finished_at.unwrap_or_default();
-            changes.push(if is_attempt { Change::Ended { task, at } } else { Change::NotRun { task, at } });
+            let took = row.started_at.zip(row.finished_at).map(|(started, finished)| finished - started);
+            let end = End { state: row.state, took, error: row.error.clone() };
+            changes.push(if is_attempt { Change::Ended { who, end, at } } else { Change::NotRun { who, end, at } });
         }
         let look = &mut self.look.tasks[task];
+        if who.item >= 0 {
+            look.items.total += usize::from(before.is_none());
+            if row.state.is_terminal() {
+                look.items.ended += 1;
+                look.items.failed += usize::from(row.state == TaskState::Failed);
+            } else if state_before.is_some_and(TaskState::is_terminal) {
+                // Reopened.
+                look.items.ended -= 1;
+            }
+            return Ok(());
+        }
         look.state = Some(row.state);
         look.attempt = row.attempt;
         look.max_attempts = views::max_attempts(&self.spec.workflow, row);
@@ -300,7 +346,9 @@ impl Follower {
         let mut keys: Vec<TaskKey> =
             self.rows.iter().filter(|(_, row)| row.0 == TaskState::Running).map(|(key, _)| *key).collect();
         keys.extend(changes.iter().filter_map(|change| match change {
-            Change::Ended { task, .. } | Change::Retrying { task, .. } => Some(TaskKey::new(self.run, *task as i32)),
+            Change::Ended { who, .. } | Change::Retrying { who, .. } => {
+                Some(TaskKey { run: self.run, index: who.task as i32, item: who.item })
+            }
             _ => None,
         }));
         keys.sort_unstable();
@@ -327,6 +375,8 @@ impl Follower {
 fn unseen(spec: &Spec) -> Vec<TaskLook> {
     let unseen = |task: &Task| TaskLook {
         name: task.name.clone(),
+        parks: task.foreach.is_some() || task.action.parks(),
+        waits_for: views::waits_for(task),
         state: None,
         attempt: 0,
         max_attempts: i32::from(task.retry.attempts),
@@ -335,6 +385,7 @@ fn unseen(spec: &Spec) -> Vec<TaskLook> {
         due_at: None,
         error: None,
         last_line: None,
+        items: Items::default(),
     };
     spec.workflow.tasks.iter().map(unseen).collect()
 }

@@ -7,7 +7,7 @@ use mainspring_core::state::TaskState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::LogStream;
 
-use super::follow::{Change, Look};
+use super::follow::{Change, End, Look};
 use crate::output::{Output, Paint, plain, seconds};
 use crate::views::task_paint;
 
@@ -25,45 +25,47 @@ impl<'a> Lines<'a> {
         // Written at once: a run of very many tasks changes very often.
         let mut text = String::new();
         for change in changes {
-            let (at, task, rest) = match change {
-                Change::Started { task, attempt, at } => {
-                    let max = look.tasks[*task].max_attempts;
+            let (at, who, rest) = match change {
+                Change::Started { who, attempt, at } => {
+                    let max = look.tasks[who.task].max_attempts;
                     let again = if *attempt > 1 {
                         format!(" (attempt {attempt} of {})", max.max(*attempt))
                     } else {
                         String::new()
                     };
-                    (*at, *task, format!("started{again}"))
+                    let task = &look.tasks[who.task];
+                    let verb = if task.parks && who.item < 0 { "waits" } else { "started" };
+                    (*at, *who, format!("{verb}{again}"))
                 }
-                Change::Logged { task, stream, text, at } => {
+                Change::Logged { who, stream, text, at } => {
                     let mark = if *stream == LogStream::System { "!" } else { "|" };
                     // A program that reads the lines gets them as they were printed.
                     let text = if self.out.is_terminal() { plain(text) } else { text.clone() };
-                    (*at, *task, format!("{mark} {text}"))
+                    (*at, *who, format!("{mark} {text}"))
                 }
-                Change::Retrying { task, attempt, error, due_at, at } => {
+                Change::Retrying { who, attempt, error, due_at, at } => {
                     let wait = due_at - at;
                     let when =
                         if wait > 50_000 { format!(", again in {}", seconds(wait)) } else { ", again at once".into() };
-                    (*at, *task, palette.paint(Paint::Yellow, format_args!("attempt {attempt} failed: {error}{when}")))
+                    (*at, *who, palette.paint(Paint::Yellow, format_args!("attempt {attempt} failed: {error}{when}")))
                 }
-                Change::Ended { task, at } | Change::NotRun { task, at } => (*at, *task, self.ended(look, *task)),
+                Change::Ended { who, end, at } | Change::NotRun { who, end, at } => (*at, *who, self.ended(end)),
             };
-            let name = palette.paint(Paint::Bold, &look.tasks[task].name);
+            let name = &look.tasks[who.task].name;
+            let name = if who.item < 0 { name.clone() } else { format!("{name}[{}]", who.item) };
+            let name = palette.paint(Paint::Bold, name);
             let _ = writeln!(text, "{} {name} {rest}", clock(at));
         }
         self.out.raw(&text);
     }
 
-    fn ended(&self, look: &Look, task: usize) -> String {
-        let task = &look.tasks[task];
-        let Some(state) = task.state else { return String::new() };
-        let mut text = self.out.palette().paint(task_paint(state), state.shown());
-        if let (Some(started), Some(finished)) = (task.started_at, task.finished_at) {
-            text.push_str(&format!(" in {}", seconds(finished - started)));
+    fn ended(&self, end: &End) -> String {
+        let mut text = self.out.palette().paint(task_paint(end.state), end.state.shown());
+        if let Some(took) = end.took {
+            text.push_str(&format!(" in {}", seconds(took)));
         }
-        if let Some(error) = &task.error
-            && state == TaskState::Failed
+        if let Some(error) = &end.error
+            && end.state == TaskState::Failed
         {
             text.push_str(&format!(": {error}"));
         }

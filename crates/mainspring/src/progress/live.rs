@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use mainspring_core::Micros;
 use mainspring_core::state::TaskState;
 
-use super::follow::{Change, Look, TaskLook};
+use super::follow::{Change, Items, Look, TaskLook};
 use crate::output::{self, Output, Paint, clip, plain, seconds, width};
 use crate::views::{run_paint, task_paint};
 
@@ -145,7 +145,9 @@ impl<'a> Live<'a> {
             TaskState::Running | TaskState::Success => task.last_line.clone().unwrap_or_default(),
             TaskState::Gated => "waits for its pool".into(),
             TaskState::UpstreamFailed => "not started: something it needs has failed".into(),
-            TaskState::Skipped | TaskState::Cancelled | TaskState::Waiting => state.shown().to_string(),
+            TaskState::Waiting | TaskState::Deciding if task.items.total > 0 => progress(task.items),
+            TaskState::Waiting => task.waits_for.clone(),
+            TaskState::Skipped | TaskState::Cancelled => state.shown().to_string(),
             _ => String::new(),
         };
         let fixed = format!(" {padding}  {took:>6} {attempts:>4}  ");
@@ -166,6 +168,7 @@ impl<'a> Live<'a> {
             TaskState::Skipped => ("–", "-"),
             TaskState::Cancelled => ("■", "#"),
             TaskState::Retrying => ("↻", "~"),
+            TaskState::Waiting => ("◷", "o"),
             _ => ("·", "."),
         };
         if self.is_unicode { nice } else { simple }
@@ -176,6 +179,11 @@ impl Drop for Live<'_> {
     fn drop(&mut self) {
         self.out.raw(SHOW_CURSOR);
     }
+}
+
+fn progress(items: Items) -> String {
+    let failed = if items.failed > 0 { format!(", {} failed", items.failed) } else { String::new() };
+    format!("{} of {} items done{failed}", items.ended, items.total)
 }
 
 /// What moves or went wrong, in the order of the file, as far as there is room.

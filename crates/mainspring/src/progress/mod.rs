@@ -8,7 +8,7 @@ mod summary;
 pub(crate) use follow::{Change, Follower, Look};
 pub(crate) use lines::Lines;
 pub(crate) use live::Live;
-pub(crate) use summary::print_summary;
+pub(crate) use summary::{failed, print_summary};
 
 use crate::output::Output;
 

@@ -1,33 +1,53 @@
 //! The words at the end of a run.
 
+use mainspring_core::Workflow;
 use mainspring_core::state::{RunState, TaskState};
+use mainspring_store::TaskRunRow;
 
 use super::follow::Look;
 use crate::output::{Output, Paint, plain, seconds};
-use crate::views::run_paint;
+use crate::views::{self, run_paint};
 
 /// How many failed tasks are shown with their last lines.
 const FAILURES_SHOWN: usize = 10;
 const LINES_SHOWN: usize = 10;
 
+/// A task or an item that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    name: String,
+    error: String,
+    detail: String,
+}
+
+/// What failed in a run, in the order of its tasks.
+pub(crate) fn failed(rows: &[TaskRunRow], workflow: &Workflow) -> Vec<Failed> {
+    rows.iter()
+        .filter(|row| row.state == TaskState::Failed)
+        .map(|row| Failed {
+            name: views::task_name(workflow, row).into_owned(),
+            error: row.error.clone().unwrap_or_else(|| "failed".into()),
+            detail: row.detail.clone().unwrap_or_default(),
+        })
+        .collect()
+}
+
 /// What failed, with its last lines, and how the run ended.
-pub(crate) fn print_summary(out: &Output, look: &Look, details: &[(usize, String)]) {
+pub(crate) fn print_summary(out: &Output, look: &Look, failed: &[Failed]) {
     if out.quiet && look.summary.state == RunState::Success {
         return;
     }
     let palette = out.palette();
-    for (task, detail) in details.iter().take(FAILURES_SHOWN) {
-        let task = &look.tasks[*task];
-        let error = task.error.as_deref().unwrap_or("failed");
+    for task in failed.iter().take(FAILURES_SHOWN) {
         out.line("");
-        out.line(palette.paint(Paint::Red, format_args!("{}: {}", task.name, plain(error))));
-        let lines: Vec<&str> = detail.lines().collect();
+        out.line(palette.paint(Paint::Red, format_args!("{}: {}", task.name, plain(&task.error))));
+        let lines: Vec<&str> = task.detail.lines().collect();
         for line in lines.iter().skip(lines.len().saturating_sub(LINES_SHOWN)) {
             out.line(format_args!("  {} {}", palette.paint(Paint::Dim, "|"), plain(line)));
         }
     }
-    if details.len() > FAILURES_SHOWN {
-        out.line(format_args!("… and {} more", details.len() - FAILURES_SHOWN));
+    if failed.len() > FAILURES_SHOWN {
+        out.line(format_args!("… and {} more", failed.len() - FAILURES_SHOWN));
     }
     let summary = &look.summary;
     let took = summary.finished_at.unwrap_or(summary.created_at) - summary.created_at;

@@ -31,7 +31,7 @@ CREATE TABLE routes (
     namespace   text NOT NULL,
     queue       text NOT NULL,
     labels      text NOT NULL,
-    class       smallint NOT NULL CHECK (class IN (0, 1)),
+    class       smallint NOT NULL CHECK (class BETWEEN 0 AND 2),
     UNIQUE (namespace, queue, labels, class)
 );
 
@@ -147,7 +147,7 @@ CREATE TABLE task_runs (
         autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_vacuum_cost_delay = 0);
 -- The ready index holds claimable rows only; the other partial indexes hold what is due, gated, undecided or claimed.
 CREATE INDEX task_runs_ready ON task_runs (route, rank, due_at) WHERE state = 1;
-CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7);
+CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7, 8);
 CREATE INDEX task_runs_gated ON task_runs (pool, rank, due_at) WHERE state = 5;
 CREATE INDEX task_runs_undecided ON task_runs (due_at) WHERE state = 4 AND session IS NULL;
 CREATE INDEX task_runs_claimed ON task_runs (session) WHERE session IS NOT NULL;
@@ -217,11 +217,12 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 );
 
--- Big units go on in chunks: what is still to be done for a run. Kinds: 0 create, 1 admit, 2 cancel, 3 fan out.
+-- Big units go on in chunks: what is still to be done for a run. Kinds: 0 create, 1 admit, 2 cancel, 3 fan out,
+-- 4 cancel a child.
 CREATE TABLE continuations (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id      uuid NOT NULL,
-    kind        smallint NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    kind        smallint NOT NULL CHECK (kind BETWEEN 0 AND 4),
     idx         integer NOT NULL DEFAULT 0,
     counts      smallint NOT NULL DEFAULT 0,
     position    integer NOT NULL DEFAULT 0,

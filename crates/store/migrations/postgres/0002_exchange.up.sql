@@ -124,6 +124,9 @@ BEGIN
                 state = CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
             WHERE id = p_run;
             INSERT INTO unsuccessful_runs (run_id, state) SELECT x.id, x.state FROM runs x WHERE x.id = p_run AND x.state > 3 ON CONFLICT DO NOTHING;
+            IF r.flags & 128 <> 0 THEN
+                PERFORM child_ended_v1(p_now, p_run);
+            END IF;
             RETURN;
         END IF;
         -- Recovery work for which there is no reason is skipped; what is called off is cancelled.
@@ -163,7 +166,7 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_bitmapscan = off AS $$
 #variable_conflict use_column
 DECLARE
-    r_id uuid[]; r_base bigint[]; r_state smallint[]; r_open integer[]; r_limit integer[];
+    r_id uuid[]; r_base bigint[]; r_state smallint[]; r_open integer[]; r_limit integer[]; r_flags smallint[];
     n_run uuid[]; n_idx integer[]; n_version bigint[]; n_state smallint[]; n_flags smallint[]; n_generation smallint[]; n_attempt integer[];
     n_failures smallint[]; n_lost smallint[]; n_pool integer[];
     c_run uuid[]; c_idx integer[]; c_state smallint[]; c_attempt integer[]; c_failures smallint[]; c_generation smallint[]; c_version bigint[];
@@ -176,8 +179,9 @@ BEGIN
         -- The runs' counters; a run without further stages ends in the same statement.
         WITH per_run AS (
             SELECT u.run, count(*)::integer AS n,
-                   (count(*) FILTER (WHERE u.state = 13 OR (u.state = 11 AND u.flags & 8 = 0)))::integer AS bad
-            FROM unnest(g_run, g_state, g_flags) AS u(run, state, flags) GROUP BY u.run
+                   -- An item fails its task, not its run.
+                   (count(*) FILTER (WHERE u.item < 0 AND (u.state = 13 OR (u.state = 11 AND u.flags & 8 = 0))))::integer AS bad
+            FROM unnest(g_run, g_item, g_state, g_flags) AS u(run, item, state, flags) GROUP BY u.run
         ), changed AS (
             UPDATE runs r SET
                 open = r.open - p.n,
@@ -191,11 +195,11 @@ BEGIN
                 holds = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.holds END,
                 deadline_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.deadline_at END
             FROM per_run p WHERE r.id = p.run
-            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id
+            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
         )
         SELECT array_agg(c.id ORDER BY c.id), array_agg(c.base ORDER BY c.id), array_agg(c.state ORDER BY c.id),
-               array_agg(c.open ORDER BY c.id), array_agg(c.limit_id ORDER BY c.id)
-        INTO r_id, r_base, r_state, r_open, r_limit FROM changed c;
+               array_agg(c.open ORDER BY c.id), array_agg(c.limit_id ORDER BY c.id), array_agg(c.flags ORDER BY c.id)
+        INTO r_id, r_base, r_state, r_open, r_limit, r_flags FROM changed c;
 
         INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq,
                              started_at, finished_at, exit_code, error_kind, error, detail, output)
@@ -219,6 +223,10 @@ BEGIN
         END IF;
 
         released := released || ARRAY(SELECT p FROM unnest(g_pool) p WHERE p IS NOT NULL);
+
+        IF EXISTS (SELECT 1 FROM unnest(g_item) i WHERE i >= 0) THEN
+            touched := touched || items_v1(p_now, g_run, g_idx, g_item, g_state, g_flags);
+        END IF;
 
         -- Dependents: counted once per upstream that really ended, placed where their rule, their run and the slots allow.
         n_run := NULL; c_run := NULL;
@@ -318,14 +326,19 @@ BEGIN
                     r_state[i] := (SELECT r.state FROM runs r WHERE r.id = r_id[i]);
                     touched := touched || ARRAY(SELECT DISTINCT t.pool FROM task_runs t WHERE t.run_id = r_id[i] AND t.state = 5);
                 END IF;
+                IF r_state[i] >= 3 AND r_flags[i] & 128 <> 0 THEN
+                    PERFORM child_ended_v1(p_now, r_id[i]);
+                END IF;
                 IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
                     ended_limits := ended_limits || r_limit[i];
                 END IF;
             END LOOP;
             INSERT INTO unsuccessful_runs (run_id, state)
                 SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
-            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, -1, 0, 0::smallint, 0::smallint, 0::bigint, NULL::bigint, 0, 0::smallint, 0::bigint
-                FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state >= 3;
+            -- `item` says whether another run waits for it.
+            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, 0, 0::smallint, 0::smallint, 0::bigint,
+                       NULL::bigint, 0, 0::smallint, 0::bigint
+                FROM unnest(r_id, r_state, r_open, r_flags) AS u(id, state, open, flags) WHERE u.open = 0 AND u.state >= 3;
         END IF;
 
         EXIT WHEN n_run IS NULL;

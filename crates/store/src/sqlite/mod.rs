@@ -11,6 +11,7 @@ mod database;
 mod ending;
 pub(crate) mod exchange;
 mod history;
+mod items;
 mod limits;
 mod placing;
 pub(crate) mod runs;

@@ -15,10 +15,10 @@ pub(crate) use super::stages::next_stage;
 
 use super::bulk::{Bulk, Columns, Values};
 use super::placing::{Candidate, Demand, candidate_columns, place};
-use super::{SqliteTx, history};
+use super::{SqliteTx, history, items};
 use crate::error::{Error, Result};
 use crate::exchange::Reply;
-use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, upstream};
+use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_HAS_PARENT, upstream};
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
@@ -65,7 +65,7 @@ pub(super) static COUNT_RUNS: Bulk = Bulk::new(
     concat!(
         ") ",
         count_runs!("v.n", "v.bad", "v.now"),
-        " FROM v WHERE runs.id = v.run RETURNING id, seq, state, open, limit_id"
+        " FROM v WHERE runs.id = v.run RETURNING id, seq, state, open, limit_id, flags"
     ),
 );
 
@@ -77,7 +77,7 @@ pub(super) static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
         " WHERE id IN (VALUES "
     ),
     1,
-    ") RETURNING id, seq, state, open, limit_id",
+    ") RETURNING id, seq, state, open, limit_id, flags",
 );
 
 pub(super) static CONTINUATIONS: Bulk = Bulk::new(
@@ -181,6 +181,7 @@ pub(super) struct Counted {
     state: i16,
     open: i32,
     limit: Option<i32>,
+    flags: i16,
 }
 
 impl Settling<'_> {
@@ -189,6 +190,7 @@ impl Settling<'_> {
         history::write(self.tx, gone, &runs).await?;
         history::write_dead_letters(self.tx, self.now, gone).await?;
         self.released.extend(gone.iter().filter_map(|row| row.pool));
+        self.count_items(gone, &runs).await?;
         let next = self.count_dependents(gone, counts, &runs).await?;
         self.end_stages(&runs).await?;
         Ok(next)
@@ -197,8 +199,10 @@ impl Settling<'_> {
     async fn count_runs(&mut self, gone: &[Gone]) -> Result<Vec<Counted>> {
         let mut runs: Vec<Counted> = Vec::new();
         for row in gone {
-            let bad = row.state == TaskState::UpstreamFailed
-                || (row.state == TaskState::Failed && row.flags & CONTINUES == 0);
+            // An item fails its task, not its run.
+            let bad = row.key.item < 0
+                && (row.state == TaskState::UpstreamFailed
+                    || (row.state == TaskState::Failed && row.flags & CONTINUES == 0));
             match runs.last_mut() {
                 Some(last) if last.run == row.key.run => {
                     last.ended += 1;
@@ -206,7 +210,7 @@ impl Settling<'_> {
                 }
                 _ => {
                     let (run, bad) = (row.key.run, i32::from(bad));
-                    runs.push(Counted { run, ended: 1, bad, base: -1, state: 0, open: 0, limit: None });
+                    runs.push(Counted { run, ended: 1, bad, base: -1, state: 0, open: 0, limit: None, flags: 0 });
                 }
             }
         }
@@ -236,12 +240,28 @@ impl Settling<'_> {
             counted.state = columns.get()?;
             counted.open = columns.get()?;
             counted.limit = columns.get()?;
+            counted.flags = columns.get()?;
             counted.base = seq - i64::from(counted.ended) - i64::from(counted.open == 0);
         }
         match runs.iter().find(|counted| counted.base < 0) {
             Some(missing) => Err(Error::bad_row("task_runs", "run_id", missing.run, "its run is missing")),
             None => Ok(runs),
         }
+    }
+
+    /// Items: counted by the task they belong to, each end letting the next one go.
+    async fn count_items(&mut self, gone: &[Gone], runs: &[Counted]) -> Result<()> {
+        if gone.iter().all(|row| row.key.item < 0) {
+            return Ok(());
+        }
+        self.reply.decidable = true;
+        let is_running = |run: RunId| {
+            runs.binary_search_by_key(&run, |counted| counted.run)
+                .is_ok_and(|at| runs[at].state == RunState::Running.code())
+        };
+        let pools = items::count(self.tx, self.now, gone, is_running).await?;
+        self.touched.extend(pools);
+        Ok(())
     }
 
     /// Dependents: counted once per upstream that really ended, placed where their rule, their run and the slots allow.
@@ -393,6 +413,10 @@ impl Settling<'_> {
                         .execute(self.tx.connection())
                         .await?;
                 }
+                if counted.flags & RUN_HAS_PARENT != 0 {
+                    items::child_ended(self.tx, self.now, counted.run).await?;
+                    self.reply.decidable = true;
+                }
                 self.ended.extend(counted.limit);
                 self.reply.ended_runs.push((counted.run, state));
             }
@@ -402,7 +426,7 @@ impl Settling<'_> {
 }
 
 /// How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped.
-fn counts_code(row: &Gone) -> i16 {
+pub(super) fn counts_code(row: &Gone) -> i16 {
     match upstream(row.state, row.flags) {
         Some(Upstream::Succeeded) => 1,
         Some(Upstream::Skipped) => 3,

@@ -129,5 +129,6 @@ async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     .bind(now)
     .execute(tx.connection())
     .await?;
-    Ok(())
+    // Whether anybody waits for it is a question of one key.
+    super::items::child_ended(tx, now, run).await
 }

@@ -233,7 +233,7 @@ async fn make_runs(store: &Store) -> Shared {
     let mut versions: Vec<(VersionRef, Workflow)> = Vec::new();
     for yaml in WORKFLOWS {
         let workflow = mainspring_core::parse(yaml).unwrap();
-        versions.push((store.put_version(NOW, shared.id(), &workflow, yaml).await.unwrap(), workflow));
+        versions.push((store.put_version(NOW, shared.id(), &workflow, yaml, &[]).await.unwrap(), workflow));
     }
     for at in 0..RUNS {
         let (version, workflow) = &versions[at % versions.len()];

@@ -9,9 +9,13 @@ use crate::world::World;
 
 impl World {
     pub(crate) fn key(&self, name: &str) -> TaskKey {
+        let (name, item) = match name.strip_suffix(']').and_then(|name| name.split_once('[')) {
+            Some((name, item)) => (name, item.parse().expect("a number in brackets")),
+            None => (name, -1),
+        };
         let workflow = self.workflow(self.run);
         let index = workflow.task_index(name).unwrap_or_else(|| panic!("no task {name}"));
-        TaskKey::new(self.run, index as i32)
+        TaskKey { item, ..TaskKey::new(self.run, index as i32) }
     }
 
     pub(crate) fn token(&self, name: &str) -> TaskToken {
@@ -24,7 +28,8 @@ impl World {
     }
 
     pub(crate) fn task_name(&self, key: TaskKey) -> String {
-        self.workflow(key.run).tasks[key.index as usize].name.clone()
+        let name = &self.workflow(key.run).tasks[key.index as usize].name;
+        if key.item < 0 { name.clone() } else { format!("{name}[{}]", key.item) }
     }
 
     /// The name of the task; with the workflow's before it if it is not of the run that names refer to.

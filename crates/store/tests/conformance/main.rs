@@ -25,6 +25,7 @@ mod schema;
 mod sessions;
 mod terms;
 mod versions;
+mod waiting;
 mod world;
 
 /// Makes a module per test with one test per database.

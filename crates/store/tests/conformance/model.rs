@@ -64,7 +64,7 @@ async fn play_cases(flavor: Flavor, first_seed: u64, effort: Effort) {
         play_case(&mut world, seed, effort).await;
         // What is over goes, so that checking stays cheap.
         execute(&world.db, "DELETE FROM dead_letters").await;
-        world.store.purge_runs(i64::MAX).await.unwrap();
+        world.store.purge_runs(i64::MAX, None).await.unwrap();
     }
 }
 

@@ -22,9 +22,9 @@ conformance! {
         let old = w.run;
         let ended = w.store.run_summary(old).await.unwrap().finished_at.unwrap();
         let open = w.submit("{name: w, tasks: {a: {run: x}}}").await;
-        assert_eq!(w.store.purge_runs(ended).await.unwrap(), 0);
-        assert_eq!(w.store.purge_runs(ended + 1).await.unwrap(), 1);
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0, "open runs stay");
+        assert_eq!(w.store.purge_runs(ended, None).await.unwrap().runs, 0);
+        assert_eq!(w.store.purge_runs(ended + 1, None).await.unwrap().runs, 1);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 0, "open runs stay");
         assert!(w.store.run(old).await.is_err());
         assert!(w.store.task_runs(old).await.unwrap().is_empty());
         assert!(w.store.attempts(key).await.unwrap().is_empty());
@@ -36,9 +36,9 @@ conformance! {
     async fn a_run_with_a_pending_dead_letter_stays(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x}}}").await;
         w.play(&["a"], &[]).await;
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 0);
         execute(&w.db, "UPDATE dead_letters SET status = 2").await;
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 1);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 1);
     }
 
     async fn many_runs_go_in_several_calls(w: &mut World) {
@@ -50,9 +50,9 @@ conformance! {
             }
             w.store.create_runs(w.now, &runs).await.unwrap();
         }
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 200);
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 10);
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 0);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 200);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 10);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 0);
     }
 
     async fn a_purged_run_leaves_nothing_to_do(w: &mut World) {
@@ -60,7 +60,7 @@ conformance! {
         w.play(&["a"], &[]).await;
         let id = if w.db.url().starts_with("postgres") { format!("'{}'", w.run) } else { format!("x'{}'", w.run.simple()) };
         execute(&w.db, &format!("INSERT INTO continuations (run_id, kind, created_at) VALUES ({id}, 3, 0)")).await;
-        assert_eq!(w.store.purge_runs(i64::MAX).await.unwrap(), 1);
+        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 1);
         assert!(!w.store.proceed(w.now).await.unwrap());
         w.run = uuid::Uuid::nil();
     }

@@ -92,7 +92,7 @@ impl World {
 
     pub(crate) async fn version_of(&mut self, workflow: Workflow, source: &str) -> VersionRef {
         let id = self.id();
-        let version = self.store.put_version(self.now, id, &workflow, source).await.unwrap();
+        let version = self.store.put_version(self.now, id, &workflow, source, &[]).await.unwrap();
         self.workflows.insert(version.id, workflow);
         version
     }

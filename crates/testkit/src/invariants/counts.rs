@@ -42,8 +42,19 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
     (
         "runs.failed counts what the run answers for",
         "SELECT ID(r.id) || ' failed ' || r.failed || ' counted ' || count(h.run_id) FROM runs r \
-         LEFT JOIN history h ON h.run_id = r.id AND (h.state = 13 OR (h.state = 11 AND h.flags & 8 = 0)) \
+         LEFT JOIN history h ON h.run_id = r.id AND h.item = -1 AND (h.state = 13 OR (h.state = 11 AND h.flags & 8 = 0)) \
          GROUP BY r.id, r.failed HAVING r.failed <> count(h.run_id)",
+    ),
+    (
+        "a task that was expanded counts its items",
+        "SELECT ID(t.run_id) || '.' || t.idx || ' open ' || t.open || ' counted ' || count(i.run_id) FROM task_runs t \
+         LEFT JOIN task_runs i ON i.run_id = t.run_id AND i.idx = t.idx AND i.item >= 0 \
+         WHERE t.item = -1 AND t.flags & 128 <> 0 GROUP BY t.run_id, t.idx, t.open HAVING t.open <> count(i.run_id)",
+    ),
+    (
+        "whoever waits is written down, and nobody waits for a child that has ended",
+        "SELECT ID(t.run_id) || '.' || t.idx || ' waits' FROM task_runs t LEFT JOIN waits w ON w.run_id = t.run_id AND w.idx = t.idx AND w.item = t.item \
+         LEFT JOIN runs c ON c.id = w.child WHERE t.state = 8 AND (w.run_id IS NULL OR c.state >= 3)",
     ),
     (
         "a run ends as its tasks and its flags say",

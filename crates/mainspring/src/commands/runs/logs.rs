@@ -131,7 +131,7 @@ impl Reader<'_> {
     }
 }
 
-pub(super) fn task_index(workflow: &Workflow, name: &str) -> Result<usize> {
+pub(crate) fn task_index(workflow: &Workflow, name: &str) -> Result<usize> {
     workflow.task_index(name).ok_or_else(|| {
         let near = did_you_mean(name, workflow.tasks.iter().map(|task| task.name.as_str()));
         let names: Vec<&str> = workflow.tasks.iter().take(20).map(|task| task.name.as_str()).collect();

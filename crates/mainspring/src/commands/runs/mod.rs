@@ -5,6 +5,8 @@ mod list;
 mod logs;
 mod show;
 
+pub(crate) use logs::task_index;
+
 use clap::Subcommand;
 use mainspring_core::RunId;
 use mainspring_core::diagnostic::quoted;

@@ -1,6 +1,6 @@
 //! `mainspring runs show`.
 
-use mainspring_core::state::TaskState;
+use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_engine::Client;
@@ -13,7 +13,10 @@ use crate::output::{Format, Output, Paint, Table, seconds};
 use crate::views::{self, Workers};
 
 pub(super) async fn show(app: &App<'_>, client: &Client, id: RunId) -> Result {
-    let run = client.store().run(id).await?;
+    let mut run = client.store().run(id).await?;
+    if run.summary.state == RunState::Success {
+        run.outputs = outputs(client, id).await?;
+    }
     let spec = client.spec(run.summary.version).await?;
     let rows = client.store().task_runs(id).await?;
     let workers: Workers =
@@ -28,6 +31,15 @@ pub(super) async fn show(app: &App<'_>, client: &Client, id: RunId) -> Result {
         }
     }
     Ok(Exit::Success)
+}
+
+/// What the workflow declares as the run's outputs; an expression that has no value is told as such.
+pub(crate) async fn outputs(client: &Client, id: RunId) -> Result<Option<Value>> {
+    Ok(match client.outputs(id).await? {
+        Ok(outputs) if outputs.is_empty() => None,
+        Ok(outputs) => Some(Value::Object(outputs)),
+        Err(failure) => Some(serde_json::json!({ "error": failure.message })),
+    })
 }
 
 fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, now: Micros) {
@@ -51,6 +63,9 @@ fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, n
     if let Some(inputs) = &run.inputs {
         field("inputs", inputs.to_string());
     }
+    if let Some(outputs) = &run.outputs {
+        field("outputs", outputs.to_string());
+    }
     field("created", rfc3339(summary.created_at));
     for (name, at) in [("started", summary.started_at), ("finished", summary.finished_at)] {
         if let Some(at) = at {
@@ -73,6 +88,7 @@ fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, n
             TaskState::Retrying => format!("again in {}", seconds(row.due_at.unwrap_or(now) - now)),
             TaskState::Gated => "waits for its pool".into(),
             TaskState::Held => "its run is not running".into(),
+            TaskState::Waiting => views::waits_for(&workflow.tasks[row.key.index as usize]),
             _ => row.error.clone().or_else(|| row.output.as_ref().map(Value::to_string)).unwrap_or_default(),
         };
         let state = row.state.shown();

@@ -1,0 +1,165 @@
+//! What people and programs tell waiting task runs: events, approvals, results.
+
+use mainspring_core::{RunId, Scope, TaskKey};
+use mainspring_core::work::Clock;
+use mainspring_core::workflow::Action;
+use mainspring_store::{EventRow, Happening, Operator, Result, WaitKind, WaitRow};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::client::{Client, run_scope};
+use crate::parked::event_view;
+
+/// What an event may carry at most.
+pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
+
+/// Something to be announced.
+#[derive(Debug, Clone)]
+pub struct NewEvent {
+    pub namespace: String,
+    pub name: String,
+    /// What a waiting task compares with its own key; `data.key` unless given.
+    pub key: Option<String>,
+    pub data: Value,
+    pub source: String,
+}
+
+/// What somebody says to a task run that waits for it.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    Approve,
+    Reject,
+    /// An external result.
+    Deliver { output: Value },
+    /// An external result that is a failure.
+    DeliverFailure { message: String },
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    #[error("an event carries at most {MAX_EVENT_BYTES} bytes of data, this one has {0}")]
+    TooLarge(usize),
+    #[error("task `{task}` of run {run} does not wait for {what} (any more)")]
+    DoesNotWait { run: RunId, task: String, what: &'static str },
+    #[error("task `{task}` may be decided by {roles}, not by {by}")]
+    NotAllowed { task: String, roles: String, by: String },
+    #[error(transparent)]
+    Store(#[from] mainspring_store::Error),
+}
+
+impl Client {
+    /// Announces an event. It is durable when this returns; whoever waits for it is told soon after.
+    pub async fn emit(&self, event: NewEvent) -> std::result::Result<Uuid, AnswerError> {
+        let size = event.data.to_string().len();
+        if size > MAX_EVENT_BYTES {
+            return Err(AnswerError::TooLarge(size));
+        }
+        let key = event.key.or_else(|| match event.data.get("key") {
+            Some(Value::String(key)) => Some(key.clone()),
+            Some(Value::Number(key)) => Some(key.to_string()),
+            _ => None,
+        });
+        let row = EventRow {
+            id: self.clock.new_id(),
+            namespace: event.namespace,
+            name: event.name,
+            key,
+            data: event.data,
+            source: event.source,
+            created_at: self.clock.now(),
+        };
+        self.store.insert_event(&row).await?;
+        // Should this process end right here, any node does it.
+        self.match_event(&row).await?;
+        self.wake().await;
+        Ok(row.id)
+    }
+
+    /// Tells everyone who waits for this event.
+    pub(crate) async fn match_event(&self, event: &EventRow) -> Result<()> {
+        for wait in self.store.waits_for_event(&event.namespace, &event.name).await? {
+            self.tell(&wait, event).await?;
+        }
+        self.store.events_matched(event.id).await
+    }
+
+    /// Tells one waiting task run of an event; false if it is not the one it waits for.
+    pub(crate) async fn tell(&self, wait: &WaitRow, event: &EventRow) -> Result<bool> {
+        if wait.event_key.is_some() && wait.event_key != event.key {
+            return Ok(false);
+        }
+        let summary = self.store.run_summary(wait.key.run).await?;
+        if event.created_at < summary.created_at {
+            return Ok(false);
+        }
+        let spec = self.spec(summary.version).await?;
+        let view = event_view(event);
+        let index = wait.key.index as usize;
+        let has_condition = matches!(&spec.workflow.tasks[index].action, Action::Wait(mainspring_core::workflow::Wait::Event { condition: Some(_), .. }));
+        if has_condition {
+            let row = self.store.run(wait.key.run).await?;
+            let mut scope = Scope { run: run_scope(wait.key.run), workflow: spec.workflow_scope(), ..Scope::default() };
+            if let Some(Value::Object(inputs)) = row.inputs {
+                scope.inputs = inputs;
+            }
+            scope.event = Some(view.clone());
+            match spec.workflow.event_matches(index, &scope) {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err(failure) => {
+                    tracing::warn!(task = %wait.key, error = failure.message, "the condition of a wait cannot be evaluated");
+                    return Ok(false);
+                }
+            }
+        }
+        let happening = Happening { kind: WaitKind::Event, well: true, output: Some(view.to_string()), reason: None };
+        let told = self.repeat(|| self.store.happened(self.now(), wait.key, &happening, None)).await?;
+        if told {
+            self.bell.look();
+        }
+        Ok(told)
+    }
+
+    /// Says to a waiting task run what it waits for. `roles` are those of whoever says it; `None` for somebody who may
+    /// do everything.
+    pub async fn answer(
+        &self,
+        key: TaskKey,
+        answer: &Answer,
+        operator: &Operator,
+        roles: Option<&[String]>,
+    ) -> std::result::Result<(), AnswerError> {
+        let version = self.store.run_summary(key.run).await?.version;
+        let spec = self.spec(version).await?;
+        let task = &spec.workflow.tasks[key.index as usize];
+        let (kind, what, action) = match answer {
+            Answer::Approve => (WaitKind::Approval, "approval", "approve"),
+            Answer::Reject => (WaitKind::Approval, "approval", "reject"),
+            Answer::Deliver { .. } | Answer::DeliverFailure { .. } => (WaitKind::Result, "a result", "result"),
+        };
+        if let (Action::Approval(approval), Some(roles)) = (&task.action, roles)
+            && !approval.roles.is_empty()
+            && !roles.iter().any(|role| approval.roles.contains(role))
+        {
+            return Err(AnswerError::NotAllowed {
+                task: task.name.clone(),
+                roles: approval.roles.join(", "),
+                by: format!("{} ({})", operator.by, roles.join(", ")),
+            });
+        }
+        let (well, output, reason) = match answer {
+            Answer::Approve => (true, None, operator.reason.clone()),
+            Answer::Reject => (false, None, operator.reason.clone()),
+            Answer::Deliver { output } => (true, Some(output.to_string()), operator.reason.clone()),
+            Answer::DeliverFailure { message } => (false, None, Some(message.clone())),
+        };
+        let happening = Happening { kind, well, output, reason };
+        let id = self.clock.new_id();
+        let told = self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
+        if !told {
+            return Err(AnswerError::DoesNotWait { run: key.run, task: task.name.clone(), what });
+        }
+        self.wake().await;
+        Ok(())
+    }
+}

@@ -1,0 +1,424 @@
+//! Task runs that are not executed by a worker: child runs, approvals, waits, and tasks repeated over a list.
+//!
+//! Such a row is decided twice. First it is parked: a child is made, items are made, or it is written down what it waits
+//! for. Whatever then happens makes it decidable again, and it is concluded from what is written down. Every step requires
+//! the decision's token, so a step whose reply was lost is simply tried again and found fenced.
+
+use std::sync::Arc;
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::work::{Clock, Failure};
+use mainspring_core::workflow::{Action, OnTimeout, Task, Wait};
+use mainspring_core::{Decision, Micros, RunId, Scope};
+use mainspring_store::{
+    Claimed, Error, EventRow, ItemResult, NewRun, Parked, Parking, Result, WaitKind, WaitOutcome, WaitRow,
+};
+use serde_json::{Value, json};
+
+use crate::client::{Ancestry, Submission, SubmitError};
+use crate::dispatch::conclude;
+use crate::node::Shared;
+use crate::scopes::{WithSpec, load, pause, scope};
+use crate::specs::Spec;
+
+/// A task's output is at most this large.
+const MAX_OUTPUT: usize = 1 << 20;
+/// Sub-workflows are nested at most so deep.
+const MAX_DEPTH: usize = 20;
+
+pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
+    let Some(data) = load(&shared, &claims, |task| vec![&task.condition_reads, &task.reads]).await else { return };
+    for (claim, spec) in claims {
+        let key = claim.token.key;
+        let task = &spec.workflow.tasks[key.index as usize];
+        let scope = scope(&shared, &spec, key, &[&task.condition_reads, &task.reads], &data);
+        let one = One { shared: &shared, claim: &claim, spec: &spec, task, scope };
+        loop {
+            match one.decide().await {
+                Ok(()) => break,
+                Err(Error::Repeat(error)) => tracing::debug!(%error, task = %key, "repeating a decision"),
+                Err(error) => {
+                    tracing::warn!(%error, task = %key, "deciding");
+                    if pause(&shared).await.is_none() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One task run that is being decided.
+struct One<'d> {
+    shared: &'d Arc<Shared>,
+    claim: &'d Claimed,
+    spec: &'d Spec,
+    task: &'d Task,
+    scope: Scope,
+}
+
+impl One<'_> {
+    async fn decide(&self) -> Result<()> {
+        match self.shared.client.store.wait(self.claim.token.key).await? {
+            // What an earlier attempt waited for is not what this one waits for.
+            Some(wait) if wait.attempt == self.claim.token.attempt => self.conclude(wait).await,
+            _ => self.begin().await,
+        }
+    }
+
+    fn index(&self) -> usize {
+        self.claim.token.key.index as usize
+    }
+
+    fn now(&self) -> Micros {
+        self.shared.client.clock.now()
+    }
+
+    fn succeed(&self, output: Option<Value>) {
+        let output = output.map(|output| output.to_string());
+        if let Some(size) = output.as_ref().map(String::len).filter(|size| *size > MAX_OUTPUT) {
+            let message = format!("the output is {size} bytes; at most {MAX_OUTPUT} are kept");
+            return self.fail(failure("output", message));
+        }
+        conclude(self.shared, self.claim, TaskState::Success, None, output);
+    }
+
+    fn skip(&self) {
+        conclude(self.shared, self.claim, TaskState::Skipped, None, None);
+    }
+
+    fn fail(&self, failure: Failure) {
+        conclude(self.shared, self.claim, TaskState::Failed, Some(failure), None);
+    }
+
+    async fn begin(&self) -> Result<()> {
+        let is_item = self.claim.token.key.item >= 0;
+        if !is_item {
+            match self.spec.workflow.decide(self.index(), &self.scope) {
+                Decision::Start => {}
+                Decision::Skip => return Ok(self.skip()),
+                Decision::Fail(failure) => return Ok(self.fail(failure)),
+            }
+            if self.task.foreach.is_some() {
+                return self.expand().await;
+            }
+        }
+        match &self.task.action {
+            Action::Workflow(_) => self.make_child().await,
+            Action::Approval(_) => self.ask().await,
+            Action::Wait(wait) => self.wait(wait).await,
+            other => {
+                let message = format!("a task of kind `{}` is not decided by a node", other.kind());
+                Ok(self.fail(failure("internal", message)))
+            }
+        }
+    }
+
+    async fn expand(&self) -> Result<()> {
+        let items = match self.spec.workflow.foreach_items(self.index(), &self.scope) {
+            Ok(items) => items,
+            Err(failure) => return Ok(self.fail(failure)),
+        };
+        if items.is_empty() {
+            return Ok(self.succeed(Some(Value::Array(Vec::new()))));
+        }
+        let values: Vec<String> = items.iter().map(Value::to_string).collect();
+        let store = &self.shared.client.store;
+        let decides = self.task.action.parks();
+        let parked = store.expand(self.now(), self.claim.token, &values, self.task.max_parallel, decides).await?;
+        self.after(parked, None);
+        Ok(())
+    }
+
+    async fn ask(&self) -> Result<()> {
+        let approval = match self.spec.workflow.approval(self.index(), self.now(), &self.scope) {
+            Ok(approval) => approval,
+            Err(failure) => return Ok(self.fail(failure)),
+        };
+        let mut parking = Parking::new(WaitKind::Approval, approval.expires_at);
+        parking.body = Some(json!({"roles": approval.roles, "message": approval.message}).to_string());
+        self.park(parking).await
+    }
+
+    async fn wait(&self, wait: &Wait) -> Result<()> {
+        let workflow = &self.spec.workflow;
+        let due_at = match workflow.wait_until(self.index(), self.now(), &self.scope) {
+            Ok(due_at) => due_at,
+            Err(failure) => return Ok(self.fail(failure)),
+        };
+        match wait {
+            Wait::For(_) | Wait::Until(_) => self.park(Parking::new(WaitKind::Timer, due_at)).await,
+            Wait::Result { .. } => self.park(Parking::new(WaitKind::Result, due_at)).await,
+            Wait::Event { name, .. } => {
+                let key = match workflow.event_key(self.index(), &self.scope) {
+                    Ok(key) => key,
+                    Err(failure) => return Ok(self.fail(failure)),
+                };
+                let mut parking = Parking::new(WaitKind::Event, due_at);
+                parking.event = Some((workflow.namespace.clone(), name.clone()));
+                parking.key = key;
+                self.park(parking).await?;
+                // Whatever was announced since the run was made counts; what comes from now on finds us waiting.
+                match_earlier(self.shared, self.claim, name).await
+            }
+        }
+    }
+
+    async fn park(&self, parking: Parking) -> Result<()> {
+        let parked = self.shared.client.store.park(self.now(), self.claim.token, &parking).await?;
+        self.after(parked, parking.due_at);
+        Ok(())
+    }
+
+    async fn make_child(&self) -> Result<()> {
+        let now = self.now();
+        let run = match self.child_run().await? {
+            Ok(run) => run,
+            Err(failure) => return Ok(self.fail(failure)),
+        };
+        let due_at = self.task.timeout_ms.map(|timeout| now + timeout as i64 * 1_000);
+        match self.shared.client.store.park_for_child(now, self.claim.token, &run, due_at).await? {
+            Parked::Refused => {
+                let message = format!("the concurrency limit of workflow `{}` refuses another run", run.version.name);
+                self.go_wrong(failure("refused", message)).await
+            }
+            parked => {
+                if run.version.main_tasks > 5_000 {
+                    self.shared.client.store.proceed_run(now, run.id).await?;
+                }
+                self.after(parked, due_at);
+                Ok(())
+            }
+        }
+    }
+
+    /// The run that the child will be. What is wrong with it is the task's failure.
+    async fn child_run(&self) -> Result<std::result::Result<NewRun, Failure>> {
+        let client = &self.shared.client;
+        let (namespace, name, inputs) = match self.spec.workflow.child(self.index(), &self.scope) {
+            Ok(evaluated) => evaluated,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let spec = match client.latest(&namespace, &name).await {
+            Ok(spec) => spec,
+            Err(Error::NotFound { .. }) => {
+                let message = format!("there is no workflow `{name}` in namespace `{namespace}`: apply it first");
+                return Ok(Err(failure("workflow", message)));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut ancestry = client.ancestry(self.claim.token.key.run).await?;
+        ancestry.chain.push(self.spec.workflow.name.clone());
+        if ancestry.chain.len() > MAX_DEPTH {
+            let message = format!(
+                "sub-workflows are nested deeper than {MAX_DEPTH}: {} → {name}",
+                shortened(&ancestry.chain).join(" → ")
+            );
+            return Ok(Err(failure("dependency_cycle_detected", message)));
+        }
+        let trigger = json!({
+            "kind": "workflow",
+            "run": self.claim.token.key.run,
+            "task": self.task.name,
+            "item": (self.claim.token.key.item >= 0).then_some(self.claim.token.key.item),
+            "chain": ancestry.chain,
+        });
+        let submission = Submission { inputs, trigger: Some(trigger), ..Submission::default() };
+        match client.prepare(&spec, submission).await {
+            Ok(run) => Ok(Ok(run)),
+            Err(SubmitError::Store(error)) => Err(error),
+            Err(SubmitError::Inputs(problems)) => {
+                Ok(Err(failure("inputs", format!("the inputs do not fit workflow `{name}`: {problems}"))))
+            }
+            Err(other) => Ok(Err(failure("workflow", other.to_string()))),
+        }
+    }
+
+    /// What has to be poked after a unit.
+    fn after(&self, parked: Parked, due_at: Option<Micros>) {
+        if parked == Parked::Fenced {
+            tracing::debug!(task = %self.claim.token.key, "a decision came too late");
+            return;
+        }
+        if let Some(due_at) = due_at {
+            self.shared.due_then(due_at);
+        }
+        self.shared.client.bell.look();
+    }
+
+    async fn conclude(&self, wait: WaitRow) -> Result<()> {
+        let is_due = wait.due_at.is_some_and(|due| due <= self.now());
+        match (wait.kind, wait.outcome) {
+            (WaitKind::Items, _) => self.conclude_items().await,
+            (WaitKind::Child, Some(_)) => self.conclude_child(&wait).await,
+            (WaitKind::Child, None) if is_due => {
+                self.shared.client.store.call_off_child(self.now(), wait.key).await?;
+                self.shared.duty.notify_one();
+                self.go_wrong(timed_out("the sub-workflow did not end", self.task.timeout_ms)).await
+            }
+            (WaitKind::Timer, _) if is_due => Ok(self.succeed(None)),
+            (WaitKind::Approval, Some(outcome)) => Ok(self.conclude_approval(&wait, outcome)),
+            (WaitKind::Approval, None) if is_due => Ok(self.nobody_decided()),
+            (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => Ok(self.succeed(wait.output)),
+            (WaitKind::Event | WaitKind::Result, Some(_)) => {
+                let reason = wait.reason.unwrap_or_else(|| "the result says that it failed".into());
+                Ok(self.fail(failure("result", reason)))
+            }
+            (WaitKind::Event, None) if is_due => {
+                let name = wait.event.unwrap_or_default();
+                Ok(self.fail(timed_out(&format!("no event `{name}` came"), None)))
+            }
+            (WaitKind::Result, None) if is_due => Ok(self.fail(timed_out("nobody delivered a result", None))),
+            (_, None) => self.shared.client.store.park_again(self.claim.token, wait.due_at).await,
+            (_, Some(_)) => Ok(self.succeed(None)),
+        }
+    }
+
+    fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) {
+        let by = wait.actor.as_deref().unwrap_or("somebody");
+        if outcome == WaitOutcome::Well {
+            return self.succeed(Some(json!({"approved": true, "by": by, "reason": wait.reason})));
+        }
+        let why = wait.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        self.fail(failure("rejected", format!("rejected by {by}{why}")));
+    }
+
+    fn nobody_decided(&self) {
+        let Action::Approval(approval) = &self.task.action else { return self.skip() };
+        match approval.on_timeout {
+            OnTimeout::Fail => self.fail(timed_out("nobody approved", approval.timeout_ms)),
+            OnTimeout::Approve => self.succeed(Some(json!({"approved": true, "by": "timeout", "reason": null}))),
+            OnTimeout::Skip => self.skip(),
+        }
+    }
+
+    async fn conclude_items(&self) -> Result<()> {
+        let key = self.claim.token.key;
+        let results = self.shared.client.store.item_results(key.run, key.index).await?;
+        let failed: Vec<&ItemResult> = results.iter().filter(|result| result.failed).collect();
+        if let Some(first) = failed.first() {
+            let named: Vec<String> =
+                failed.iter().take(5).map(|result| format!("{}[{}]", self.task.name, result.item)).collect();
+            let more = if failed.len() > named.len() { ", …" } else { "" };
+            let why = first.error.as_deref().map_or_else(|| first.state.to_string(), str::to_owned);
+            let message = format!(
+                "{} of {} items failed ({}{more}); the first: {why}",
+                failed.len(),
+                results.len(),
+                named.join(", ")
+            );
+            return Ok(self.fail(failure("items", message)));
+        }
+        let outputs = results.into_iter().map(|result| result.output.unwrap_or(Value::Null)).collect();
+        Ok(self.succeed(Some(Value::Array(outputs))))
+    }
+
+    async fn conclude_child(&self, wait: &WaitRow) -> Result<()> {
+        let Some(child) = wait.child else { return Ok(self.fail(failure("internal", "the child is not known".into()))) };
+        let summary = self.shared.client.store.run_summary(child).await?;
+        if summary.state == RunState::Success {
+            return match self.shared.client.outputs(child).await? {
+                Ok(outputs) => Ok(self.succeed(Some(Value::Object(outputs)))),
+                Err(failure) => Ok(self.fail(failure)),
+            };
+        }
+        let why = self.first_error(child).await?;
+        let message = format!("run {child} of workflow `{}` {}{why}", summary.workflow, past(summary.state));
+        self.go_wrong(Failure { kind: "workflow".into(), message, ..Failure::default() }).await
+    }
+
+    /// The first error of a run, for the message of whoever waited for it.
+    async fn first_error(&self, run: RunId) -> Result<String> {
+        let spec = self.shared.client.spec(self.shared.client.store.run_summary(run).await?.version).await?;
+        let tasks = self.shared.client.store.ended_tasks(run, &[]).await?;
+        let failed = tasks.into_iter().find(|row| row.state == TaskState::Failed);
+        Ok(failed.map_or(String::new(), |row| {
+            let name = &spec.workflow.tasks[row.key.index as usize].name;
+            format!(": task `{name}`: {}", row.error.unwrap_or_else(|| "failed".into()))
+        }))
+    }
+
+    /// An attempt went badly: again later if the task allows it, else that was it.
+    async fn go_wrong(&self, failure: Failure) -> Result<()> {
+        let failures = u32::try_from(self.claim.failures).unwrap_or(0) + 1;
+        let allowed = self.task.retry.retryable
+            && failures < u32::from(self.task.retry.attempts)
+            && !failure.permanent
+            && self.task.retry.allows(&failure.kind, failure.exit_code);
+        if !allowed {
+            return Ok(self.fail(failure));
+        }
+        let due_at = self.now() + self.task.retry.delay_micros(failures, fastrand::f64());
+        let store = &self.shared.client.store;
+        let parked = store.retry_parked(self.now(), self.claim.token, due_at, &failure).await?;
+        self.after(parked, Some(due_at));
+        Ok(())
+    }
+}
+
+/// Tells a waiting task run of events that were announced before it waited.
+async fn match_earlier(shared: &Shared, claim: &Claimed, name: &str) -> Result<()> {
+    let client = &shared.client;
+    let key = claim.token.key;
+    let Some(wait) = client.store.wait(key).await? else { return Ok(()) };
+    let since = client.store.run_summary(key.run).await?.created_at;
+    let namespace = wait.namespace.clone().unwrap_or_default();
+    for event in client.store.events_since(&namespace, name, since).await? {
+        if client.tell(&wait, &event).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// An event as expressions and outputs see it.
+pub(crate) fn event_view(event: &EventRow) -> Value {
+    json!({
+        "id": event.id,
+        "name": event.name,
+        "namespace": event.namespace,
+        "key": event.key,
+        "data": event.data,
+        "source": event.source,
+        "time": mainspring_core::time::rfc3339(event.created_at),
+    })
+}
+
+fn failure(kind: &str, message: String) -> Failure {
+    Failure { kind: kind.to_owned(), message, permanent: true, ..Failure::default() }
+}
+
+fn timed_out(what: &str, timeout_ms: Option<u64>) -> Failure {
+    let within = timeout_ms.map_or(String::new(), |ms| format!(" within {}", mainspring_core::time::duration(ms)));
+    Failure { kind: "timeout".into(), message: format!("{what}{within}"), ..Failure::default() }
+}
+
+fn past(state: RunState) -> &'static str {
+    match state {
+        RunState::Cancelled => "was cancelled",
+        _ => "failed",
+    }
+}
+
+/// The ends of a long chain.
+fn shortened(chain: &[String]) -> Vec<String> {
+    if chain.len() <= 6 {
+        return chain.to_vec();
+    }
+    let mut ends = chain[..3].to_vec();
+    ends.push("…".into());
+    ends.extend_from_slice(&chain[chain.len() - 2..]);
+    ends
+}
+
+impl Ancestry {
+    /// Read from what is written down about what started a run.
+    pub(crate) fn of(trigger: Option<&Value>) -> Self {
+        let chain = trigger
+            .and_then(|trigger| trigger.get("chain"))
+            .and_then(Value::as_array)
+            .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+            .unwrap_or_default();
+        Self { chain }
+    }
+}

@@ -1,0 +1,95 @@
+//! What expressions look at: loaded once per batch, made into one scope per task run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::workflow::{Reads, Task};
+use mainspring_core::{RunId, Scope, TaskKey, TaskView};
+use mainspring_store::{Claimed, ExpressionData};
+use serde_json::Value;
+
+use crate::client::run_scope;
+use crate::node::Shared;
+use crate::specs::Spec;
+
+/// A claim with the version it belongs to.
+pub(crate) type WithSpec = (Claimed, Arc<Spec>);
+
+/// Reads a version, however long the store is away; the claim is ours meanwhile. `None` when the node stops.
+pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Option<Arc<Spec>> {
+    loop {
+        match shared.client.specs.get(version).await {
+            Ok(spec) => return Some(spec),
+            Err(error) => tracing::warn!(%error, version, "reading a version"),
+        }
+        pause(shared).await?;
+    }
+}
+
+/// Reads what the expressions of these claims look at, however long the store is away. `None` when the node stops.
+pub(crate) async fn load(
+    shared: &Shared,
+    claims: &[WithSpec],
+    reads: impl Fn(&Task) -> Vec<&Reads>,
+) -> Option<ExpressionData> {
+    let mut runs: Vec<RunId> = Vec::new();
+    let mut upstream: Vec<(RunId, i32)> = Vec::new();
+    let mut items: Vec<TaskKey> = Vec::new();
+    for (claim, spec) in claims {
+        let key = claim.token.key;
+        if !spec.workflow.inputs.is_empty() {
+            runs.push(key.run);
+        }
+        if key.item >= 0 {
+            items.push(key);
+        }
+        for reads in reads(&spec.workflow.tasks[key.index as usize]) {
+            upstream.extend(reads.tasks.iter().map(|task| (key.run, *task)));
+        }
+    }
+    runs.sort_unstable();
+    runs.dedup();
+    upstream.sort_unstable();
+    upstream.dedup();
+    if runs.is_empty() && upstream.is_empty() && items.is_empty() {
+        return Some(ExpressionData::default());
+    }
+    loop {
+        match shared.client.store.expression_data(&runs, &upstream, &items).await {
+            Ok(data) => return Some(data),
+            Err(error) => tracing::warn!(%error, "reading what expressions look at"),
+        }
+        pause(shared).await?;
+    }
+}
+
+/// What the expressions of one task run see.
+pub(crate) fn scope(shared: &Shared, spec: &Spec, key: TaskKey, reads: &[&Reads], data: &ExpressionData) -> Scope {
+    let inputs = match data.inputs.get(&key.run) {
+        Some(Value::Object(inputs)) => inputs.clone(),
+        _ => serde_json::Map::new(),
+    };
+    let mut tasks = HashMap::new();
+    for index in reads.iter().flat_map(|reads| &reads.tasks) {
+        if let Some((status, attempts, output)) = data.tasks.get(&(key.run, *index)) {
+            let name = spec.workflow.tasks[*index as usize].name.clone();
+            tasks.insert(name, TaskView { status: *status, attempts: *attempts, output: output.clone() });
+        }
+    }
+    Scope {
+        inputs,
+        run: run_scope(key.run),
+        workflow: spec.workflow_scope(),
+        tasks: tasks.into_iter().collect(),
+        secrets: shared.client.secrets.of(&spec.workflow),
+        item: data.items.get(&key).cloned(),
+        index: (key.item >= 0).then_some(key.item as u32),
+        ..Scope::default()
+    }
+}
+
+/// A moment for the store to come back. `None` when the node stops.
+pub(crate) async fn pause(shared: &Shared) -> Option<()> {
+    shared.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(200))).await
+}

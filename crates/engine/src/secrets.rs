@@ -1,0 +1,40 @@
+//! Values that tasks may see and nobody else. Known to the process, never stored with a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use mainspring_core::Workflow;
+use serde_json::{Map, Value};
+
+/// The secrets this process knows, by name.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    known: Arc<BTreeMap<String, String>>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Their values belong into no log.
+        out.debug_struct("Secrets").field("names", &self.known.keys()).finish()
+    }
+}
+
+impl Secrets {
+    pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { known: Arc::new(known.into_iter().collect()) }
+    }
+
+    /// Those that the workflow declares and that exist.
+    pub(crate) fn of(&self, workflow: &Workflow) -> Map<String, Value> {
+        workflow
+            .secrets
+            .iter()
+            .filter_map(|name| self.known.get(name).map(|value| (name.clone(), Value::String(value.clone()))))
+            .collect()
+    }
+
+    /// Declared by the workflow, but not known here.
+    pub fn missing<'w>(&self, workflow: &'w Workflow) -> Vec<&'w str> {
+        workflow.secrets.iter().map(String::as_str).filter(|name| !self.known.contains_key(*name)).collect()
+    }
+}

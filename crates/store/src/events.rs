@@ -1,0 +1,112 @@
+//! Events: durable before they are acknowledged, matched against whoever waits for them.
+
+use mainspring_core::Micros;
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::db::{Store, read, write};
+use crate::error::{Error, Result};
+
+/// Something that was announced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventRow {
+    pub id: Uuid,
+    pub namespace: String,
+    pub name: String,
+    pub key: Option<String>,
+    pub data: Value,
+    /// Who announced it.
+    pub source: String,
+    pub created_at: Micros,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    namespace: String,
+    name: String,
+    key: Option<String>,
+    data: String,
+    source: String,
+    created_at: Micros,
+}
+
+impl TryFrom<Row> for EventRow {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let data = serde_json::from_str(&row.data).map_err(|error| Error::bad_row("events", "data", row.id, error))?;
+        Ok(Self {
+            id: row.id,
+            namespace: row.namespace,
+            name: row.name,
+            key: row.key,
+            data,
+            source: row.source,
+            created_at: row.created_at,
+        })
+    }
+}
+
+impl Store {
+    pub async fn insert_event(&self, event: &EventRow) -> Result<()> {
+        write!(self, |conn| sqlx::query(
+            "INSERT INTO events (id, namespace, name, key, data, source, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+        )
+        .bind(event.id)
+        .bind(&event.namespace)
+        .bind(&event.name)
+        .bind(&event.key)
+        .bind(event.data.to_string())
+        .bind(&event.source)
+        .bind(event.created_at)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        Ok(())
+    }
+
+    /// Events that nobody has matched yet, oldest first.
+    pub async fn unmatched_events(&self, limit: i64) -> Result<Vec<EventRow>> {
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT id, namespace, name, key, data, source, created_at FROM events WHERE NOT matched ORDER BY created_at, id LIMIT $1"
+        )
+        .bind(limit)
+        .fetch_all(conn)
+        .await?);
+        rows.into_iter().map(EventRow::try_from).collect()
+    }
+
+    /// Every waiting task run has been told of these events.
+    pub async fn events_matched(&self, id: Uuid) -> Result<()> {
+        write!(self, |conn| sqlx::query("UPDATE events SET matched = TRUE WHERE id = $1")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
+        Ok(())
+    }
+
+    /// Events of a name since an instant, oldest first.
+    pub async fn events_since(&self, namespace: &str, name: &str, since: Micros) -> Result<Vec<EventRow>> {
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT id, namespace, name, key, data, source, created_at FROM events \
+             WHERE namespace = $1 AND name = $2 AND created_at >= $3 ORDER BY created_at, id LIMIT 1000"
+        )
+        .bind(namespace)
+        .bind(name)
+        .bind(since)
+        .fetch_all(conn)
+        .await?);
+        rows.into_iter().map(EventRow::try_from).collect()
+    }
+
+    /// Forgets events that are older than anybody may ask for.
+    pub async fn forget_events(&self, before: Micros) -> Result<u64> {
+        Ok(write!(self, |conn| sqlx::query("DELETE FROM events WHERE matched AND created_at < $1")
+            .bind(before)
+            .execute(conn)
+            .await?
+            .rows_affected()))
+    }
+}
