@@ -19,7 +19,7 @@ pub fn rfc3339(at: Micros) -> String {
 
 /// The instant that an RFC 3339 text with a zone names.
 pub fn parse(text: &str) -> Option<Micros> {
-    // A date alone, a time without zone or a space instead of the `T` would be guesses.
+    // A date alone or a time without a zone would be a guess.
     chrono::DateTime::parse_from_rfc3339(text).ok().map(|at| at.timestamp_micros())
 }
 

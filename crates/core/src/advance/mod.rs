@@ -9,6 +9,8 @@ mod check;
 mod reopen;
 
 #[cfg(test)]
+mod rule_tests;
+#[cfg(test)]
 mod tests;
 
 pub use board::{Board, Change, Ending, Refused, Slot};

@@ -38,7 +38,7 @@ pub(super) fn read(
             let (handler, payload) = called(reader, id, path, &REMOTE, texts)?;
             Some(Action::Remote { handler, payload })
         }
-        "http" => http::read(reader, id, path, texts).map(Action::Http),
+        "http" => http::read(reader, id, path, texts).map(|http| Action::Http(Box::new(http))),
         "workflow" => child(reader, id, path, texts).map(Action::Workflow),
         "approval" => approval(reader, id, path, texts).map(Action::Approval),
         "wait" => wait(reader, id, path, texts).map(Action::Wait),

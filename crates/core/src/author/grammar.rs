@@ -157,7 +157,7 @@ impl<'t> Reader<'t, '_> {
             self.place(id),
             path,
             message,
-            "write a path below the workflow's own, like `sub/file.sh`",
+            "write a relative path without `..`, like `sub/file.sh`",
         );
         None
     }

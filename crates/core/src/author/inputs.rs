@@ -101,7 +101,7 @@ fn constraints(reader: &mut Reader<'_, '_>, input: &mut Input, parts: &Parts<'_>
         let of_length = entry.name.ends_with("_length");
         let measured = matches!(input.kind, InputKind::String | InputKind::List);
         let numeric = matches!(input.kind, InputKind::Integer | InputKind::Number);
-        if !measured && !(numeric && !of_length) {
+        if !measured && (!numeric || of_length) {
             let message = format!("`{}` has no meaning for the type `{}`", entry.name, input.kind);
             let help = if of_length {
                 "it belongs to `string` and `list`"

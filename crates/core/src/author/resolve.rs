@@ -181,7 +181,7 @@ fn check_trigger_inputs(workflow: &Workflow, places: &[TriggerPlaces], report: &
                 continue;
             };
             if !inputs::is_template(value)
-                && !(value.is_null() && !input.required)
+                && (input.required || !value.is_null())
                 && let Err(cause) = inputs::conform(input, value)
             {
                 report.add(*place, path, format!("input {} {cause}", quoted(name)));

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use chrono::TimeZone;
+use croner::errors::CronError;
 use croner::parser::{CronParser, Seconds, Year};
 use indexmap::IndexMap;
 
@@ -109,7 +110,7 @@ fn trigger(
         }
         option(reader, &mut trigger, *entry, path, number, texts);
     }
-    check_times(reader, &trigger, &entries, kind, path);
+    check_times(reader, &trigger, &entries, path);
     if let TriggerSource::Cron(cron) = &trigger.source {
         check_cron(reader, cron, kind, path);
     }
@@ -320,7 +321,7 @@ fn debounce(
     Some(Debounce { window_ms, key })
 }
 
-fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<'_>], kind: Entry<'_>, path: Path<'_>) {
+fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<'_>], path: Path<'_>) {
     if let (Some(start), Some(end)) = (trigger.start, trigger.end)
         && end <= start
         && let Some(entry) = entries.iter().find(|entry| entry.name == "end")
@@ -330,9 +331,10 @@ fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<
     }
     if let (TriggerSource::Every(interval), Some(jitter)) = (&trigger.source, trigger.jitter_ms)
         && jitter > *interval
+        && let Some(entry) = entries.iter().find(|entry| entry.name == "jitter")
     {
         let message = "`jitter` is longer than `every`, so fires would overtake each other";
-        reader.report.add(reader.place(kind.value), path.key("jitter"), message);
+        reader.report.add(reader.place(entry.value), path.key("jitter"), message);
     }
 }
 
@@ -355,7 +357,7 @@ fn check_cron(reader: &mut Reader<'_, '_>, cron: &str, kind: Entry<'_>, path: Pa
             return;
         }
         Err(cause) => {
-            let message = format!("{} is not a cron expression: {cause}", quoted(cron));
+            let message = format!("{} is not a cron expression: {}", quoted(cron), cron_problem(&cause));
             reader.report.add_with_help(
                 place,
                 at,
@@ -365,10 +367,22 @@ fn check_cron(reader: &mut Reader<'_, '_>, cron: &str, kind: Entry<'_>, path: Pa
             return;
         }
     };
-    // Any day will do as a start: what does not fire within the years that are searched never does.
-    let start = chrono::Utc.timestamp_opt(1_767_225_600, 0).single();
+    // The search ends with the year 5000. Days and weekdays repeat after 28 years, so 32 years are enough to know; the
+    // whole time would be far too long for a hundred triggers.
+    let start = chrono::Utc.with_ymd_and_hms(4968, 1, 1, 0, 0, 0).single();
     if start.is_some_and(|start| parsed.find_next_occurrence(&start, false).is_err()) {
         let message = format!("{} never fires: there is no such day", quoted(cron));
         reader.report.add(place, at, message);
     }
+}
+
+/// The parser's words, as the rest of a sentence.
+fn cron_problem(error: &CronError) -> String {
+    let text = match error {
+        CronError::InvalidPattern(text) | CronError::IllegalCharacters(text) | CronError::ComponentError(text) => text,
+        other => &other.to_string(),
+    };
+    let text = text.trim_end_matches('.').replace("CronPattern", "it");
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().collect::<String>() + letters.as_str()).unwrap_or_default()
 }

@@ -34,7 +34,7 @@ fn instant(value: &Value, filter: &str) -> Result<Micros, Error> {
         let whole = if is_date(text) { time::parse(&format!("{text}T00:00:00Z")) } else { time::parse(text) };
         return whole.ok_or_else(wrong);
     }
-    let seconds = value.as_i64().filter(|seconds| seconds.abs() < 1 << 40).ok_or_else(wrong)?;
+    let seconds = value.as_i64().filter(|seconds| value.is_number() && seconds.abs() < 1 << 40).ok_or_else(wrong)?;
     Ok(seconds * 1_000_000)
 }
 
