@@ -322,6 +322,17 @@ table runs with (fillfactor=70)
     CREATE INDEX runs_holding ON public.runs USING btree (holds) WHERE (holds IS NOT NULL)
     CREATE INDEX runs_queued ON public.runs USING btree (waits_for, rank, id) WHERE (waits_for IS NOT NULL)
 
+table search_documents
+    namespace text not null
+    kind smallint not null
+    id text not null
+    title text not null
+    body text not null
+    words tsvector default to_tsvector('simple'::regconfig, "left"(((title || ' '::text) || body), 100000))
+    CHECK (((kind >= 0) AND (kind <= 2)))
+    PRIMARY KEY (namespace, kind, id)
+    CREATE INDEX search_documents_words ON public.search_documents USING gin (words)
+
 table sessions with (fillfactor=50)
     id bigint not null generated always as identity
     node uuid not null

@@ -238,6 +238,18 @@ CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
 
 CREATE INDEX runs_queued ON runs (waits_for, rank, id) WHERE waits_for IS NOT NULL;
 
+CREATE VIRTUAL TABLE search_documents USING fts5 (namespace UNINDEXED, kind UNINDEXED, id UNINDEXED, title, body, tokenize = 'unicode61');
+
+CREATE TABLE 'search_documents_config'(k PRIMARY KEY, v) WITHOUT ROWID;
+
+CREATE TABLE 'search_documents_content'(id INTEGER PRIMARY KEY, c0, c1, c2, c3, c4);
+
+CREATE TABLE 'search_documents_data'(id INTEGER PRIMARY KEY, block BLOB);
+
+CREATE TABLE 'search_documents_docsize'(id INTEGER PRIMARY KEY, sz BLOB);
+
+CREATE TABLE 'search_documents_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
+
 CREATE TABLE sessions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
