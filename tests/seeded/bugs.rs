@@ -18,12 +18,12 @@ const CHAIN: &str = "a: {function: noop}, b: {needs: a, function: noop}";
 const TWO: &str = "a: {function: noop}, b: {function: noop}";
 const SECOND: Micros = 1_000_000;
 
-fn assert_sound(found: &[Violation]) {
+pub(crate) fn assert_sound(found: &[Violation]) {
     assert_eq!(found, [], "the sound version");
 }
 
 /// The bug was found, and by what should find it.
-fn assert_found(found: &[Violation], invariant: &str) {
+pub(crate) fn assert_found(found: &[Violation], invariant: &str) {
     assert!(found.iter().any(|violation| violation.invariant == invariant), "{invariant:?} is not among {found:#?}");
 }
 
@@ -195,15 +195,19 @@ async fn reaping_during_a_claim(in_one_statement: bool) -> Vec<Violation> {
 }
 
 /// So many backends wait for locks.
-async fn wait_for_waiters(url: &str, count: i64) {
+pub(crate) async fn wait_for_waiters(url: &str, count: i64) {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("somebody waits for a lock", Duration::from_secs(20), async || {
-        let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await?;
-        Ok((waiting == count).then_some(()))
+        Ok((waiters(&mut connection).await? == count).then_some(()))
     })
     .await
     .unwrap();
+}
+
+pub(crate) async fn waiters(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(connection).await?;
+    Ok(waiting)
 }
 
 /// The mark and the return see the same moment: the one before the wait.

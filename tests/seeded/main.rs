@@ -8,3 +8,4 @@ mod bugs;
 mod corruption;
 mod driver;
 mod mutation;
+mod terms;
