@@ -106,6 +106,10 @@ impl Demand {
         if let Some(reopened) = self.customer.reopen(order, run, &ended).await? {
             // What a cancel stopped may begin again from now on.
             let attempts = reopened.attempts.clone();
+            // It may have ended while it was paused; it is not any more.
+            for paused in self.plans.resume.extract_if(.., |paused| paused.run == run) {
+                self.evidence.paused.push(Paused { after: attempts.clone(), ..paused });
+            }
             for cancelled in self.evidence.cancelled.iter_mut().filter(|cancelled| cancelled.run == run) {
                 cancelled.until = Some(attempts.clone());
             }

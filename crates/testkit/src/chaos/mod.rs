@@ -15,6 +15,7 @@ use self::demand::Demand;
 use self::havoc::{Fleet, WATCHDOG_PATIENCE};
 use crate::audit::audit;
 use crate::customer::Customer;
+use crate::database::sqlite_path;
 use crate::effects;
 use crate::invariants::{Snapshot, Violation};
 use crate::proxy::{Fault, Proxy};
@@ -27,6 +28,20 @@ const LEASE: Duration = Duration::from_millis(600);
 const HEARTBEAT: Duration = Duration::from_millis(150);
 /// One round trip in so many goes wrong.
 const TRIPS_PER_FAULT: u32 = 150;
+
+/// What tells most about a violation.
+const KEPT_TABLES: [&str; 10] = [
+    "runs",
+    "task_runs",
+    "history",
+    "history_superseded",
+    "attempts",
+    "operator_actions",
+    "continuations",
+    "sessions",
+    "witness_takeovers",
+    "witness_writes",
+];
 
 /// How long and how hard.
 #[derive(Debug, Clone)]
@@ -175,7 +190,7 @@ pub async fn storm(storm: &Storm, url: &str) -> anyhow::Result<Report> {
         report.violations.extend(witness::check(url).await?);
     }
     if !report.violations.is_empty() {
-        keep(folder, &mut report);
+        keep(folder, url, &mut report).await?;
     }
     Ok(report)
 }
@@ -188,10 +203,22 @@ async fn lost_attempts(url: &str) -> anyhow::Result<usize> {
     Ok(rows.first().map_or(0, |row| row.0 as usize))
 }
 
-/// Leaves the folder for whoever wants to know why.
-fn keep(folder: tempfile::TempDir, report: &mut Report) {
+/// Leaves the folder for whoever wants to know why, and what the database says in it.
+async fn keep(folder: tempfile::TempDir, url: &str, report: &mut Report) -> anyhow::Result<()> {
     let path = folder.keep();
     report.log.push_str(&format!("\n(kept in {})", path.display()));
+    if !url.starts_with("postgres") {
+        std::fs::copy(sqlite_path(url), path.join("storm.db")).context("keeping the database")?;
+        return Ok(());
+    }
+    let mut snapshot = Snapshot::open(url).await?;
+    for table in KEPT_TABLES {
+        let rows: Vec<(String,)> = snapshot.rows(&format!("SELECT row_to_json(t)::text FROM {table} t")).await?;
+        let text: String = rows.into_iter().map(|row| row.0 + "\n").collect();
+        std::fs::write(path.join(format!("{table}.json")), text).with_context(|| format!("keeping {table}"))?;
+    }
+    snapshot.close().await;
+    Ok(())
 }
 
 /// Waits until every run has ended, then stops the servers in peace.
