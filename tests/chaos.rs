@@ -43,9 +43,11 @@ async fn check(plan: Storm, flavor: Flavor) {
     let report = storm(&plan, database.url()).await.unwrap_or_else(|error| panic!("seed {}: {error:#}", plan.seed));
     eprintln!("{flavor:?}: {report}");
     assert!(report.violations.is_empty(), "{flavor:?}: {report}");
-    // Chance may spare a short storm's tasks, never those of a long one.
+    if plan.kills < 100 {
+        return; // Chance may spare a short storm something, never a long one.
+    }
     let must_have_happened = [report.lost_attempts, report.halved, report.pauses, report.reopenings];
-    assert!(plan.kills < 100 || must_have_happened.iter().all(|count| *count > 0), "something was spared: {report}");
+    assert!(must_have_happened.iter().all(|count| *count > 0), "something was spared: {report}");
     assert!(plan.servers == 1 || report.terms > 1 && report.stops > 0, "leadership never changed hands: {report}");
 }
 

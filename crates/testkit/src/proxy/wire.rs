@@ -128,6 +128,15 @@ mod tests {
         assert!(read_message(&mut from).await.unwrap().is_none());
     }
 
+    #[test]
+    fn statements_are_rewritten_and_nothing_else() {
+        let of = |tag, body: &[u8]| Message { tag, bytes: message(tag, body) };
+        let rewritten = of(b'P', b"name\0SELECT 1 FOR SHARE\0\0\x01\0\0\0\x02").with(" FOR SHARE", "");
+        assert_eq!(rewritten.bytes, message(b'P', b"name\0SELECT 1\0\0\x01\0\0\0\x02"));
+        let bind = of(b'B', b"\0 FOR SHARE\0\0\0").with(" FOR SHARE", "");
+        assert_eq!(bind.bytes, message(b'B', b"\0 FOR SHARE\0\0\0"));
+    }
+
     #[tokio::test]
     async fn openings_are_told_apart_and_nonsense_is_refused() {
         let mut tls = Vec::from(8u32.to_be_bytes());
