@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_core::Micros;
-use mainspring_store::{Error, Exchange, Resolution};
+use mainspring_store::{Error, Exchange, Flavor, Resolution};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::invariants::Violation;
 use mainspring_testkit::proxy::{Fault, Proxy};
@@ -16,14 +16,15 @@ use crate::mutation::Mutation;
 const ONE: &str = "a: {function: noop}";
 const CHAIN: &str = "a: {function: noop}, b: {needs: a, function: noop}";
 const TWO: &str = "a: {function: noop}, b: {function: noop}";
+const BOTH: [Flavor; 2] = [Flavor::Postgres, Flavor::Sqlite];
 const SECOND: Micros = 1_000_000;
 
-fn assert_sound(found: &[Violation]) {
+pub(crate) fn assert_sound(found: &[Violation]) {
     assert_eq!(found, [], "the sound version");
 }
 
 /// The bug was found, and by what should find it.
-fn assert_found(found: &[Violation], invariant: &str) {
+pub(crate) fn assert_found(found: &[Violation], invariant: &str) {
     assert!(found.iter().any(|violation| violation.invariant == invariant), "{invariant:?} is not among {found:#?}");
 }
 
@@ -49,14 +50,15 @@ async fn a_finish_that_does_not_check_session_and_attempt_is_found() {
         function: "exchange_v1",
         passage: "AND t.state = f.from_state AND t.session IS NOT DISTINCT FROM f.session AND t.attempt = f.attempt",
         instead: "AND t.state = f.from_state",
+        trigger: None,
     };
     assert_sound(&late_result(None).await);
     assert_found(&late_result(Some(bug)).await, "an attempt ends once");
 }
 
 /// A node dies right after an exchange or lives on. With the bug, it changes the run's counter next.
-async fn life_after_an_exchange(bug: Option<Mutation>, dies: bool) -> Vec<Violation> {
-    let mut driver = Driver::new(bug).await;
+async fn life_after_an_exchange(flavor: Flavor, bug: Option<Mutation>, dies: bool) -> Vec<Violation> {
+    let mut driver = Driver::of(flavor, bug).await;
     driver.submit(TWO).await;
     let claimed = driver.claim(2).await;
     if dies {
@@ -75,11 +77,22 @@ async fn life_after_an_exchange(bug: Option<Mutation>, dies: bool) -> Vec<Violat
 
 #[tokio::test]
 async fn a_counter_changed_outside_the_unit_is_found() {
-    let bug = Mutation { function: "settle_v1", passage: "open = r.open - p.n,", instead: "open = r.open," };
-    assert_sound(&life_after_an_exchange(None, true).await);
-    // Nothing shows as long as nobody dies in between.
-    assert_sound(&life_after_an_exchange(Some(bug), false).await);
-    assert_found(&life_after_an_exchange(Some(bug), true).await, "runs.open counts the live task runs");
+    let bug = Mutation {
+        function: "settle_v1",
+        passage: "open = r.open - p.n,",
+        instead: "open = r.open,",
+        // A unit numbers its events, the statement apart from it does not.
+        trigger: Some(
+            "CREATE TRIGGER bug AFTER UPDATE OF open ON runs WHEN NEW.open < OLD.open AND NEW.seq > OLD.seq \
+             BEGIN UPDATE runs SET open = OLD.open WHERE id = NEW.id; END",
+        ),
+    };
+    for flavor in BOTH {
+        assert_sound(&life_after_an_exchange(flavor, None, true).await);
+        // Nothing shows as long as nobody dies in between.
+        assert_sound(&life_after_an_exchange(flavor, Some(bug), false).await);
+        assert_found(&life_after_an_exchange(flavor, Some(bug), true).await, "runs.open counts the live task runs");
+    }
 }
 
 /// The reply to an exchange is lost after the commit.
@@ -119,8 +132,8 @@ async fn a_blind_retry_after_a_lost_reply_is_found() {
 }
 
 /// A task fails and is to be tried again; the node dies before.
-async fn death_before_a_retry(timer_in_memory: bool) -> Vec<Violation> {
-    let mut driver = Driver::new(None).await;
+async fn death_before_a_retry(flavor: Flavor, timer_in_memory: bool) -> Vec<Violation> {
+    let mut driver = Driver::of(flavor, None).await;
     driver.submit("a: {function: noop, retry: {attempts: 3}}, b: {needs: a, function: noop}").await;
     let claimed = driver.claim(1).await;
     let due_at = driver.now() + SECOND;
@@ -135,12 +148,14 @@ async fn death_before_a_retry(timer_in_memory: bool) -> Vec<Violation> {
 
 #[tokio::test]
 async fn a_retry_timer_in_memory_is_found() {
-    assert_sound(&death_before_a_retry(false).await);
-    assert_found(&death_before_a_retry(true).await, "every run has ended");
+    for flavor in BOTH {
+        assert_sound(&death_before_a_retry(flavor, false).await);
+        assert_found(&death_before_a_retry(flavor, true).await, "every run has ended");
+    }
 }
 
-async fn plain_work(bug: Option<Mutation>) -> Vec<Violation> {
-    let mut driver = Driver::new(bug).await;
+async fn plain_work(flavor: Flavor, bug: Option<Mutation>) -> Vec<Violation> {
+    let mut driver = Driver::of(flavor, bug).await;
     driver.submit(CHAIN).await;
     driver.drain().await;
     driver.violations().await
@@ -152,9 +167,15 @@ async fn a_finish_without_advance_is_found() {
         function: "settle_v1",
         passage: "IF cardinality(a_run) > 0 OR EXISTS (SELECT 1 FROM unnest(g_flags) f WHERE f & 1 <> 0) THEN",
         instead: "IF FALSE THEN",
+        trigger: Some(
+            "CREATE TRIGGER bug AFTER UPDATE ON task_runs WHEN OLD.state = 0 BEGIN UPDATE task_runs SET state = 0, open = OLD.open, \
+             succeeded = OLD.succeeded, failed = OLD.failed, skipped = OLD.skipped WHERE run_id = NEW.run_id AND idx = NEW.idx; END",
+        ),
     };
-    assert_sound(&plain_work(None).await);
-    assert_found(&plain_work(Some(bug)).await, "what became of a task follows from its trigger rule");
+    for flavor in BOTH {
+        assert_sound(&plain_work(flavor, None).await);
+        assert_found(&plain_work(flavor, Some(bug)).await, "what became of a task follows from its trigger rule");
+    }
 }
 
 /// A session is reaped while an exchange of it is about to claim.
@@ -195,15 +216,19 @@ async fn reaping_during_a_claim(in_one_statement: bool) -> Vec<Violation> {
 }
 
 /// So many backends wait for locks.
-async fn wait_for_waiters(url: &str, count: i64) {
+pub(crate) async fn wait_for_waiters(url: &str, count: i64) {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     until("somebody waits for a lock", Duration::from_secs(20), async || {
-        let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(&mut connection).await?;
-        Ok((waiting == count).then_some(()))
+        Ok((waiters(&mut connection).await? == count).then_some(()))
     })
     .await
     .unwrap();
+}
+
+pub(crate) async fn waiters(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(connection).await?;
+    Ok(waiting)
 }
 
 /// The mark and the return see the same moment: the one before the wait.

@@ -1,10 +1,9 @@
 //! The checker on a database in which something is not as it was written.
 
 use mainspring_core::state::RunState;
-use mainspring_store::Exchange;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use mainspring_store::{Exchange, Flavor};
 
-use crate::driver::Driver;
+use crate::driver::{Driver, execute};
 
 /// (the table that is spoilt, how, which invariant does not hold then).
 const CASES: &[(&str, &str, &str)] = &[
@@ -28,7 +27,7 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
     (
         "dead_letters",
-        "INSERT INTO dead_letters SELECT gen_random_uuid(), run_id, idx, item, version, reason, original_state, NULL, NULL, NULL, \
+        "INSERT INTO dead_letters SELECT ANY_ID, run_id, idx, item, version, reason, original_state, NULL, NULL, NULL, \
          total_attempts, NULL, 4, NULL, NULL, NULL, NULL, created_at, updated_at FROM dead_letters",
         "an exhausted task with a dead letter queue has exactly one entry per generation",
     ),
@@ -37,7 +36,16 @@ const CASES: &[(&str, &str, &str)] = &[
 
 #[tokio::test]
 async fn a_spoilt_database_is_found() {
-    let mut driver = Driver::new(None).await;
+    find_what_is_spoilt(Flavor::Postgres).await;
+}
+
+#[tokio::test]
+async fn a_spoilt_file_is_found() {
+    find_what_is_spoilt(Flavor::Sqlite).await;
+}
+
+async fn find_what_is_spoilt(flavor: Flavor) {
+    let mut driver = Driver::of(flavor, None).await;
     driver.submit("a: {function: noop, pool: p}, b: {needs: a, function: noop}").await;
     driver.claim(1).await;
     driver.die().await;
@@ -52,23 +60,18 @@ async fn a_spoilt_database_is_found() {
     driver.drain().await;
     assert_eq!(driver.violations().await, []);
 
-    let mut connection = PgConnection::connect(driver.database.url()).await.unwrap();
+    let any_id = if flavor == Flavor::Postgres { "gen_random_uuid()" } else { "randomblob(16)" };
     for (table, spoil, invariant) in CASES {
         if !table.is_empty() {
-            execute(&mut connection, format!("CREATE TABLE saved AS TABLE {table}")).await;
+            execute(&driver.database, &format!("CREATE TABLE saved AS SELECT * FROM {table}")).await;
         }
-        execute(&mut connection, (*spoil).to_owned()).await;
+        execute(&driver.database, &spoil.replace("ANY_ID", any_id)).await;
         let found = driver.violations().await;
         assert!(found.iter().any(|violation| violation.invariant == *invariant), "{spoil}: {found:#?}");
         if !table.is_empty() {
             let restore = format!("DELETE FROM {table}; INSERT INTO {table} SELECT * FROM saved; DROP TABLE saved");
-            execute(&mut connection, restore).await;
+            execute(&driver.database, &restore).await;
             assert_eq!(driver.violations().await, [], "{table} was restored");
         }
     }
-}
-
-async fn execute(connection: &mut PgConnection, sql: String) {
-    let shown = sql.clone();
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(connection).await.unwrap_or_else(|error| panic!("{shown}: {error}"));
 }

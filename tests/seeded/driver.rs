@@ -7,13 +7,13 @@ use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId};
 use mainspring_engine::{Client, Submission, SystemClock};
 use mainspring_store::{
-    Claimed, Connect, Ended, Exchange, GoesOn, GoesOnAs, Lane, NewSession, Reply, Store, TaskToken, Want,
+    Claimed, Connect, Ended, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewSession, Reply, Store, TaskToken, Want,
 };
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::audit::{Acknowledged, Evidence, audit};
 use mainspring_testkit::effects::Effect;
 use mainspring_testkit::invariants::Violation;
-use sqlx::{Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use uuid::Uuid;
 
 use crate::mutation::{self, Mutation};
@@ -37,7 +37,11 @@ pub(crate) struct Driver {
 impl Driver {
     /// On a database of its own, with this bug in it.
     pub(crate) async fn new(bug: Option<Mutation>) -> Self {
-        let database = TestDatabase::postgres().await;
+        Self::of(Flavor::Postgres, bug).await
+    }
+
+    pub(crate) async fn of(flavor: Flavor, bug: Option<Mutation>) -> Self {
+        let database = TestDatabase::new(flavor).await;
         if let Some(bug) = bug {
             mutation::apply(&database, bug).await;
         }
@@ -174,9 +178,9 @@ impl Driver {
         let exchange = Exchange { ended: vec![self.execute(claim)], ..self.exchange() };
         self.send(&exchange).await;
         if self.counts_apart {
-            let sql = "UPDATE runs SET open = open - 1 WHERE id = $1";
-            let mut connection = PgConnection::connect(self.database.url()).await.unwrap();
-            sqlx::query(sql).bind(claim.token.key.run).execute(&mut connection).await.unwrap();
+            let id = claim.token.key.run.simple().to_string();
+            let id = if self.store.flavor() == Flavor::Postgres { format!("'{id}'") } else { format!("x'{id}'") };
+            execute(&self.database, &format!("UPDATE runs SET open = open - 1 WHERE id = {id}")).await;
         }
     }
 
@@ -196,4 +200,20 @@ async fn open_session(store: &Store, now: Micros, node: Uuid) -> i64 {
         remote: false,
     };
     store.open_session(now, &session).await.unwrap()
+}
+
+/// Does something to a database behind everybody's back.
+pub(crate) async fn execute(database: &TestDatabase, sql: &str) {
+    let (url, text) = (database.url(), AssertSqlSafe(sql.to_owned()));
+    let done = match database.store().flavor() {
+        Flavor::Postgres => {
+            let mut connection = PgConnection::connect(url).await.unwrap();
+            sqlx::raw_sql(text).execute(&mut connection).await.map(|_| ())
+        }
+        Flavor::Sqlite => {
+            let mut connection = SqliteConnection::connect(url).await.unwrap();
+            sqlx::raw_sql(text).execute(&mut connection).await.map(|_| ())
+        }
+    };
+    done.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }

@@ -1,10 +1,17 @@
 //! Bugs on purpose: each is one that a scheduler like this could have, and the checker must find it. Under the same
 //! schedule the sound version leaves nothing to find.
 //!
-//! Bugs inside a unit are put into the test's own database by changing the text of its function; bugs of a node are
+//! Bugs inside a unit are put into the test's own database: into the text of its function on PostgreSQL, into a trigger
+//! that undoes a write on SQLite. Bugs in a statement that a program sends are put in by the proxy, bugs of a node are
 //! played by the driver.
+//!
+//! Four bugs are seeded on PostgreSQL only. Three cannot happen on SQLite: one writer at a time leaves no moment for a
+//! session to be reaped during a claim or for a leader to be succeeded during its unit, and without a connection no reply
+//! gets lost after its commit. The fourth, a finish that does not check session and attempt, is a condition left out of
+//! a statement inside the program; a trigger can undo a write but not let one happen.
 
 mod bugs;
 mod corruption;
 mod driver;
 mod mutation;
+mod terms;

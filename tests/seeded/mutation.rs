@@ -1,8 +1,10 @@
-//! Replaces a function of the test's database by a changed one.
+//! Puts a bug into the test's database: on PostgreSQL a function of the migrations is replaced by a changed one, on SQLite
+//! a trigger undoes what the bug leaves out.
 
 use mainspring_store::Flavor;
 use mainspring_testkit::TestDatabase;
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+
+use crate::driver::execute;
 
 /// A function of the migrations, and one passage of it to say otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -10,13 +12,16 @@ pub(crate) struct Mutation {
     pub(crate) function: &'static str,
     pub(crate) passage: &'static str,
     pub(crate) instead: &'static str,
+    /// What plays the same bug on SQLite, if anything can.
+    pub(crate) trigger: Option<&'static str>,
 }
 
 pub(crate) async fn apply(database: &TestDatabase, mutation: Mutation) {
-    let mut connection = PgConnection::connect(database.url()).await.unwrap();
-    let sql = mutated(database, mutation).await;
-    sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+    let sql = match database.store().flavor() {
+        Flavor::Postgres => mutated(database, mutation).await,
+        Flavor::Sqlite => mutation.trigger.expect("a bug that can be played on SQLite").to_owned(),
+    };
+    execute(database, &sql).await;
 }
 
 async fn mutated(database: &TestDatabase, mutation: Mutation) -> String {

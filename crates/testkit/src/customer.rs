@@ -1,14 +1,15 @@
-//! A client of the store that never takes an unknown outcome for an answer: it asks again, with the same key.
+//! A client of the store that never takes an unknown outcome for an answer: it asks again, with the same key, or looks.
 
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use mainspring_core::state::RunState;
 use mainspring_core::workflow::Stage;
 use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::{Client, SubmitError};
-use mainspring_store::Operator;
+use mainspring_store::{Error, Operator, Reopen, RunSummary};
 
-use crate::audit::{Acknowledged, Cancelled};
+use crate::audit::{Acknowledged, Attempts, Cancelled, Paused, Reopened};
 use crate::workload::{Kind, Order};
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
@@ -17,13 +18,21 @@ const MOST_TRIES: usize = 500;
 #[derive(Debug)]
 pub struct Customer {
     client: Client,
+    operator: Operator,
     /// Answers that were lost.
     pub unknown: usize,
 }
 
+/// What became of one try.
+enum Try<T> {
+    Done(T),
+    /// Not yet, or nobody knows.
+    Again,
+}
+
 impl Customer {
     pub fn new(client: Client) -> Self {
-        Self { client, unknown: 0 }
+        Self { client, operator: Operator::new("customer", None), unknown: 0 }
     }
 
     /// Submits until the store has acknowledged it.
@@ -46,27 +55,120 @@ impl Customer {
 
     /// Cancels until the store has acknowledged it, and notes how many attempts there were by then.
     pub async fn cancel(&mut self, order: &Order, run: RunId) -> anyhow::Result<Cancelled> {
-        let operator = Operator::new("customer", None);
+        self.insist(&format!("the cancel of {run}"), async |customer: &Self| {
+            match customer.client.cancel(run, &customer.operator).await {
+                // A big run that is still being made cannot be cancelled yet.
+                Err(Error::Conflict(_)) => return Ok(Try::Again),
+                outcome => _ = outcome?,
+            }
+            let attempts = customer.attempts(order, run).await?;
+            Ok(Try::Done(Cancelled { run, attempts, until: None }))
+        })
+        .await
+    }
+
+    /// Pauses a run until the store has acknowledged it; `None` if it was not running.
+    pub async fn pause(&mut self, run: RunId) -> anyhow::Result<Option<Paused>> {
+        self.insist(&format!("the pause of {run}"), async |customer: &Self| {
+            match customer.client.pause(run, &customer.operator).await {
+                // Its own earlier try may have done it.
+                Err(Error::Conflict(_)) if customer.summary(run).await?.state != RunState::Paused => {
+                    return Ok(Try::Done(None));
+                }
+                Err(Error::Conflict(_)) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+            let before = customer.all_attempts(run).await?;
+            Ok(Try::Done(Some(Paused { run, before, after: Vec::new() })))
+        })
+        .await
+    }
+
+    /// Lets a run go on until the store has acknowledged it, and notes how many attempts there were before.
+    pub async fn resume(&mut self, paused: Paused) -> anyhow::Result<Paused> {
+        let run = paused.run;
+        let after = self
+            .insist(&format!("a look at {run}"), async |customer: &Self| {
+                Ok(Try::Done(customer.all_attempts(run).await?))
+            })
+            .await?;
+        self.insist(&format!("the resumption of {run}"), async |customer: &Self| {
+            match customer.client.resume(run, &customer.operator).await {
+                Err(Error::Conflict(_)) if customer.summary(run).await?.state != RunState::Paused => {}
+                outcome => outcome?,
+            }
+            Ok(Try::Done(()))
+        })
+        .await?;
+        Ok(Paused { after, ..paused })
+    }
+
+    /// The run, if it has ended.
+    pub async fn ended(&mut self, run: RunId) -> anyhow::Result<Option<RunSummary>> {
+        self.insist(&format!("a look at {run}"), async |customer: &Self| {
+            let summary = customer.summary(run).await?;
+            Ok(Try::Done(summary.state.is_terminal().then_some(summary)))
+        })
+        .await
+    }
+
+    /// Reopens a run that has ended, exactly once; `None` if it ended in success.
+    pub async fn reopen(&mut self, order: &Order, run: RunId, ended: &RunSummary) -> anyhow::Result<Option<Reopened>> {
+        if ended.state == RunState::Success {
+            return Ok(None);
+        }
+        let attempts = self
+            .insist(&format!("a look at {run}"), async |customer: &Self| {
+                Ok(Try::Done(customer.attempts(order, run).await?))
+            })
+            .await?;
+        let what = if order.from_the_start { Reopen::From(vec![0]) } else { Reopen::Failed };
+        self.insist(&format!("the reopening of {run}"), async |customer: &Self| {
+            // Whether an earlier try was applied, the generation tells.
+            if customer.summary(run).await?.generation == ended.generation {
+                match customer.client.reopen(run, &what, &customer.operator).await {
+                    // Everything of it had succeeded when it was cancelled.
+                    Err(Error::Conflict(_)) => return Ok(Try::Done(None)),
+                    outcome => _ = outcome?,
+                }
+            }
+            let generation = ended.generation + 1;
+            Ok(Try::Done(Some(Reopened { run, generation, attempts: attempts.clone() })))
+        })
+        .await
+    }
+
+    /// Tries until there is an answer.
+    async fn insist<T>(
+        &mut self,
+        what: &str,
+        mut attempt: impl AsyncFnMut(&Self) -> mainspring_store::Result<Try<T>>,
+    ) -> anyhow::Result<T> {
         for _ in 0..MOST_TRIES {
-            let outcome = match self.client.cancel(run, &operator).await {
-                Ok(_) => self.attempts(order, run).await,
-                Err(error) => Err(error),
-            };
-            match outcome {
-                Ok(attempts) => return Ok(Cancelled { run, attempts }),
+            match attempt(self).await {
+                Ok(Try::Done(done)) => return Ok(done),
+                Ok(Try::Again) => {}
                 Err(error) if error.is_transient() => self.unknown += 1,
-                Err(error) => return Err(error).with_context(|| format!("cancelling {run}")),
+                Err(error) => return Err(error).with_context(|| what.to_owned()),
             }
             tokio::time::sleep(BETWEEN_TRIES).await;
         }
-        bail!("the cancel of {run} was never acknowledged")
+        bail!("{what} was never acknowledged")
+    }
+
+    async fn summary(&self, run: RunId) -> mainspring_store::Result<RunSummary> {
+        self.client.store().run_summary(run).await
+    }
+
+    async fn all_attempts(&self, run: RunId) -> mainspring_store::Result<Attempts> {
+        let rows = self.client.store().task_runs(run).await?;
+        Ok(rows.iter().map(|row| (row.key, row.attempt)).collect())
     }
 
     /// The attempts of tasks that a cancel stops: all but those of `finally`.
-    async fn attempts(&self, order: &Order, run: RunId) -> mainspring_store::Result<Vec<(TaskKey, i32)>> {
+    async fn attempts(&self, order: &Order, run: RunId) -> mainspring_store::Result<Attempts> {
         let tasks = &order.kind.spec.workflow.tasks;
-        let rows = self.client.store().task_runs(run).await?;
-        let main = rows.iter().filter(|row| tasks[row.key.index as usize].stage != Stage::Finally);
-        Ok(main.map(|row| (row.key, row.attempt)).collect())
+        let is_main = |key: &TaskKey| tasks[key.index as usize].stage != Stage::Finally;
+        Ok(self.all_attempts(run).await?.into_iter().filter(|(key, _)| is_main(key)).collect())
     }
 }

@@ -10,6 +10,7 @@ pub mod invariants;
 pub mod proxy;
 pub mod server;
 pub mod wait;
+pub mod witness;
 pub mod workload;
 
 pub use database::TestDatabase;

@@ -65,7 +65,24 @@ impl ServerPlan {
 
     /// Every process of this plan's servers and their tasks.
     pub fn processes(&self) -> BTreeSet<ProcessMark> {
-        processes_of(&self.folder)
+        processes_of(&self.folder).into_iter().map(|process| process.mark).collect()
+    }
+
+    /// The processes that one of them has started, and those that these have started.
+    pub fn descendants(&self, ancestor: u32) -> BTreeSet<ProcessMark> {
+        let processes = processes_of(&self.folder);
+        let mut family = BTreeSet::from([ancestor as i32]);
+        loop {
+            let before = family.len();
+            family.extend(
+                processes.iter().filter(|one| family.contains(&one.parent)).map(|one| one.mark.0).collect::<Vec<_>>(),
+            );
+            if family.len() == before {
+                break;
+            }
+        }
+        family.remove(&(ancestor as i32));
+        processes.into_iter().map(|process| process.mark).filter(|mark| family.contains(&mark.0)).collect()
     }
 }
 
@@ -84,6 +101,16 @@ impl ServerProcess {
         self.child.kill().context("killing the server")?;
         self.child.wait().context("waiting for the killed server")?;
         Ok(())
+    }
+
+    /// SIGSTOP: it stands still and notices nothing.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGSTOP).context("stopping the server for a while")
+    }
+
+    /// SIGCONT: it goes on where it was.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), Signal::SIGCONT).context("letting the server go on")
     }
 
     /// SIGTERM, and waits until it is gone.
@@ -118,10 +145,15 @@ impl Drop for ServerProcess {
     }
 }
 
+struct Process {
+    mark: ProcessMark,
+    parent: i32,
+}
+
 /// Processes whose environment names the folder.
-fn processes_of(folder: &Path) -> BTreeSet<ProcessMark> {
+fn processes_of(folder: &Path) -> Vec<Process> {
     let name = folder.as_os_str().as_encoded_bytes();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return BTreeSet::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| {
@@ -132,9 +164,10 @@ fn processes_of(folder: &Path) -> BTreeSet<ProcessMark> {
             }
             let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
             let after_name = stat.rsplit_once(')')?.1;
-            // Field 22 of proc(5), counted from 1; two of them stand before the closing bracket.
+            // Fields 4 and 22 of proc(5), counted from 1; two of them stand before the closing bracket.
+            let parent = after_name.split_whitespace().nth(1)?.parse().ok()?;
             let started = after_name.split_whitespace().nth(19)?;
-            Some((pid, started.to_owned()))
+            Some(Process { mark: (pid, started.to_owned()), parent })
         })
         .collect()
 }

@@ -15,6 +15,11 @@ use crate::effects::APPEND;
 /// A pool of two slots that some tasks share.
 pub const POOL: &str = "narrow";
 
+/// How many tasks of a broad run wait for one; more than two chunks of 5,000.
+const BROAD: usize = 10_200;
+/// One run in so many is broad.
+const BROAD_EVERY: usize = 72;
+
 const SUCCESS: &[RunState] = &[RunState::Success];
 const FAILED: &[RunState] = &[RunState::Failed];
 const EITHER: &[RunState] = &[RunState::Success, RunState::Failed];
@@ -175,10 +180,15 @@ pub struct Order {
     pub kind: Kind,
     pub submission: Submission,
     pub cancel: bool,
+    pub pause: bool,
+    /// Do it again once it has ended without success.
+    pub reopen: bool,
+    /// If so: from the first task on, not only what failed.
+    pub from_the_start: bool,
 }
 
 impl Order {
-    /// How the run may end.
+    /// How the run may end. A cancelled one that is reopened may find that nothing of it is left to do.
     pub fn ends(&self) -> Vec<RunState> {
         let mut ends = self.kind.ends.to_vec();
         if self.cancel && !ends.contains(&RunState::Cancelled) {
@@ -188,26 +198,41 @@ impl Order {
     }
 }
 
+/// What can be ordered.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    kinds: Vec<Kind>,
+    /// Runs so large that they are made, let go, cancelled and counted in chunks.
+    broad: Kind,
+}
+
 /// Stores every kind of run. Their effects go to the file.
-pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Vec<Kind>> {
+pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Workload> {
     client.store().set_pool(client.now(), "default", POOL, Some(2)).await?;
     let mut kinds = Vec::new();
-    let wide = wide();
-    let recipes =
-        RECIPES.iter().map(|recipe| (recipe.name, recipe.ends, recipe.text)).chain([("wide", SUCCESS, &*wide)]);
-    for (name, ends, text) in recipes {
-        let text = text.replace("EFFECT", APPEND);
-        let source = format!("name: {name}\nenv: {{EFFECTS: '{}'}}\n{}\n", effects.display(), text.trim_start());
-        let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
-        let effects =
-            (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
-        // Jitter at its lowest; later delays are longer.
-        let delays =
-            (0i32..).zip(&workflow.tasks).map(|(index, task)| (index, task.retry.delay_micros(1, 0.0))).collect();
-        let spec = client.put_workflow(workflow, &source).await?;
-        kinds.push(Kind { name, spec, effects, delays, ends });
+    for Recipe { name, ends, text } in RECIPES {
+        kinds.push(put(client, effects, (name, ends), text).await?);
     }
-    Ok(kinds)
+    kinds.push(put(client, effects, ("wide", SUCCESS), &wide()).await?);
+    let broad = put(client, effects, ("broad", SUCCESS), &broad()).await?;
+    Ok(Workload { kinds, broad })
+}
+
+async fn put(
+    client: &Client,
+    effects: &Path,
+    (name, ends): (&'static str, &'static [RunState]),
+    text: &str,
+) -> anyhow::Result<Kind> {
+    let text = text.replace("EFFECT", APPEND);
+    let source = format!("name: {name}\nenv: {{EFFECTS: '{}'}}\n{}\n", effects.display(), text.trim_start());
+    let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
+    let effects =
+        (0i32..).zip(&workflow.tasks).filter(|(_, task)| leaves_effect(task)).map(|(index, _)| index).collect();
+    // Jitter at its lowest; later delays are longer.
+    let delays = (0i32..).zip(&workflow.tasks).map(|(index, task)| (index, task.retry.delay_micros(1, 0.0))).collect();
+    let spec = client.put_workflow(workflow, &source).await?;
+    Ok(Kind { name, spec, effects, delays, ends })
 }
 
 fn leaves_effect(task: &Task) -> bool {
@@ -225,18 +250,40 @@ fn wide() -> String {
     )
 }
 
-/// The next thing somebody wants.
-pub fn draw(rng: &mut fastrand::Rng, kinds: &[Kind], number: usize) -> Order {
-    // Each kind comes in turn, so that a short workload has them all.
-    let kind = kinds[number % kinds.len()].clone();
-    let mut submission = Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
-    if rng.u8(..4) == 0 {
-        submission.priority = Some(rng.i16(0..=1000));
+/// Three chunks of dependents. Most of them are skipped, so that what takes time is the counting.
+fn broad() -> String {
+    let mut text = String::from("tasks:\n  a: {function: noop, max_lost: 1000}\n");
+    for at in 0..BROAD {
+        let rule = if at % 100 == 0 { "all_success" } else { "all_failed" };
+        text.push_str(&format!("  p{at}: {{needs: a, trigger_rule: {rule}, function: noop, max_lost: 1000}}\n"));
     }
-    if kind.name == "exclusive" {
-        let who = Value::from(format!("customer-{}", rng.u8(..3)));
-        submission.inputs = Map::from_iter([("who".to_owned(), who)]);
+    text.push_str(&format!(
+        "  z: {{needs: [p0, p{}], trigger_rule: all_done, run: 'EFFECT', max_lost: 1000}}",
+        BROAD - 1
+    ));
+    text
+}
+
+impl Workload {
+    /// The next thing somebody wants.
+    pub fn draw(&self, rng: &mut fastrand::Rng, number: usize) -> Order {
+        let is_broad = number % BROAD_EVERY == BROAD_EVERY / 3;
+        // Each kind comes in turn, so that a short workload has them all.
+        let kind = if is_broad { &self.broad } else { &self.kinds[number % self.kinds.len()] }.clone();
+        let mut submission = Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
+        if rng.u8(..4) == 0 {
+            submission.priority = Some(rng.i16(0..=1000));
+        }
+        if kind.name == "exclusive" {
+            let who = Value::from(format!("customer-{}", rng.u8(..3)));
+            submission.inputs = Map::from_iter([("who".to_owned(), who)]);
+        }
+        let cancel = kind.name == "endless" || rng.u8(..12) == 0;
+        // A cancel or a deadline would let a paused run go on, and rightly.
+        let pause = !cancel && kind.name != "overdue" && rng.u8(..5) == 0;
+        // An endless run would have to be cancelled again; a broad one is revived row by row, in one transaction that
+        // hardly survives so many faults.
+        let reopen = (cancel || kind.ends != SUCCESS) && kind.name != "endless" && !is_broad && rng.u8(..3) == 0;
+        Order { kind, submission, cancel, pause, reopen, from_the_start: rng.bool() }
     }
-    let cancel = kind.name == "endless" || rng.u8(..12) == 0;
-    Order { kind, submission, cancel }
 }

@@ -22,31 +22,32 @@ impl Board<'_> {
     /// Reopens a task together with what was decided because of it: its descendants that were skipped, cancelled or
     /// failed with it, and the finalisers. Each of them begins a new generation; the run is running again.
     pub fn reopen(&mut self, index: usize, how: Reopening) -> Result<(), Refused> {
-        use TaskState::{Cancelled, Failed, Skipped, UpstreamFailed};
-        let state = self.slots[index].state;
-        if !matches!(state, Failed | UpstreamFailed | Skipped | Cancelled) || how == Reopening::Skip && state == Skipped
-        {
-            return Err(Refused::Task(state));
+        self.reopen_all(&[index], how)
+    }
+
+    /// Reopens several tasks in one step, all of them or none. One after the other, a task could be let go by the outcome
+    /// of another that is reopened only after it.
+    pub fn reopen_all(&mut self, targets: &[usize], how: Reopening) -> Result<(), Refused> {
+        for target in targets {
+            self.check_reopening(*target, how)?;
         }
-        let stage = self.workflow.tasks[index].stage;
-        // Finalisers that are under way, and a cancellation, cannot be taken back; the operator waits for the end.
-        let ending = !self.run.is_terminal() && (self.stage > stage || self.cancels > 0);
-        if self.run == RunState::Success || ending {
-            return Err(Refused::Run(self.run));
-        }
-        let mut again = self.decided_because_of(index);
+        let Some(stage) = targets.iter().map(|target| self.workflow.tasks[*target].stage).min() else { return Ok(()) };
+        let mut again = self.decided_because_of(targets);
         // Finalisers run again, also those that succeeded: they looked at a run that was not over.
         for later in [Stage::OnFailure, Stage::Finally].into_iter().filter(|later| *later > stage) {
-            again.extend(self.workflow.stage(later).filter(|other| self.slots[*other].state.is_terminal()));
+            let ended = |other: &usize| self.slots[*other].state.is_terminal() && !targets.contains(other);
+            again.extend(self.workflow.stage(later).filter(ended));
         }
-        for other in &again {
+        // A finaliser may depend on another that is reopened.
+        again.sort_unstable();
+        again.dedup();
+        for other in again.iter().chain(targets) {
             self.restart(*other);
         }
-        self.restart(index);
         if how != Reopening::Retry {
-            self.settle_by_hand(index, how);
+            targets.iter().for_each(|target| self.settle_by_hand(*target, how));
         }
-        for other in again.iter().chain([&index]) {
+        for other in again.iter().chain(targets) {
             self.slots[*other].counters = self.recount(*other);
             for dependent in &self.workflow.tasks[*other].dependents {
                 self.slots[*dependent as usize].counters = self.recount(*dependent as usize);
@@ -61,12 +62,25 @@ impl Board<'_> {
         Ok(())
     }
 
+    fn check_reopening(&self, index: usize, how: Reopening) -> Result<(), Refused> {
+        use TaskState::{Cancelled, Failed, Skipped, UpstreamFailed};
+        let state = self.slots[index].state;
+        if !matches!(state, Failed | UpstreamFailed | Skipped | Cancelled) || how == Reopening::Skip && state == Skipped
+        {
+            return Err(Refused::Task(state));
+        }
+        // Finalisers that are under way, and a cancellation, cannot be taken back; the operator waits for the end.
+        let stage = self.workflow.tasks[index].stage;
+        let ending = !self.run.is_terminal() && (self.stage > stage || self.cancels > 0);
+        if self.run == RunState::Success || ending { Err(Refused::Run(self.run)) } else { Ok(()) }
+    }
+
     /// Descendants whose outcome was only a consequence. An operator's own skip is not one.
-    fn decided_because_of(&self, index: usize) -> Vec<usize> {
+    fn decided_because_of(&self, targets: &[usize]) -> Vec<usize> {
         let mut seen = vec![false; self.slots.len()];
         let mut found = Vec::new();
-        let mut queue = VecDeque::from([index]);
-        seen[index] = true;
+        let mut queue: VecDeque<usize> = targets.iter().copied().collect();
+        targets.iter().for_each(|target| seen[*target] = true);
         while let Some(next) = queue.pop_front() {
             for dependent in &self.workflow.tasks[next].dependents {
                 let dependent = *dependent as usize;

@@ -162,6 +162,28 @@ fn attempts_are_bounded_within_a_generation() {
 }
 
 #[test]
+fn tasks_reopened_together_let_nobody_go_by_each_others_old_outcome() {
+    let text = "{name: w, tasks: {a: {run: x, retry: {attempts: 1}}, b: {run: x, retry: {attempts: 1}}, c: {needs: [a, b], trigger_rule: one_failed, run: x}}}";
+    let workflow = parse(text).unwrap();
+    let mut board = Board::new(&workflow);
+    for index in [0, 1] {
+        board.start(index).unwrap();
+        board.finish(index, failure()).unwrap();
+    }
+    board.cancel().unwrap();
+    assert_eq!(states(&board), "cancelled a=failed b=failed c=cancelled");
+    let mut one_of_them = board.clone();
+    one_of_them.reopen(0, Reopening::Retry).unwrap();
+    assert_eq!(states(&one_of_them), "running a=ready b=failed c=ready");
+    board.reopen_all(&[0, 1], Reopening::Retry).unwrap();
+    assert_eq!(states(&board), "running a=ready b=ready c=pending");
+    assert!(board.slots().iter().all(|slot| slot.generation == 1));
+    drive(&mut board, &workflow, &[], &[]);
+    assert_eq!(states(&board), "success a=success b=success c=skipped");
+    assert!(board.reopen_all(&[0, 1], Reopening::Retry).is_err(), "success is final");
+}
+
+#[test]
 fn lost_and_released_attempts_cost_no_failure() {
     let workflow = parse("{name: w, tasks: {a: {run: x, max_lost: 1, retry: {attempts: 1}}}}").unwrap();
     let mut board = Board::new(&workflow);

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use mainspring_core::advance::{Board, Ending, Reopening, Slot};
+use mainspring_core::advance::{Board, Ending, Reopening};
 use mainspring_core::plan::Decision;
 use mainspring_core::retry::{OnExhausted, Retry};
-use mainspring_core::rule::{TriggerRule, Verdict};
+use mainspring_core::rule::TriggerRule;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{Stage, Workflow};
@@ -245,7 +245,7 @@ impl Case<'_> {
         }
     }
 
-    /// Retries everything that failed or was cancelled. The model reopens one task at a time.
+    /// Retries everything that failed or was cancelled.
     async fn reopen(&mut self, w: &mut World) {
         let again = |task: &(usize, &Task)| {
             task.1.stage == Stage::Main && matches!(self.board.state(task.0), TaskState::Failed | TaskState::Cancelled)
@@ -254,23 +254,7 @@ impl Case<'_> {
         if !matches!(self.board.run_state(), RunState::Failed | RunState::Cancelled) || failed.is_empty() {
             return;
         }
-        let mut board = self.board.clone();
-        for index in failed {
-            if matches!(board.state(index), TaskState::Failed | TaskState::Cancelled) {
-                board.reopen(index, Reopening::Retry).unwrap();
-            }
-        }
-        // One at a time, the model may let a task go by the outcome of another that is reopened only after it. The store
-        // reopens them together and cannot be compared then.
-        let too_early = |(slot, task): (&Slot, &Task)| {
-            matches!(slot.state, TaskState::Ready | TaskState::Deciding)
-                && !task.needs.is_empty()
-                && task.rule.verdict(slot.counters) != Verdict::Start
-        };
-        if board.slots().iter().zip(&self.workflow.tasks).any(too_early) {
-            return;
-        }
-        self.board = board;
+        self.board.reopen_all(&failed, Reopening::Retry).unwrap();
         self.log.push("reopen".into());
         let id = w.id();
         w.store.reopen_run(w.now, id, w.run, self.workflow, &Reopen::Failed, &operator()).await.unwrap();

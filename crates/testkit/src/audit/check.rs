@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mainspring_core::state::TaskState;
-use mainspring_core::{Micros, RunId};
+use mainspring_core::{Micros, RunId, TaskKey};
 
-use super::evidence::Evidence;
+use super::evidence::{Attempts, Evidence};
 use super::record::Record;
 use crate::effects::Effect;
 use crate::invariants::{self, Violation};
@@ -22,6 +22,8 @@ pub(super) fn compare(record: &Record, evidence: &Evidence) -> Vec<Violation> {
     let mut found = Findings::default();
     check_submissions(record, evidence, &mut found);
     check_cancels(record, evidence, &mut found);
+    check_pauses(evidence, &mut found);
+    check_reopenings(record, evidence, &mut found);
     check_ends(record, &mut found);
     check_retries(record, evidence, &mut found);
     check_effects(record, evidence, &mut found);
@@ -67,13 +69,52 @@ fn check_submissions(record: &Record, evidence: &Evidence, found: &mut Findings)
 fn check_cancels(record: &Record, evidence: &Evidence, found: &mut Findings) {
     for cancelled in &evidence.cancelled {
         for (key, before) in &cancelled.attempts {
-            let last = record.ends.get(key).and_then(|ends| ends.iter().map(|end| end.attempt).max()).unwrap_or(0);
+            let last = match &cancelled.until {
+                Some(until) => attempts_of(until, *key),
+                None => record.ends.get(key).and_then(|ends| ends.iter().map(|end| end.attempt).max()).unwrap_or(0),
+            };
             if last > *before {
                 found.add(
                     "nothing is claimed after a cancel was acknowledged",
                     format!("{key} had {before} attempts then and has {last} now"),
                 );
             }
+        }
+    }
+}
+
+fn attempts_of(attempts: &Attempts, key: TaskKey) -> i32 {
+    attempts.iter().find(|(other, _)| *other == key).map_or(0, |(_, attempt)| *attempt)
+}
+
+fn check_pauses(evidence: &Evidence, found: &mut Findings) {
+    for paused in &evidence.paused {
+        let before: BTreeMap<TaskKey, i32> = paused.before.iter().copied().collect();
+        for (key, after) in &paused.after {
+            let before = before.get(key).copied().unwrap_or(0);
+            if *after > before {
+                found.add(
+                    "nothing is claimed while a run is paused",
+                    format!("{key} had {before} attempts after the pause and {after} before it went on"),
+                );
+            }
+        }
+    }
+}
+
+fn check_reopenings(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    let mut asked: BTreeMap<RunId, i16> = BTreeMap::new();
+    for reopened in &evidence.reopened {
+        let latest = asked.entry(reopened.run).or_default();
+        *latest = reopened.generation.max(*latest);
+    }
+    for (run, generation) in &record.generations {
+        let asked = asked.get(run).copied().unwrap_or(0);
+        if *generation != asked {
+            found.add(
+                "a run is reopened exactly as often as was acknowledged",
+                format!("{run} is of generation {generation}, and {asked} was acknowledged"),
+            );
         }
     }
 }

@@ -19,17 +19,41 @@ pub struct Acknowledged {
     pub ends: Vec<RunState>,
 }
 
+/// How many attempts of which tasks there were.
+pub type Attempts = Vec<(TaskKey, i32)>;
+
 /// A cancel that the store has acknowledged, and the attempts there were by then of what must not start any more.
 #[derive(Debug, Clone)]
 pub struct Cancelled {
     pub run: RunId,
-    pub attempts: Vec<(TaskKey, i32)>,
+    pub attempts: Attempts,
+    /// The attempts there were when the run was reopened, if it was: what is claimed later is nobody's fault.
+    pub until: Option<Attempts>,
+}
+
+/// A pause that the store has acknowledged: the attempts right after it, and right before the run was let go on.
+#[derive(Debug, Clone)]
+pub struct Paused {
+    pub run: RunId,
+    pub before: Attempts,
+    pub after: Attempts,
+}
+
+/// A reopening that the store has acknowledged, and the attempts there were before.
+#[derive(Debug, Clone)]
+pub struct Reopened {
+    pub run: RunId,
+    /// The generation it began.
+    pub generation: i16,
+    pub attempts: Attempts,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
     pub acknowledged: Vec<Acknowledged>,
     pub cancelled: Vec<Cancelled>,
+    pub paused: Vec<Paused>,
+    pub reopened: Vec<Reopened>,
     pub effects: Vec<Effect>,
     /// Processes of killed servers that were still there when they should not have been.
     pub survivors: Vec<String>,

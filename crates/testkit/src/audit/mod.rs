@@ -10,4 +10,4 @@ mod record;
 mod tests;
 
 pub use check::audit;
-pub use evidence::{Acknowledged, Cancelled, Evidence};
+pub use evidence::{Acknowledged, Attempts, Cancelled, Evidence, Paused, Reopened};

@@ -68,6 +68,7 @@ const ATTEMPTS: &str = "\
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) runs: BTreeMap<RunId, RunState>,
+    pub(super) generations: BTreeMap<RunId, i16>,
     pub(super) submissions: BTreeMap<String, RunId>,
     pub(super) ends: BTreeMap<TaskKey, Vec<End>>,
     /// Tokens (session, attempt) that are held.
@@ -78,8 +79,12 @@ impl Record {
     pub(super) async fn read(url: &str) -> anyhow::Result<Self> {
         let mut snapshot = Snapshot::open(url).await?;
         let mut record = Self::default();
-        for (id, state) in snapshot.rows::<(String, i16)>("SELECT ID(id), state FROM runs").await? {
-            record.runs.insert(id.parse()?, RunState::try_from(state).context("reading the state of a run")?);
+        for (id, state, generation) in
+            snapshot.rows::<(String, i16, i16)>("SELECT ID(id), state, generation FROM runs").await?
+        {
+            let id = id.parse()?;
+            record.runs.insert(id, RunState::try_from(state).context("reading the state of a run")?);
+            record.generations.insert(id, generation);
         }
         for (key, run) in snapshot.rows::<(String, String)>("SELECT key, ID(run_id) FROM submissions").await? {
             record.submissions.insert(key, run.parse()?);

@@ -4,7 +4,7 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{RunId, TaskKey};
 
 use super::check::compare;
-use super::evidence::{Acknowledged, Cancelled, Evidence};
+use super::evidence::{Acknowledged, Cancelled, Evidence, Paused, Reopened};
 use super::record::{End, Record};
 use crate::effects::Effect;
 
@@ -20,6 +20,7 @@ fn key() -> TaskKey {
 fn sound() -> (Record, Evidence) {
     let mut record = Record::default();
     record.runs.insert(run(), RunState::Success);
+    record.generations.insert(run(), 0);
     record.submissions.insert("k".into(), run());
     let first = End {
         generation: 0,
@@ -51,7 +52,9 @@ fn sound() -> (Record, Evidence) {
             delays: vec![(0, 50)],
             ends: vec![RunState::Success],
         }],
-        cancelled: vec![Cancelled { run: run(), attempts: vec![(key(), 2)] }],
+        cancelled: vec![Cancelled { run: run(), attempts: vec![(key(), 2)], until: None }],
+        paused: vec![Paused { run: run(), before: vec![(key(), 1)], after: vec![(key(), 1)] }],
+        reopened: Vec::new(),
         effects: vec![effect(1, 5), effect(2, 6)],
         survivors: Vec::new(),
     };
@@ -90,6 +93,38 @@ fn lost_and_doubled_runs_are_found() {
 #[test]
 fn work_after_a_cancel_is_found() {
     check("nothing is claimed after a cancel was acknowledged", |_, evidence| evidence.cancelled[0].attempts[0].1 = 1);
+}
+
+#[test]
+fn work_between_a_cancel_and_a_reopening_is_found() {
+    let spoil = |until: i32| {
+        move |_: &mut Record, evidence: &mut Evidence| {
+            evidence.cancelled[0].attempts[0].1 = 1;
+            evidence.cancelled[0].until = Some(vec![(key(), until)]);
+        }
+    };
+    check("nothing is claimed after a cancel was acknowledged", spoil(2));
+    let (mut record, mut evidence) = sound();
+    spoil(1)(&mut record, &mut evidence);
+    assert_eq!(compare(&record, &evidence), [], "what was claimed after the reopening is sound");
+}
+
+#[test]
+fn work_during_a_pause_is_found() {
+    check("nothing is claimed while a run is paused", |_, evidence| evidence.paused[0].after[0].1 = 2);
+    check("nothing is claimed while a run is paused", |_, evidence| evidence.paused[0].before.clear());
+}
+
+#[test]
+fn lost_and_doubled_reopenings_are_found() {
+    let often = "a run is reopened exactly as often as was acknowledged";
+    check(often, |record, _| _ = record.generations.insert(run(), 1));
+    let reopened = Reopened { run: run(), generation: 1, attempts: Vec::new() };
+    check(often, |_, evidence| evidence.reopened.push(reopened.clone()));
+    let (mut record, mut evidence) = sound();
+    record.generations.insert(run(), 1);
+    evidence.reopened.push(reopened.clone());
+    assert_eq!(compare(&record, &evidence), []);
 }
 
 #[test]

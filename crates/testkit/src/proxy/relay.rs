@@ -28,9 +28,18 @@ struct Shared {
     faults: Mutex<Faults>,
     trips: Mutex<Vec<Trip>>,
     records: AtomicBool,
+    /// Passages of statements, and what the server is told instead.
+    rewrites: Mutex<Vec<(String, String)>>,
     connections: AtomicU64,
     /// Everybody hangs up.
     cut: Notify,
+}
+
+impl Shared {
+    fn rewritten(&self, message: Message) -> Message {
+        let rewrites = self.rewrites.lock().unwrap_or_else(PoisonError::into_inner);
+        rewrites.iter().fold(message, |message, (passage, instead)| message.with(passage, instead))
+    }
 }
 
 impl Proxy {
@@ -67,6 +76,15 @@ impl Proxy {
     /// What went wrong so far.
     pub fn injected(&self) -> Vec<Fault> {
         self.faults().injected.clone()
+    }
+
+    /// From now on, statements that contain the passage are prepared with another one instead.
+    pub fn rewrite(&self, passage: &str, instead: &str) {
+        self.shared
+            .rewrites
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((passage.to_owned(), instead.to_owned()));
     }
 
     /// Cuts every connection there is.
@@ -163,6 +181,7 @@ async fn forward_requests(
     let mut requests = Requests::default();
     let mut sent = 1;
     while let Some(message) = wire::read_message(&mut client).await? {
+        let message = shared.rewritten(message);
         requests.note(&message);
         pending.extend_from_slice(&message.bytes);
         if message.is_part() {

@@ -21,6 +21,20 @@ impl Message {
         (self.tag == b'P').then(|| self.two_texts())
     }
 
+    /// The same message, but a statement to prepare says something instead of the passage.
+    pub(super) fn with(self, passage: &str, instead: &str) -> Self {
+        let Some((name, text)) = self.prepared().filter(|(_, text)| text.contains(passage)) else { return self };
+        let rest = &self.bytes[5 + name.len() + 1 + text.len()..];
+        let mut body = name.into_bytes();
+        body.push(0);
+        body.extend(text.replace(passage, instead).into_bytes());
+        body.extend(rest);
+        let mut bytes = vec![self.tag];
+        bytes.extend((body.len() as u32 + 4).to_be_bytes());
+        bytes.extend(body);
+        Self { tag: self.tag, bytes }
+    }
+
     /// The statement that a Bind refers to.
     pub(super) fn bound(&self) -> Option<String> {
         (self.tag == b'B').then(|| self.two_texts().1)
@@ -112,6 +126,15 @@ mod tests {
         assert!(bind.is_part() && !bind.ends_request());
         assert!(read_message(&mut from).await.unwrap().unwrap().ends_request());
         assert!(read_message(&mut from).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn statements_are_rewritten_and_nothing_else() {
+        let of = |tag, body: &[u8]| Message { tag, bytes: message(tag, body) };
+        let rewritten = of(b'P', b"name\0SELECT 1 FOR SHARE\0\0\x01\0\0\0\x02").with(" FOR SHARE", "");
+        assert_eq!(rewritten.bytes, message(b'P', b"name\0SELECT 1\0\0\x01\0\0\0\x02"));
+        let bind = of(b'B', b"\0 FOR SHARE\0\0\0").with(" FOR SHARE", "");
+        assert_eq!(bind.bytes, message(b'B', b"\0 FOR SHARE\0\0\0"));
     }
 
     #[tokio::test]
