@@ -21,10 +21,13 @@ Write and try workflows
   validate     Check workflow files and show every problem
 
 Serve
+  dev          Serve with a folder of workflows that is watched
   server       Run a node: HTTP, scheduling and a worker, in any mix
 
 Start work
   submit       Store a workflow and start a run of it
+  apply        Store workflows as new versions
+  trigger      Start a run of a stored workflow
 
 Look and repair
   runs         List, show, follow, cancel, pause, resume and repeat runs
@@ -94,8 +97,14 @@ pub(crate) enum Command {
     Validate(commands::validate::ValidateArgs),
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
+    /// Serve with a folder of workflows that is watched
+    Dev(commands::dev::DevArgs),
     /// Store a workflow and start a run of it
     Submit(commands::submit::SubmitArgs),
+    /// Store workflows as new versions
+    Apply(commands::apply::ApplyArgs),
+    /// Start a run of a stored workflow
+    Trigger(commands::trigger::TriggerArgs),
     /// List, show, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),
@@ -134,6 +143,7 @@ impl Cli {
         match &self.command {
             Command::Server(args) => flags.extend(args.flags()),
             Command::Run(args) => flags.extend(args.flags()),
+            Command::Dev(args) => flags.extend(args.flags()),
             _ => {}
         }
         flags

@@ -75,6 +75,9 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
     match cli.command {
         Command::Run(args) => commands::run::run(&app, args).await,
         Command::Server(_) => commands::server::server(&app).await,
+        Command::Dev(args) => commands::dev::dev(&app, args).await,
+        Command::Apply(args) => commands::apply::apply(&app, args).await,
+        Command::Trigger(args) => commands::trigger::trigger(&app, args).await,
         Command::Submit(args) => commands::submit::submit(&app, args).await,
         Command::Runs(command) => commands::runs::runs(&app, command).await,
         Command::Tasks(command) => commands::tasks::tasks(&app, command).await,

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use mainspring_engine::Client;
 use mainspring_server::HttpServer;
 
 use crate::app::App;
@@ -53,6 +54,11 @@ impl ServerArgs {
 
 pub(crate) async fn server(app: &App<'_>) -> Result {
     app.start_server_logs();
+    serve(app, async |_| std::future::pending().await).await
+}
+
+/// Serves until somebody says stop, and does something beside it.
+pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Result {
     let mut signals = Signals::install()?;
     let starting = tokio::select! {
         started = start(app) => started?,
@@ -61,7 +67,7 @@ pub(crate) async fn server(app: &App<'_>) -> Result {
             return Ok(Exit::Interrupted);
         }
     };
-    let Running { node, http, lock } = starting;
+    let Running { client, node, http, lock } = starting;
     if let Some(http) = &http {
         app.out.line(format_args!("listening on http://{}", http.address()));
     }
@@ -71,6 +77,7 @@ pub(crate) async fn server(app: &App<'_>) -> Result {
             tracing::error!(failure, "the HTTP server has stopped");
             "failure"
         }
+        () = beside(client) => "end",
     };
     let started = Instant::now();
     tracing::info!(signal, timeout = ?app.config.shutdown_timeout, running = node.handle().held(), "draining");
@@ -93,6 +100,7 @@ pub(crate) async fn server(app: &App<'_>) -> Result {
 }
 
 struct Running {
+    client: Client,
     node: LocalNode,
     http: Option<HttpServer>,
     lock: Option<mainspring_store::ServerLock>,
@@ -123,8 +131,8 @@ async fn start(app: &App<'_>) -> Result<Running> {
         "starting"
     );
     let node = LocalNode::start(client.clone(), node_config, app.pool_config()).await?;
-    let http = listener.map(|listener| listener.serve(client));
-    Ok(Running { node, http, lock })
+    let http = listener.map(|listener| listener.serve(client.clone()));
+    Ok(Running { client, node, http, lock })
 }
 
 /// Returns only if the HTTP server ends by itself.

@@ -1,9 +1,11 @@
 //! `mainspring submit`: stores a workflow and starts a run that servers execute.
 
+use std::sync::Arc;
+
 use clap::Args;
 use mainspring_core::state::RunState;
 use mainspring_core::workflow::MAX_PRIORITY;
-use mainspring_engine::{Client, Submission};
+use mainspring_engine::{Client, Spec, Submission};
 use mainspring_store::Created;
 use serde_json::Value;
 
@@ -72,6 +74,18 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         idempotency_key: args.idempotency_key,
         trigger: None,
     };
+    start(app, &client, spec, submission, args.wait, &mut signals).await
+}
+
+/// Starts a run of a version and, if asked to, follows it to its end.
+pub(super) async fn start(
+    app: &App<'_>,
+    client: &Client,
+    spec: Arc<Spec>,
+    submission: Submission,
+    wait: bool,
+    signals: &mut Signals,
+) -> Result {
     let created = client.submit(&spec, submission).await?;
     let Some(id) = created.run() else {
         return Err(Failure::failed(
@@ -79,8 +93,8 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         )
         .remedy("wait for one of them, or use `overlap: queue` in the workflow"));
     };
-    if !args.wait {
-        show_submitted(app, &client, created).await?;
+    if !wait {
+        show_submitted(app, client, created).await?;
         return Ok(Exit::Success);
     }
     let as_json = matches!(app.out.format, Some(Format::Json | Format::Yaml));
@@ -136,7 +150,7 @@ async fn show_submitted(app: &App<'_>, client: &Client, created: Created) -> Res
 }
 
 /// What becomes a column of the database: bounded, and without characters that hide.
-fn require_text(flag: &str, text: &str) -> Result<()> {
+pub(super) fn require_text(flag: &str, text: &str) -> Result<()> {
     if text.is_empty() || text.chars().count() > 255 || text.chars().any(char::is_control) {
         return Err(Failure::bad_input(format!("--{flag} is not usable"))
             .remedy("write 1 to 255 characters without control characters"));
