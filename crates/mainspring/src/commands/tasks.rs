@@ -50,9 +50,9 @@ pub(crate) struct AnswerArgs {
 pub(crate) struct DeliverArgs {
     #[command(flatten)]
     answer: AnswerArgs,
-    /// The output, as JSON
+    /// The task's output, as JSON
     #[arg(long, value_name = "JSON", conflicts_with = "error")]
-    output: Option<String>,
+    result: Option<String>,
     /// It failed: why
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
@@ -69,7 +69,7 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
         TasksCommand::Approve(args) => answer(app, args, Answer::Approve, "is approved").await,
         TasksCommand::Reject(args) => answer(app, args, Answer::Reject, "is rejected").await,
         TasksCommand::Deliver(args) => {
-            let (told, words) = match (args.error, args.output) {
+            let (told, words) = match (args.error, args.result) {
                 (Some(message), _) => (Answer::DeliverFailure { message }, "has failed"),
                 (None, output) => (Answer::Deliver { output: parse_output(output.as_deref())? }, "has its result"),
             };
@@ -81,7 +81,7 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
 fn parse_output(text: Option<&str>) -> Result<Value> {
     let Some(text) = text else { return Ok(json!({})) };
     serde_json::from_str(text).map_err(|error| {
-        Failure::bad_input(format!("--output is not JSON: {error}")).remedy("write it like '{\"rows\": 3}'")
+        Failure::bad_input(format!("--result is not JSON: {error}")).remedy("write it like '{\"rows\": 3}'")
     })
 }
 
