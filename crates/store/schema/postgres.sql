@@ -559,7 +559,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body b85f5e731489151b29b1bce053760ce4
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 023d2f9579a34c4c63673a950e1e423a
 
 function items_v1(
     p_now bigint,
@@ -581,6 +581,38 @@ function next_stage_v1(
     p_now bigint,
     p_run uuid)
     returns void set plan_cache_mode=force_generic_plan body 12291d0eb21db45942ed10b7f23280a0
+
+function settle_one_v1(
+    p_now bigint,
+    p_claim bigint,
+    p_run uuid,
+    p_idx integer,
+    p_version bigint,
+    p_flags smallint,
+    p_generation smallint,
+    p_attempt integer,
+    p_failures smallint,
+    p_lost smallint,
+    p_session bigint,
+    p_started bigint,
+    p_finished bigint,
+    p_output text,
+    w_session bigint[],
+    w_route integer[],
+    w_slots integer[],
+    w_rank smallint[],
+    OUT applied boolean,
+    OUT ended boolean,
+    OUT others integer[],
+    OUT w integer,
+    OUT idx integer,
+    OUT attempt integer,
+    OUT failures smallint,
+    OUT generation smallint,
+    OUT version bigint,
+    OUT rank smallint,
+    OUT due_at bigint)
+    returns record body 885b8a2cc9e68b02126972ba9f94aaae
 
 function settle_v1(
     p_now bigint,

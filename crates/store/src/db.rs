@@ -6,6 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres};
 
 use crate::error::{Error, Result};
+use crate::postgres::warm::Warm;
 use crate::sqlite::{ServerLock, SqliteDb};
 
 /// How to reach a database.
@@ -45,6 +46,7 @@ pub(crate) enum Db {
 pub(crate) struct PgDb {
     pub(crate) pool: PgPool,
     pub(crate) options: PgConnectOptions,
+    pub(crate) warm: Warm,
 }
 
 impl Store {
@@ -89,7 +91,10 @@ impl Store {
 
     pub async fn close(&self) {
         match &*self.db {
-            Db::Postgres(pg) => pg.pool.close().await,
+            Db::Postgres(pg) => {
+                pg.warm.close();
+                pg.pool.close().await;
+            }
             Db::Sqlite(sqlite) => sqlite.close().await,
         }
     }
@@ -116,7 +121,8 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
         .test_before_acquire(false)
         .connect_with(options.clone())
         .await?;
-    Ok(PgDb { pool, options })
+    let warm = Warm::new(connect.max_connections);
+    Ok(PgDb { pool, options, warm })
 }
 
 /// A transaction on either database.

@@ -99,7 +99,11 @@ impl Store {
             let pools = pools_of(runs);
             match &*self.db {
                 // A single statement in autocommit: one round trip.
-                Db::Postgres(pg) => postgres::runs::create(&mut *pg.pool.acquire().await?, now, &seeds, &pools).await?,
+                Db::Postgres(pg) => {
+                    let mut connection = pg.warm.take(&pg.pool).await?;
+                    postgres::runs::create(&mut connection, now, &seeds, &pools).await?;
+                    pg.warm.keep(connection);
+                }
                 Db::Sqlite(sqlite) => {
                     let mut tx = sqlite.begin().await?;
                     sqlite::runs::create(&mut tx, now, &seeds, &pools).await?;

@@ -16,7 +16,12 @@ impl Store {
     /// `from` names who announces, so that nobody is woken by himself.
     pub async fn announce(&self, from: &str) -> Result<()> {
         if let Db::Postgres(pg) = &*self.db {
-            sqlx::query("SELECT pg_notify($1, $2)").bind(CHANNEL).bind(from).execute(&pg.pool).await?;
+            // A hint need not survive a crash: nobody waits for the disk, least of all the unit that the hint is about.
+            sqlx::query("SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify($1, $2)")
+                .bind(CHANNEL)
+                .bind(from)
+                .execute(&pg.pool)
+                .await?;
         }
         Ok(())
     }

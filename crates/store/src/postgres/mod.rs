@@ -3,6 +3,7 @@
 pub(crate) mod exchange;
 pub(crate) mod runs;
 pub(crate) mod settle;
+pub(crate) mod warm;
 
 use mainspring_core::TaskKey;
 use uuid::Uuid;

@@ -118,8 +118,10 @@ impl Case<'_> {
     async fn exchange(&mut self, w: &mut World, succeed: bool) {
         let mut exchange = w.empty_exchange();
         let held: Vec<TaskToken> = w.held.values().map(|claim| claim.token).collect();
+        // One at a time now and then: PostgreSQL has a short way for a lone success.
+        let most = if self.rng.bool() { 1 } else { held.len() };
         for token in held {
-            if !succeed && self.rng.u32(..3) == 0 {
+            if exchange.ended.len() + exchange.goes_on.len() == most || (!succeed && self.rng.u32(..3) == 0) {
                 continue;
             }
             let index = token.key.index as usize;

@@ -1,0 +1,59 @@
+//! A few connections that go from hand to hand instead of back to the pool.
+//!
+//! The pool takes the connection that rested longest and asks it for a sign of life whenever it is given back. For a unit
+//! of one statement both are dear: the plans and the memory of a backend that has just done the same are warm, those of
+//! the next one are not.
+
+use std::sync::{Mutex, PoisonError};
+
+use sqlx::pool::PoolConnection;
+use sqlx::{PgPool, Postgres};
+
+use crate::error::Result;
+
+/// Enough for those who submit at the same time without waiting; the others use the pool.
+const AT_MOST: usize = 2;
+
+#[derive(Debug)]
+pub(crate) struct Warm {
+    /// The one used last is on top. `None` when the store is being closed.
+    stack: Mutex<Option<Vec<PoolConnection<Postgres>>>>,
+    size: usize,
+}
+
+impl Warm {
+    /// A small pool keeps all of its connections to itself.
+    pub(crate) fn new(pool_size: u32) -> Self {
+        Self { stack: Mutex::new(Some(Vec::new())), size: AT_MOST.min(pool_size as usize / 4) }
+    }
+
+    /// The connection used last, or one of the pool.
+    pub(crate) async fn take(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>> {
+        let top = self.stack.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Vec::pop);
+        Ok(match top {
+            Some(connection) => connection,
+            None => pool.acquire().await?,
+        })
+    }
+
+    /// Takes it back after a call that went well. After any other it belongs to the pool, which finds out what it is worth.
+    pub(crate) fn keep(&self, connection: PoolConnection<Postgres>) {
+        let mut stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(stack) = stack.as_mut().filter(|stack| stack.len() < self.size) {
+            stack.push(connection);
+        }
+    }
+
+    /// Gives everything to the pool, which waits for it when it is closed.
+    pub(crate) fn close(&self) {
+        *self.stack.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+impl Drop for Warm {
+    fn drop(&mut self) {
+        // Going back to the pool would need a runtime, and there may be none any more.
+        let stack = self.stack.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        stack.into_iter().flatten().for_each(|connection| drop(connection.detach()));
+    }
+}
