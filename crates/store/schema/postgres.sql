@@ -506,7 +506,7 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body baefb32bd11ec23811109e744795c5eb
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body e5376642f0fae89bd21ba67dac1a10d8
 
 function enter_stage_v1(
     p_now bigint,

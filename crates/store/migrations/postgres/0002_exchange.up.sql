@@ -762,6 +762,21 @@ CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
+    IF cardinality(p_run) = 1 THEN
+        -- One run: the same without taking arrays apart, which takes longer than the rows.
+        INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)
+        VALUES (p_run[1], p_version[1], p_workflow[1], p_state[1], p_flags[1], p_rank[1], p_open[1], p_limit[1], CASE WHEN p_state[1] = 0 THEN p_limit[1] END,
+                CASE WHEN p_state[1] = 1 THEN p_limit[1] END, p_now, CASE WHEN p_state[1] = 1 THEN p_now END, p_now, p_deadline[1]);
+        INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)
+        SELECT p_run[1], vt.idx,
+               CASE WHEN vt.needs > 0 THEN 0 WHEN p_state[1] <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END,
+               vt.rule, coalesce(vt.rank, p_rank[1]), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, p_now + 1 + vt.idx
+        FROM version_tasks vt WHERE vt.version = p_version[1] AND vt.stage = 0;
+        IF cardinality(p_pools) > 0 THEN
+            PERFORM limits_v1(p_now, '{}', '{}', p_pools);
+        END IF;
+        RETURN;
+    END IF;
     INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)
     SELECT u.run, u.version, u.workflow, u.state, u.flags, u.rank, u.open, u.lim, CASE WHEN u.state = 0 THEN u.lim END, CASE WHEN u.state = 1 THEN u.lim END, p_now, CASE WHEN u.state = 1 THEN p_now END, p_now, u.deadline
     FROM unnest(p_run, p_version, p_workflow, p_state, p_flags, p_rank, p_open, p_limit, p_deadline)
