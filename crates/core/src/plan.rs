@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::Workflow;
 use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
 use crate::work::{Failure, Order, OrderAction};
-use crate::workflow::Action;
+use crate::workflow::{Action, Limits};
 
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +76,10 @@ impl Workflow {
             action,
             env: all,
             timeout_ms: task.timeout_ms,
+            files: None,
+            artifacts: Vec::new(),
+            limits: Limits::default(),
+            secrets: Vec::new(),
         })
     }
 

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::state::{UnknownState, coded_enum};
+use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits};
 use crate::{Micros, TaskKey};
 
 /// Reads the time. The engine's follows the database; tests bring their own.
@@ -41,12 +42,59 @@ pub struct Order {
     /// Added to the allow-listed environment, in order; later ones win.
     pub env: Vec<(String, String)>,
     pub timeout_ms: Option<u64>,
+    /// Unpacked beside the script before it starts.
+    pub files: Option<Arc<Bundle>>,
+    /// Which files to keep when it has ended: patterns relative to the working directory.
+    pub artifacts: Vec<String>,
+    pub limits: Limits,
+    /// Values to mask in logs, errors and outputs.
+    pub secrets: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderAction {
     Run { script: String, shell: Option<String>, cwd: Option<String> },
     Function { handler: String, payload: Value },
+    Http(HttpOrder),
+    Remote { handler: String, payload: Value },
+}
+
+/// A request to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HttpOrder {
+    pub method: String,
+    pub url: String,
+    pub headers: Vec<(String, String)>,
+    pub query: Vec<(String, String)>,
+    pub body: Option<HttpBody>,
+    pub auth: Option<HttpAuth>,
+    pub expect: HttpExpect,
+    /// How many redirects are followed; 0 takes the first answer as it is.
+    pub follow_redirects: u8,
+    pub max_response_bytes: u64,
+}
+
+/// Files that a workflow brings along.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    pub files: Vec<BundleFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleFile {
+    /// Relative, with `/` between its parts.
+    pub path: String,
+    #[serde(default)]
+    pub executable: bool,
+    pub content: Vec<u8>,
+}
+
+/// A file that an attempt left behind on purpose.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Artifact {
+    /// Relative to the working directory, with `/` between its parts.
+    pub name: String,
+    pub content: Vec<u8>,
 }
 
 /// What became of an attempt.
@@ -58,6 +106,8 @@ pub struct Completion {
     pub started_at: Micros,
     pub finished_at: Micros,
     pub outcome: Outcome,
+    /// Of attempts that succeeded or failed; those that were stopped leave none.
+    pub artifacts: Vec<Artifact>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -77,11 +127,15 @@ pub enum Outcome {
 /// Why an attempt failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A short stable word: `exit`, `signal`, `timeout`, `spawn`, `output`, `handler`, `expression`, `store_rejected`, …
+    /// A short stable word: `exit`, `signal`, `timeout`, `spawn`, `output`, `handler`, `expression`, `http_status`,
+    /// `connect`, `dns`, `blocked`, `too_large`, `expect`, `request`, `redirect`, `limit`, `files`, `artifacts`, …
     pub kind: String,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// What a server answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// The last log lines or a stack trace, at most 10,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,

@@ -202,6 +202,65 @@ impl Action {
     }
 }
 
+/// What one process of a task may use. Nothing here: as much as the worker itself may.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+}
+
+/// What a request carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpBody {
+    Json(Value),
+    Form(IndexMap<String, String>),
+    Text(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpAuth {
+    Basic { username: String, password: String },
+    Bearer(String),
+}
+
+/// Which answer counts as success.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HttpExpect {
+    pub status: Vec<StatusRange>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub body: Option<BodyExpect>,
+}
+
+impl Default for HttpExpect {
+    /// Any status from 200 to 299, any body.
+    fn default() -> Self {
+        Self { status: vec![StatusRange { from: 200, to: 299 }], body: None }
+    }
+}
+
+/// Both ends belong to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusRange {
+    pub from: u16,
+    pub to: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BodyExpect {
+    Contains(String),
+    /// A regular expression that is found somewhere in the body.
+    Matches(String),
+    /// An expression over `body`, `status` and `headers` that must be true.
+    Json(String),
+}
+
 impl Workflow {
     /// Indexes of the tasks of a stage; stages lie one behind the other.
     pub fn stage(&self, stage: Stage) -> std::ops::Range<usize> {

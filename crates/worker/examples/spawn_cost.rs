@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Order, OrderAction, Outcome};
+use mainspring_core::workflow::Limits;
 use mainspring_core::{Micros, TaskKey};
 use mainspring_worker::{Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
@@ -31,6 +32,10 @@ fn assignment(index: usize, script: &str) -> Assignment {
         action,
         env: Vec::new(),
         timeout_ms: Some(300_000),
+        files: None,
+        artifacts: Vec::new(),
+        limits: Limits::default(),
+        secrets: Vec::new(),
     };
     Assignment { key, session: 1, attempt: 1, generation: 1, order: Arc::new(order) }
 }

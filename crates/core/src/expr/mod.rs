@@ -5,6 +5,7 @@
 //! name, so what it reads is known before it runs.
 
 mod evaluate;
+mod facts;
 mod filters;
 mod multiplication;
 mod reference;
@@ -15,6 +16,7 @@ mod template;
 mod tests;
 
 pub(crate) use evaluate::{EvalError, evaluate, is_true, render_json, render_text};
+pub use facts::holds;
 pub(crate) use reference::{Allowed, Analysis, ExprError, NameTable, analyse};
 pub use scope::{Scope, TaskView};
 pub(crate) use template::{Part, has_expression, split, strip_braces};

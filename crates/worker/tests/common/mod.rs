@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use mainspring_core::work::{
     Assignment, Clock, Completion, Failure, LogChunk, LogLine, LogStream, Order, OrderAction, Outcome,
 };
+use mainspring_core::workflow::Limits;
 use mainspring_core::{Micros, TaskKey};
 use mainspring_worker::{Pool, PoolConfig, Registry};
 use serde_json::Value;
@@ -141,6 +142,10 @@ pub fn order(action: OrderAction) -> Order {
         action,
         env: Vec::new(),
         timeout_ms: None,
+        files: None,
+        artifacts: Vec::new(),
+        limits: Limits::default(),
+        secrets: Vec::new(),
     }
 }
 
