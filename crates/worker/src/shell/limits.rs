@@ -56,7 +56,7 @@ pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, t
         return Some(Reached { what: format!("its limit of {files} open files"), certain: false });
     }
     let out_of_memory = [
-        "allocate memory",
+        "cannot allocate",
         "out of memory",
         "memoryerror",
         "bad_alloc",
