@@ -21,9 +21,9 @@ pub(super) fn instruction(limits: &Limits) -> Option<String> {
         commands.push(format!("ulimit -n {}", at_most_own(Resource::RLIMIT_NOFILE, files)));
     }
     if let Some(milliseconds) = limits.cpu_ms {
-        // One second later comes the signal that cannot be caught.
+        // The first may not exceed the second, which brings the signal that cannot be caught.
         let hard = at_most_own(Resource::RLIMIT_CPU, seconds(milliseconds) + 1);
-        commands.push(format!("ulimit -H -t {hard} && ulimit -S -t {}", seconds(milliseconds).min(hard)));
+        commands.push(format!("ulimit -S -t {} && ulimit -H -t {hard}", seconds(milliseconds).min(hard)));
     }
     (!commands.is_empty()).then(|| format!("{} && exec \"$@\"", commands.join(" && ")))
 }
@@ -96,7 +96,7 @@ mod tests {
     fn instructions_hold_numbers_only() {
         assert_eq!(instruction(&Limits::default()), None);
         let limits = Limits { memory_bytes: Some(64 << 20), files: Some(16), cpu_ms: Some(1_500) };
-        let text = "ulimit -v 65536 && ulimit -n 16 && ulimit -H -t 3 && ulimit -S -t 2 && exec \"$@\"";
+        let text = "ulimit -v 65536 && ulimit -n 16 && ulimit -S -t 2 && ulimit -H -t 3 && exec \"$@\"";
         assert_eq!(instruction(&limits).as_deref(), Some(text));
     }
 
