@@ -42,27 +42,13 @@ pub struct Order {
     /// Added to the allow-listed environment, in order; later ones win.
     pub env: Vec<(String, String)>,
     pub timeout_ms: Option<u64>,
-    /// Unpacked beside the task.
+    /// Unpacked beside the script before it starts.
     pub files: Option<Arc<Bundle>>,
-    /// What is kept of the task's directory when it ends.
+    /// Which files to keep when it has ended: patterns relative to the working directory.
     pub artifacts: Vec<String>,
     pub limits: Limits,
-    /// Values that must not appear in logs, errors and outputs.
+    /// Values to mask in logs, errors and outputs.
     pub secrets: Vec<String>,
-}
-
-/// The files stored with a version.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bundle {
-    pub files: Vec<BundleFile>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BundleFile {
-    /// Relative, with `/` between its parts.
-    pub path: String,
-    pub executable: bool,
-    pub content: Vec<u8>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +59,7 @@ pub enum OrderAction {
     Remote { handler: String, payload: Value },
 }
 
-/// A request to make; see [`crate::workflow::Http`].
+/// A request to make.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HttpOrder {
     pub method: String,
@@ -83,13 +69,30 @@ pub struct HttpOrder {
     pub body: Option<HttpBody>,
     pub auth: Option<HttpAuth>,
     pub expect: HttpExpect,
+    /// How many redirects are followed; 0 takes the first answer as it is.
     pub follow_redirects: u8,
     pub max_response_bytes: u64,
 }
 
-/// A file that an attempt left to be kept.
+/// Files that a workflow brings along.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    pub files: Vec<BundleFile>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BundleFile {
+    /// Relative, with `/` between its parts.
+    pub path: String,
+    #[serde(default)]
+    pub executable: bool,
+    pub content: Vec<u8>,
+}
+
+/// A file that an attempt left behind on purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Artifact {
+    /// Relative to the working directory, with `/` between its parts.
     pub name: String,
     pub content: Vec<u8>,
 }
@@ -103,6 +106,8 @@ pub struct Completion {
     pub started_at: Micros,
     pub finished_at: Micros,
     pub outcome: Outcome,
+    /// Of attempts that succeeded or failed; those that were stopped leave none.
+    pub artifacts: Vec<Artifact>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -122,17 +127,28 @@ pub enum Outcome {
 /// Why an attempt failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// A short stable word: `exit`, `signal`, `timeout`, `spawn`, `output`, `handler`, `expression`, `store_rejected`, …
+    /// A short stable word: `exit`, `signal`, `timeout`, `spawn`, `output`, `handler`, `expression`, `http_status`,
+    /// `connect`, `dns`, `blocked`, `too_large`, `expect`, `request`, `redirect`, `limit`, `files`, `artifacts`, …
     pub kind: String,
     pub message: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// What a server answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
     /// The last log lines or a stack trace, at most 10,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
     /// The task itself says that trying again is useless.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub permanent: bool,
+}
+
+impl Failure {
+    /// The number that `retry.on` compares: an HTTP status or an exit code.
+    pub fn code(&self) -> Option<i32> {
+        self.status.map(i32::from).or(self.exit_code)
+    }
 }
 
 coded_enum! {

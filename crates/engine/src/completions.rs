@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::inbox::Held;
 use crate::node::Shared;
+use crate::scopes::pause;
 use crate::wake::MAX_LANES;
 
 const AT_ONCE: usize = 1_000;
@@ -43,6 +44,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
                 shared.barrier.stored().await;
+                for (completion, _) in &logged {
+                    keep_artifacts(&shared, completion).await;
+                }
                 let mut lanes = Lanes::default();
                 let count = logged.len();
                 for (completion, held) in logged {
@@ -52,6 +56,21 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
                 shared.inbox().logged(count);
                 lanes.ring(&shared);
             });
+        }
+    }
+}
+
+/// Stores what an attempt left, before its end is told: whoever sees it ended finds the files. However long the store is
+/// away; the attempt is ours meanwhile.
+async fn keep_artifacts(shared: &Shared, completion: &Completion) {
+    while !completion.artifacts.is_empty() {
+        let kept = shared.client.store.keep_artifacts(completion.key, completion.attempt, &completion.artifacts).await;
+        match kept {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(%error, task = %completion.key, "keeping what a task left"),
+        }
+        if pause(shared).await.is_none() {
+            return;
         }
     }
 }
@@ -121,7 +140,7 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
 fn retry_at(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<i64> {
     let spec = shared.client.specs.cached(held.version)?;
     let task = spec.workflow.tasks.get(token.key.index as usize)?;
-    if failure.permanent || !task.retry.allows(&failure.kind, failure.exit_code) {
+    if failure.permanent || !task.retry.allows(&failure.kind, failure.code()) {
         return None;
     }
     let failures = u32::try_from(held.failures).unwrap_or(0) + 1;

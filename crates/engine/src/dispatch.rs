@@ -49,13 +49,9 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
 }
 
 /// The order with everything that does not come from expressions.
-async fn order(
-    shared: &Shared,
-    spec: &Spec,
-    index: usize,
-    scope: &mainspring_core::Scope,
-) -> Result<Order, Failure> {
-    if let Some(name) = shared.client.secrets.missing(&spec.workflow).first() {
+async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_core::Scope) -> Result<Order, Failure> {
+    let needed = spec.workflow.secrets_for(index);
+    if let Some(name) = needed.iter().find(|name| !shared.client.secrets.knows(name)) {
         return Err(Failure {
             kind: "secret".into(),
             message: format!(

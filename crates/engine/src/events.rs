@@ -1,8 +1,8 @@
 //! What people and programs tell waiting task runs: events, approvals, results.
 
-use mainspring_core::{RunId, Scope, TaskKey};
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::Action;
+use mainspring_core::{RunId, Scope, TaskKey};
 use mainspring_store::{EventRow, Happening, Operator, Result, WaitKind, WaitRow};
 use serde_json::Value;
 use uuid::Uuid;
@@ -30,9 +30,13 @@ pub enum Answer {
     Approve,
     Reject,
     /// An external result.
-    Deliver { output: Value },
+    Deliver {
+        output: Value,
+    },
     /// An external result that is a failure.
-    DeliverFailure { message: String },
+    DeliverFailure {
+        message: String,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +99,10 @@ impl Client {
         let spec = self.spec(summary.version).await?;
         let view = event_view(event);
         let index = wait.key.index as usize;
-        let has_condition = matches!(&spec.workflow.tasks[index].action, Action::Wait(mainspring_core::workflow::Wait::Event { condition: Some(_), .. }));
+        let has_condition = matches!(
+            &spec.workflow.tasks[index].action,
+            Action::Wait(mainspring_core::workflow::Wait::Event { condition: Some(_), .. })
+        );
         if has_condition {
             let row = self.store.run(wait.key.run).await?;
             let mut scope = Scope { run: run_scope(wait.key.run), workflow: spec.workflow_scope(), ..Scope::default() };
@@ -155,7 +162,8 @@ impl Client {
         };
         let happening = Happening { kind, well, output, reason };
         let id = self.clock.new_id();
-        let told = self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
+        let told =
+            self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
         if !told {
             return Err(AnswerError::DoesNotWait { run: key.run, task: task.name.clone(), what });
         }

@@ -21,8 +21,8 @@ mod specs;
 mod wake;
 
 pub use client::{Client, Submission, SubmitError};
-pub use events::{Answer, AnswerError, NewEvent};
 pub use clock::SystemClock;
+pub use events::{Answer, AnswerError, NewEvent};
 pub use node::{Node, NodeConfig, NodeHandle, Workforce};
 pub use secrets::Secrets;
 pub use specs::Spec;

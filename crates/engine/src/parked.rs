@@ -314,7 +314,9 @@ impl One<'_> {
     }
 
     async fn conclude_child(&self, wait: &WaitRow) -> Result<()> {
-        let Some(child) = wait.child else { return Ok(self.fail(failure("internal", "the child is not known".into()))) };
+        let Some(child) = wait.child else {
+            return Ok(self.fail(failure("internal", "the child is not known".into())));
+        };
         let summary = self.shared.client.store.run_summary(child).await?;
         if summary.state == RunState::Success {
             return match self.shared.client.outputs(child).await? {
@@ -344,7 +346,7 @@ impl One<'_> {
         let allowed = self.task.retry.retryable
             && failures < u32::from(self.task.retry.attempts)
             && !failure.permanent
-            && self.task.retry.allows(&failure.kind, failure.exit_code);
+            && self.task.retry.allows(&failure.kind, failure.code());
         if !allowed {
             return Ok(self.fail(failure));
         }

@@ -82,7 +82,7 @@ pub(crate) fn scope(shared: &Shared, spec: &Spec, key: TaskKey, reads: &[&Reads]
         run: run_scope(key.run),
         workflow: spec.workflow_scope(),
         tasks: tasks.into_iter().collect(),
-        secrets: shared.client.secrets.of(&spec.workflow),
+        secrets: shared.client.secrets.of(&spec.workflow.secrets_for(key.index as usize)),
         item: data.items.get(&key).cloned(),
         index: (key.item >= 0).then_some(key.item as u32),
         ..Scope::default()

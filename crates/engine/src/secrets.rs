@@ -24,13 +24,16 @@ impl Secrets {
         Self { known: Arc::new(known.into_iter().collect()) }
     }
 
-    /// Those that the workflow declares and that exist.
-    pub(crate) fn of(&self, workflow: &Workflow) -> Map<String, Value> {
-        workflow
-            .secrets
+    /// Those of these names that exist.
+    pub(crate) fn of(&self, names: &[String]) -> Map<String, Value> {
+        names
             .iter()
             .filter_map(|name| self.known.get(name).map(|value| (name.clone(), Value::String(value.clone()))))
             .collect()
+    }
+
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.known.contains_key(name)
     }
 
     /// Declared by the workflow, but not known here.

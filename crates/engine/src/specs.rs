@@ -29,7 +29,10 @@ impl Spec {
     /// The order of a task whose execution needs nothing of its run.
     pub(crate) fn shared_order(&self, index: i32) -> Option<Arc<Order>> {
         let position = index as usize;
-        if position >= self.workflow.tasks.len() || self.workflow.needs_scope(position) || !self.workflow.files.is_empty() {
+        if position >= self.workflow.tasks.len()
+            || self.workflow.needs_scope(position)
+            || !self.workflow.files.is_empty()
+        {
             return None;
         }
         let mut orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);

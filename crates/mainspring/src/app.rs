@@ -7,11 +7,13 @@ use std::time::Duration;
 use mainspring_core::diagnostic::quoted;
 use mainspring_engine::{Client, NodeConfig, Secrets, SystemClock};
 use mainspring_store::{Operator, Store};
-use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig};
+use mainspring_worker::http::{Guard, HttpConfig};
+use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig, Registry};
 
 use crate::cli::Common;
 use crate::config::{Config, LogFormat, Role};
 use crate::failure::{Failure, Result};
+use crate::host::StoreHost;
 use crate::local::watchdog_command;
 use crate::output::Output;
 use crate::telemetry;
@@ -103,8 +105,22 @@ impl<'a> App<'a> {
             watchdog: watchdog_command(),
             on_store_loss: worker.on_store_loss,
             lease_ttl: worker.lease_ttl,
+            http: HttpConfig {
+                guard: Guard::new(self.config.http.allow.clone()),
+                authorities: self.config.http.authorities.clone(),
+                ..HttpConfig::default()
+            },
             ..PoolConfig::default()
         }
+    }
+
+    /// The functions that tasks may call, with the store behind those that need it.
+    pub(crate) fn registry(&self, client: &Client) -> Registry {
+        let mut builder = Registry::builder().host(Arc::new(StoreHost::new(client.clone())));
+        if let Some(smtp) = &self.config.smtp {
+            builder = builder.smtp(smtp.clone());
+        }
+        builder.build()
     }
 
     /// Between two looks at a run that is followed.

@@ -19,8 +19,10 @@ pub(crate) fn read(workflow: &Workflow, source: &Source) -> Result<Vec<BundleFil
         return Ok(Vec::new());
     }
     let Some(folder) = source.folder() else {
-        return Err(Failure::bad_input("a workflow from standard input has no folder, so it cannot bring `files` along")
-            .remedy("name the workflow's file"));
+        return Err(Failure::bad_input(
+            "a workflow from standard input has no folder, so it cannot bring `files` along",
+        )
+        .remedy("name the workflow's file"));
     };
     let mut reading = Reading { folder, bytes: 0, files: Vec::new() };
     for entry in &workflow.files {
@@ -42,8 +44,11 @@ impl Reading {
         let relative = Path::new(entry.trim_end_matches('/'));
         let is_inside = relative.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
         if entry.is_empty() || !is_inside {
-            return Err(Failure::bad_input(format!("`files` names {}, which is outside the workflow's folder", quoted(entry)))
-                .remedy("name files and folders beside the workflow, without `..`"));
+            return Err(Failure::bad_input(format!(
+                "`files` names {}, which is outside the workflow's folder",
+                quoted(entry)
+            ))
+            .remedy("name files and folders beside the workflow, without `..`"));
         }
         // A link anywhere on the way could lead elsewhere.
         let mut path = self.folder.clone();
@@ -61,9 +66,8 @@ impl Reading {
     }
 
     fn add(&mut self, path: &Path) -> Result<()> {
-        let unreadable = |error: std::io::Error| {
-            Failure::bad_input(format!("cannot read {}: {}", path.display(), cause(&error)))
-        };
+        let unreadable =
+            |error: std::io::Error| Failure::bad_input(format!("cannot read {}: {}", path.display(), cause(&error)));
         let kind = std::fs::symlink_metadata(path).map_err(unreadable)?;
         if kind.file_type().is_symlink() {
             return Err(refuse_link(path, &self.folder));

@@ -39,8 +39,10 @@ pub(crate) fn find(app: &App<'_>, workflow: &Workflow, source: &Source) -> Resul
             continue;
         }
         let Some((mut child, source)) = beside.remove(&name) else {
-            return Err(Failure::bad_input(format!("task `{task}` starts workflow `{name}`, which no file beside this one defines"))
-                .remedy("put its file into the same folder, or use `mainspring submit` with a server that has it"));
+            return Err(Failure::bad_input(format!(
+                "task `{task}` starts workflow `{name}`, which no file beside this one defines"
+            ))
+            .remedy("put its file into the same folder, or use `mainspring submit` with a server that has it"));
         };
         if let Some(namespace) = &app.namespace {
             child.namespace.clone_from(namespace);

@@ -41,10 +41,15 @@ pub(crate) struct LocalNode {
 }
 
 impl LocalNode {
-    pub(crate) async fn start(client: Client, node: NodeConfig, pool: PoolConfig) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        client: Client,
+        node: NodeConfig,
+        pool: PoolConfig,
+        registry: Registry,
+    ) -> anyhow::Result<Self> {
         let (completions, finished) = mpsc::unbounded_channel();
         let (logs, chunks) = mpsc::channel(LOG_CHANNEL);
-        Self::start_on(client, node, pool, (completions, finished), (logs, chunks)).await
+        Self::start_on(client, node, (pool, registry), (completions, finished), (logs, chunks)).await
     }
 
     /// Also hands every log chunk to the receiver that is returned. An attempt's chunks are there before its end is
@@ -53,6 +58,7 @@ impl LocalNode {
         client: Client,
         node: NodeConfig,
         pool: PoolConfig,
+        registry: Registry,
     ) -> anyhow::Result<(Self, mpsc::Receiver<LogChunk>)> {
         let (completions, from_pool) = mpsc::unbounded_channel();
         let (to_node, finished) = mpsc::unbounded_channel();
@@ -60,20 +66,20 @@ impl LocalNode {
         let (logs_to_node, chunks) = mpsc::channel(LOG_CHANNEL);
         let (tap, tapped) = mpsc::channel(LOG_CHANNEL);
         tokio::spawn(forward(from_pool, to_node, logs_from_pool, logs_to_node, tap));
-        let node = Self::start_on(client, node, pool, (completions, finished), (logs, chunks)).await?;
+        let node = Self::start_on(client, node, (pool, registry), (completions, finished), (logs, chunks)).await?;
         Ok((node, tapped))
     }
 
     async fn start_on(
         client: Client,
         node: NodeConfig,
-        mut pool: PoolConfig,
+        (mut pool, registry): (PoolConfig, Registry),
         (completions, finished): (mpsc::UnboundedSender<Completion>, mpsc::UnboundedReceiver<Completion>),
         (logs, chunks): (mpsc::Sender<LogChunk>, mpsc::Receiver<LogChunk>),
     ) -> anyhow::Result<Self> {
         pool.lease_ttl = node.lease_ttl;
-        let pool = Pool::start(pool, client.clock().clone(), Registry::default(), completions, logs)
-            .context("starting the worker")?;
+        let pool =
+            Pool::start(pool, client.clock().clone(), registry, completions, logs).context("starting the worker")?;
         let workforce = Arc::new(PoolWorkforce(pool.clone()));
         let node = Node::start(client, node, workforce, finished, chunks).await.context("starting the node")?;
         Ok(Self { node, pool })

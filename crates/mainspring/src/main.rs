@@ -9,6 +9,7 @@ mod commands;
 mod config;
 mod database;
 mod failure;
+mod host;
 mod inputs;
 mod instants;
 mod local;

@@ -49,16 +49,20 @@ impl Store {
     }
 
     pub async fn artifacts(&self, run: RunId) -> Result<Vec<ArtifactRow>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT idx, item, attempt, name, CAST(length(content) AS bigint) AS bytes FROM artifacts WHERE run_id = $1 ORDER BY idx, item, attempt, name"
         )
         .bind(run)
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     pub async fn artifact(&self, key: TaskKey, attempt: i32, name: &str) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Vec<u8>,)> = read!(self, |conn| sqlx::query_as(
+        let row: Option<(Vec<u8>,)> =
+            read!(self, |conn| {
+                sqlx::query_as(
             "SELECT content FROM artifacts WHERE run_id = $1 AND idx = $2 AND item = $3 AND attempt = $4 AND name = $5"
         )
         .bind(key.run)
@@ -67,7 +71,8 @@ impl Store {
         .bind(attempt)
         .bind(name)
         .fetch_optional(conn)
-        .await?);
+        .await?
+            });
         Ok(row.map(|row| row.0))
     }
 }

@@ -302,13 +302,7 @@ async fn delete_row(tx: &mut Tx, row: &LiveRow) -> Result<()> {
 }
 
 /// Makes the row wait under its next attempt, and says for what.
-async fn wait_for(
-    tx: &mut Tx,
-    now: Micros,
-    token: TaskToken,
-    parking: &Parking,
-    child: Option<RunId>,
-) -> Result<()> {
+async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking, child: Option<RunId>) -> Result<()> {
     let key = token.key;
     within!(tx, |conn| {
         sqlx::query(

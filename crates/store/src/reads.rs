@@ -475,14 +475,32 @@ impl Store {
             read!(self, |conn| sqlx::query_as("SELECT state, count(*) FROM runs GROUP BY state ORDER BY state")
                 .fetch_all(conn)
                 .await?);
-        rows.into_iter()
-            .map(|(state, runs)| {
-                let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", state, error))?;
-                Ok(StatusCount { state, runs })
-            })
-            .collect()
+        status_counts(rows)
     }
 
+    /// The same in one namespace.
+    pub async fn run_counts_in(&self, namespace: &str) -> Result<Vec<StatusCount>> {
+        let rows: Vec<(i16, i64)> = read!(self, |conn| sqlx::query_as(
+            "SELECT r.state, count(*) FROM runs r JOIN workflows w ON w.id = r.workflow_id WHERE w.namespace = $1 \
+             GROUP BY r.state ORDER BY r.state"
+        )
+        .bind(namespace)
+        .fetch_all(conn)
+        .await?);
+        status_counts(rows)
+    }
+}
+
+fn status_counts(rows: Vec<(i16, i64)>) -> Result<Vec<StatusCount>> {
+    rows.into_iter()
+        .map(|(state, runs)| {
+            let state = RunState::try_from(state).map_err(|error| Error::bad_row("runs", "state", state, error))?;
+            Ok(StatusCount { state, runs })
+        })
+        .collect()
+}
+
+impl Store {
     /// What the exchange with this claim number took and still holds.
     pub(crate) async fn claimed_by(&self, claim: i64, sessions: &[i64]) -> Result<Reply> {
         let mut reply = Reply::default();

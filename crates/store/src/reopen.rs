@@ -90,7 +90,9 @@ impl Store {
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
         for row in &rows {
             let index = row.idx as usize;
-            let stays = again.iter().any(|task| task.index == index && task.items.as_ref().is_some_and(|items| items.keeps(row.item)));
+            let stays = again
+                .iter()
+                .any(|task| task.index == index && task.items.as_ref().is_some_and(|items| items.keeps(row.item)));
             if stays {
                 continue;
             }
@@ -107,7 +109,9 @@ impl Store {
         run.generation += 1;
         for task in &again {
             match &task.items {
-                Some(items) => items.revive(&mut tx, now, &run, &workflow.tasks[task.index], task.index, admitted).await?,
+                Some(items) => {
+                    items.revive(&mut tx, now, &run, &workflow.tasks[task.index], task.index, admitted).await?
+                }
                 None => revive(&mut tx, now, &run, workflow, task).await?,
             }
         }

@@ -68,7 +68,8 @@ impl ItemsAgain {
             due_at: NEVER,
         };
         insert(tx, run, index, &parent).await?;
-        within!(tx, |conn| sqlx::query(
+        within!(tx, |conn| {
+            sqlx::query(
             "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND idx = $2 AND item = -1"
         )
         .bind(run.id)
@@ -76,7 +77,8 @@ impl ItemsAgain {
         .bind(parent.attempt)
         .execute(conn)
         .await?
-        .rows_affected());
+        .rows_affected()
+        });
         let mut own = flags & !(HAS_DEPENDENTS | HAS_CONDITION | BIG_FAN_OUT);
         if task.action.parks() {
             own |= HAS_CONDITION;
@@ -91,7 +93,15 @@ impl ItemsAgain {
                 .await?
                 .rows_affected());
             let state = if nth < at_once { startable(admitted, own, None) } else { TaskState::Pending };
-            let row = Row { item: *item, state, flags: own, attempt: *attempt, open: 0, succeeded: 0, due_at: now + nth as i64 };
+            let row = Row {
+                item: *item,
+                state,
+                flags: own,
+                attempt: *attempt,
+                open: 0,
+                succeeded: 0,
+                due_at: now + nth as i64,
+            };
             insert(tx, run, index, &row).await?;
         }
         Ok(())

@@ -87,18 +87,20 @@ impl Store {
         if quoted.is_empty() {
             return Ok(Vec::new());
         }
-        let found: Vec<Found> = match self.flavor() {
-            Flavor::Postgres => read!(self, |conn| sqlx::query_as(
-                "SELECT kind, id, title, left(body, 500) AS body FROM search_documents \
+        let found: Vec<Found> =
+            match self.flavor() {
+                Flavor::Postgres => read!(self, |conn| sqlx::query_as(
+                    "SELECT kind, id, title, left(body, 500) AS body FROM search_documents \
                  WHERE namespace = $1 AND words @@ plainto_tsquery('simple', $2) \
                  ORDER BY ts_rank(words, plainto_tsquery('simple', $2)) DESC, id DESC LIMIT $3"
-            )
-            .bind(namespace)
-            .bind(words)
-            .bind(limit)
-            .fetch_all(conn)
-            .await?),
-            Flavor::Sqlite => read!(self, |conn| sqlx::query_as(
+                )
+                .bind(namespace)
+                .bind(words)
+                .bind(limit)
+                .fetch_all(conn)
+                .await?),
+                Flavor::Sqlite => read!(self, |conn| {
+                    sqlx::query_as(
                 "SELECT CAST(kind AS INTEGER) AS kind, id, title, substr(body, 1, 500) AS body FROM search_documents \
                  WHERE search_documents MATCH $2 AND namespace = $1 ORDER BY rank, id DESC LIMIT $3"
             )
@@ -106,8 +108,9 @@ impl Store {
             .bind(quoted.join(" "))
             .bind(limit)
             .fetch_all(conn)
-            .await?),
-        };
+            .await?
+                }),
+            };
         Ok(found)
     }
 }

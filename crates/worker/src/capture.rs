@@ -5,12 +5,14 @@
 //! the output is always kept apart, because that is where the reason of a failure stands.
 
 use std::io::BufRead;
+use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_core::Micros;
 use mainspring_core::work::{LogLine, LogStream};
 use tokio::time::Instant;
 
+use crate::mask::Mask;
 use crate::text::last_characters;
 
 /// Bytes of one line that are kept.
@@ -40,6 +42,7 @@ pub(crate) struct Capture {
     truncated: bool,
     tail: Vec<u8>,
     partial: [Partial; 2],
+    mask: Arc<Mask>,
 }
 
 /// The line of one stream that has no end yet.
@@ -51,7 +54,7 @@ struct Partial {
 }
 
 impl Capture {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize, mask: Arc<Mask>) -> Self {
         Self {
             pending: Vec::new(),
             pending_bytes: 0,
@@ -61,6 +64,7 @@ impl Capture {
             truncated: false,
             tail: Vec::new(),
             partial: [Partial::default(), Partial::default()],
+            mask,
         }
     }
 
@@ -117,7 +121,9 @@ impl Capture {
             return;
         }
         self.kept += cost;
-        self.push(LogLine { at, stream, text: clean_line(bytes, LINE_LIMIT) });
+        let mut text = clean_line(bytes, LINE_LIMIT);
+        self.mask.in_place(&mut text);
+        self.push(LogLine { at, stream, text });
     }
 
     fn push(&mut self, line: LogLine) {
@@ -161,7 +167,9 @@ impl Capture {
 
     /// The last lines, for the report of a failure.
     pub(crate) fn tail(&self) -> Option<String> {
-        let text = clean(&self.tail);
+        let mut text = clean(&self.tail);
+        // Before it is cut, or half a secret would remain.
+        self.mask.in_place(&mut text);
         let text = last_characters(text.trim_end_matches('\n'), TAIL_CHARACTERS);
         (!text.is_empty()).then(|| text.to_owned())
     }
@@ -208,7 +216,7 @@ mod tests {
 
     #[test]
     fn lines_are_joined_over_reads_and_streams_kept_apart() {
-        let mut capture = Capture::new(1 << 20);
+        let mut capture = Capture::new(1 << 20, Arc::default());
         capture.feed(LogStream::Stdout, b"one\ntw", 1);
         capture.feed(LogStream::Stderr, b"err", 2);
         capture.feed(LogStream::Stdout, b"o\r\n\nla", 3);
@@ -231,14 +239,14 @@ mod tests {
 
     #[test]
     fn nul_and_broken_text_are_cleaned() {
-        let mut capture = Capture::new(1 << 20);
+        let mut capture = Capture::new(1 << 20, Arc::default());
         capture.feed(LogStream::Stdout, b"a\0b\xffc\n", 0);
         assert_eq!(texts(&mut capture), ["ab\u{fffd}c"]);
     }
 
     #[test]
     fn an_endless_line_is_cut_once_and_the_next_line_is_whole() {
-        let mut capture = Capture::new(1 << 20);
+        let mut capture = Capture::new(1 << 20, Arc::default());
         for _ in 0..100 {
             capture.feed(LogStream::Stdout, &[b'x'; 10_000], 0);
         }
@@ -264,7 +272,7 @@ mod tests {
 
     #[test]
     fn truncation_is_said_once_and_the_end_is_remembered() {
-        let mut capture = Capture::new(1_000);
+        let mut capture = Capture::new(1_000, Arc::default());
         for number in 0..100_000 {
             capture.feed(LogStream::Stdout, format!("line {number}\n").as_bytes(), 0);
         }
@@ -278,7 +286,7 @@ mod tests {
 
     #[test]
     fn empty_lines_count() {
-        let mut capture = Capture::new(1_000);
+        let mut capture = Capture::new(1_000, Arc::default());
         capture.feed(LogStream::Stdout, &[b'\n'; 10_000], 0);
         assert!(capture.pending.len() < 40);
     }

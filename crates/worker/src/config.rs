@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::http::HttpConfig;
+
 /// The variables of the worker's own environment that tasks may see. Everything else stays outside, so that the
 /// database URL or a token of the server never reaches a task.
 pub const DEFAULT_ENVIRONMENT: &[&str] =
@@ -47,6 +49,10 @@ pub struct PoolConfig {
     /// The session's time to live. A worker that does not even run for twice as long is taken for stopped, and the
     /// watchdog kills its processes, since they are being executed again elsewhere.
     pub lease_ttl: Duration,
+    /// Which requests tasks may make.
+    pub http: HttpConfig,
+    /// Whether the pool hides its process from the tasks it starts, see [`hide_process`](crate::hide_process).
+    pub hide_process: bool,
 }
 
 impl Default for PoolConfig {
@@ -62,6 +68,8 @@ impl Default for PoolConfig {
             watchdog: None,
             on_store_loss: OnStoreLoss::default(),
             lease_ttl: Duration::from_millis(3500),
+            http: HttpConfig::default(),
+            hide_process: true,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Executes tasks: shell scripts in process groups of their own, functions inside this process.
+//! Executes tasks: shell scripts in process groups of their own, HTTP requests and functions inside this process.
 //!
 //! A [`Pool`] is handed [`Assignment`](mainspring_core::work::Assignment)s and answers each with one
 //! [`Completion`](mainspring_core::work::Completion), unless the session that claimed it is lost: then nobody would
@@ -10,15 +10,24 @@
 mod capture;
 mod config;
 mod control;
+mod email;
 mod function;
+mod host;
+pub mod http;
+mod mask;
 mod output;
 mod pool;
 mod shell;
+mod shield;
 mod text;
 pub mod watchdog;
 
 pub use config::{DEFAULT_ENVIRONMENT, OnStoreLoss, PoolConfig};
 pub use control::CancelReason;
-pub use function::{FunctionCall, FunctionFuture, FunctionResult, Handler, LogSink, Registry};
+pub use email::{SmtpConfig, SmtpSecurity};
+pub use function::{FunctionCall, FunctionFuture, FunctionResult, Handler, LogSink, Registry, RegistryBuilder};
+pub use host::{ComponentHealth, HealthReport, HealthStatus, Host, HostError, HostFuture, PurgeReport, ReindexReport};
 pub use output::{OUTPUT_LIMIT, OutputError, parse_output};
 pub use pool::{Error, Pool};
+pub use shell::ARTIFACTS_LIMIT;
+pub use shield::hide_process;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mainspring_core::work::{Assignment, Clock, Completion, Failure, LogChunk, OrderAction, Outcome};
+use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, OrderAction, Outcome};
 use mainspring_core::{Micros, TaskKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -17,7 +17,10 @@ use tokio_util::sync::CancellationToken;
 use crate::config::PoolConfig;
 use crate::control::{CancelReason, Control, Stop};
 use crate::function::{self, CatchPanic, FunctionCall, Handler, LogSink, Registry};
-use crate::shell::{self, Script, Surroundings, Workbench};
+use crate::http::{ClientError, HttpClient, HttpTask};
+use crate::mask::Mask;
+use crate::shell::{self, Ended, Script, Surroundings, Workbench};
+use crate::shield::hide_process;
 use crate::text::locked;
 use crate::watchdog::Guard;
 
@@ -28,6 +31,10 @@ pub enum Error {
     NoRuntime,
     #[error("cannot make a directory for tasks in {}: {source}", path.display())]
     Directory { path: PathBuf, source: std::io::Error },
+    #[error("cannot prepare for requests: {0}")]
+    Http(#[from] ClientError),
+    #[error("cannot hide this process from its tasks: {0}")]
+    Hide(std::io::Error),
     #[error("cannot start the watchdog {command:?}: {source}")]
     Watchdog { command: Vec<OsString>, source: std::io::Error },
 }
@@ -45,6 +52,8 @@ struct Shared {
     config: PoolConfig,
     clock: Arc<dyn Clock>,
     registry: Registry,
+    http: HttpClient,
+    request: Arc<HttpTask>,
     completions: mpsc::UnboundedSender<Completion>,
     logs: mpsc::Sender<LogChunk>,
     workbench: Workbench,
@@ -72,6 +81,10 @@ impl Pool {
             let path = config.root.clone().unwrap_or_else(std::env::temp_dir);
             Error::Directory { path, source }
         })?;
+        if config.hide_process {
+            hide_process().map_err(Error::Hide)?;
+        }
+        let http = HttpClient::new(config.http.clone())?;
         let guard = match config.watchdog.clone() {
             None => None,
             Some(command) => match Guard::start(command.clone(), workbench.root(), &config) {
@@ -83,6 +96,8 @@ impl Pool {
             config,
             clock,
             registry,
+            request: Arc::new(HttpTask(http.clone())),
+            http,
             completions,
             logs,
             workbench,
@@ -165,7 +180,8 @@ impl Shared {
         }
         let handler = match &assignment.order.action {
             OrderAction::Run { .. } => None,
-            OrderAction::Function { handler: name, payload } => {
+            OrderAction::Http(_) => Some(Arc::clone(&self.request) as Arc<dyn Handler>),
+            OrderAction::Function { handler: name, payload } | OrderAction::Remote { handler: name, payload } => {
                 let started_at = self.clock.now();
                 let Some(handler) = self.registry.get(name) else {
                     self.report(&assignment, started_at, Outcome::Failed(self.registry.unknown(name)));
@@ -176,16 +192,6 @@ impl Shared {
                     return;
                 }
                 Some(Arc::clone(handler))
-            }
-            OrderAction::Http(_) | OrderAction::Remote { .. } => {
-                let failure = Failure {
-                    kind: "unsupported".into(),
-                    message: "this worker executes scripts and functions only".into(),
-                    permanent: true,
-                    ..Failure::default()
-                };
-                self.report(&assignment, self.clock.now(), Outcome::Failed(failure));
-                return;
             }
         };
         let control = Arc::new(Control::default());
@@ -212,18 +218,20 @@ impl Shared {
         control: Arc<Control>,
     ) {
         let started_at = self.clock.now();
-        let outcome = match handler {
+        let mask = Arc::new(Mask::new(&assignment.order.secrets));
+        let ended = match handler {
             Some(handler) => {
-                let call = self.call(&assignment, &control);
-                function::run(handler, call, &control, self.config.function_grace).await
+                let call = self.call(&assignment, &control, mask);
+                let outcome = function::run(handler, call, &control, self.config.function_grace).await;
+                outcome.map(|outcome| Ended { outcome, artifacts: Vec::new() })
             }
             None => {
-                let script = CatchPanic(Box::pin(self.run_script(&assignment, &control)));
-                script.await.unwrap_or_else(|failure| Some(Outcome::Failed(failure)))
+                let script = CatchPanic(Box::pin(self.run_script(&assignment, &control, mask)));
+                script.await.unwrap_or_else(|failure| Some(failure.into()))
             }
         };
-        if let Some(outcome) = outcome {
-            self.report(&assignment, started_at, outcome);
+        if let Some(ended) = ended {
+            self.report_with(&assignment, started_at, ended);
         }
         let mut running = locked(&self.running);
         running.remove(&(assignment.key, assignment.attempt));
@@ -232,7 +240,7 @@ impl Shared {
         }
     }
 
-    async fn run_script(&self, assignment: &Assignment, control: &Control) -> Option<Outcome> {
+    async fn run_script(&self, assignment: &Assignment, control: &Control, mask: Arc<Mask>) -> Option<Ended> {
         let OrderAction::Run { script, shell, cwd } = &assignment.order.action else { return None };
         let around = Surroundings {
             config: &self.config,
@@ -242,10 +250,10 @@ impl Shared {
             logs: &self.logs,
         };
         let script = Script { text: script, shell: shell.as_deref(), cwd: cwd.as_deref() };
-        shell::run(around, assignment, script, control).await
+        shell::run(around, assignment, script, control, mask).await
     }
 
-    fn call(&self, assignment: &Assignment, control: &Control) -> FunctionCall {
+    fn call(&self, assignment: &Assignment, control: &Control, mask: Arc<Mask>) -> FunctionCall {
         FunctionCall {
             key: assignment.key,
             session: assignment.session,
@@ -259,11 +267,19 @@ impl Shared {
                 clock: Arc::clone(&self.clock),
                 logs: self.logs.clone(),
                 left: Arc::new(AtomicUsize::new(self.config.log_limit)),
+                mask,
             },
+            http: self.http.clone(),
         }
     }
 
     fn report(&self, assignment: &Assignment, started_at: Micros, outcome: Outcome) {
+        self.report_with(assignment, started_at, Ended { outcome, artifacts: Vec::new() });
+    }
+
+    fn report_with(&self, assignment: &Assignment, started_at: Micros, ended: Ended) {
+        let secrets = &assignment.order.secrets;
+        let outcome = if secrets.is_empty() { ended.outcome } else { Mask::new(secrets).outcome(ended.outcome) };
         let completion = Completion {
             key: assignment.key,
             session: assignment.session,
@@ -271,6 +287,7 @@ impl Shared {
             started_at,
             finished_at: self.clock.now(),
             outcome,
+            artifacts: ended.artifacts,
         };
         // Nobody listens any more only when the whole process is going away.
         let _ = self.completions.send(completion);

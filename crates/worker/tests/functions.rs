@@ -92,11 +92,14 @@ async fn an_unknown_handler_is_named_with_the_known_ones() {
     let failure = rig.failure(function("nope", json!(null))).await;
     assert_eq!(
         failure.message,
-        "this worker has no handler `nope`; did you mean `noop`? it has deaf, fail, greet, noop, panic, panic:early, sleep, tidy"
+        "this worker has no handler `nope`; did you mean `noop`? it has cleanup:old_traces, deaf, fail, greet, \
+         health:check, kb:reindex, metrics:collect, noop, notify:send, panic, panic:early, sleep, tidy"
     );
+    let failure = rig.failure(function("panic:earl", json!(null))).await;
+    assert!(failure.message.contains("did you mean `panic:early` or `panic`?"), "{}", failure.message);
     assert_eq!((failure.kind.as_str(), failure.permanent), ("handler", true));
     let failure = rig.failure(function(&"x".repeat(10_000_000), json!(null))).await;
-    assert!(failure.message.len() < 300, "{}", failure.message.len());
+    assert!(failure.message.len() < 400, "{}", failure.message.len());
 }
 
 #[tokio::test]

@@ -143,7 +143,7 @@ impl<'w> Board<'w> {
             }
             Ending::Failed(failure) => {
                 slot.failures += 1;
-                let allowed = !failure.permanent && task.retry.allows(&failure.kind, failure.exit_code);
+                let allowed = !failure.permanent && task.retry.allows(&failure.kind, failure.code());
                 if allowed && slot.failures < u32::from(task.retry.attempts) {
                     self.again(index, TaskState::Retrying);
                 } else {

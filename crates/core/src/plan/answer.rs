@@ -11,17 +11,18 @@ use crate::workflow::{BodyExpect, HttpExpect};
 impl HttpExpect {
     /// Judges the status and the body. `headers` have lower-case names; `body` is JSON or a text.
     ///
-    /// A wrong status is an `http_status` failure with the status as its exit code, a wrong body an `expect` failure.
+    /// A wrong status is an `http_status` failure, a wrong body an `expect` failure.
     pub fn check(&self, status: u16, headers: &Map<String, Value>, body: &Value) -> Result<(), Failure> {
         if !self.accepts(status) {
             return Err(Failure {
                 kind: "http_status".into(),
-                message: format!("the answer has the status {status}, expected {}", self.shown()),
-                exit_code: Some(i32::from(status)),
+                message: format!("the server answered {status}; expected {}", self.shown()),
+                status: Some(status),
                 ..Failure::default()
             });
         }
-        let unexpected = |message: String| Failure { kind: "expect".into(), message, ..Failure::default() };
+        let unexpected =
+            |message: String| Failure { kind: "expect".into(), message, status: Some(status), ..Failure::default() };
         let text = || match body {
             Value::String(text) => text.clone(),
             other => other.to_string(),

@@ -26,7 +26,7 @@ impl Bench {
     pub(crate) async fn node(&self) -> anyhow::Result<LocalNode> {
         let config = NodeConfig { name: "bench".into(), lanes: self.lanes, ..NodeConfig::default() };
         let pool = PoolConfig { watchdog: watchdog_command(), ..PoolConfig::default() };
-        LocalNode::start(self.client.clone(), config, pool).await
+        LocalNode::start(self.client.clone(), config, pool, mainspring_worker::Registry::default()).await
     }
 
     pub(crate) async fn workflow(&self, source: &str) -> anyhow::Result<Arc<Spec>> {

@@ -38,9 +38,8 @@ pub(crate) async fn apply(app: &App<'_>, args: ApplyArgs) -> Result {
         for (workflow, source, files) in loaded {
             let spec = client.put_workflow_with_files(workflow, &source.text, &files).await?;
             let (name, namespace) = (&spec.version.name, &spec.version.namespace);
-            applied.push(
-                json!({"name": name, "namespace": namespace, "version": spec.version.number, "applied": true}),
-            );
+            applied
+                .push(json!({"name": name, "namespace": namespace, "version": spec.version.number, "applied": true}));
         }
     }
     match app.out.record_format() {

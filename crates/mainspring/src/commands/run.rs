@@ -65,8 +65,13 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     let id = created.run().ok_or_else(|| {
         Failure::failed("the run was left out: as many runs as `concurrency` permits are going on already")
     })?;
-    let (node, tap) =
-        LocalNode::start_with_tap(client.clone(), node_config(app, &spec.workflow), app.pool_config()).await?;
+    let (node, tap) = LocalNode::start_with_tap(
+        client.clone(),
+        node_config(app, &spec.workflow),
+        app.pool_config(),
+        app.registry(&client),
+    )
+    .await?;
     let as_json = args.json || matches!(app.out.format, Some(Format::Json | Format::Yaml));
     let mut show = Show::new(app.out, !as_json);
     let mut follower = Follower::new(client.clone(), spec.clone(), id, Some(tap), !show.is_nothing()).await?;
@@ -90,7 +95,9 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     let rows = client.store().task_runs(id).await?;
     if as_json {
         let outputs = match client.outputs(id).await? {
-            Ok(outputs) if follower.look.summary.state == RunState::Success => Some(outputs).filter(|all| !all.is_empty()),
+            Ok(outputs) if follower.look.summary.state == RunState::Success => {
+                Some(outputs).filter(|all| !all.is_empty())
+            }
             _ => None,
         };
         let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow, outputs);
@@ -114,8 +121,11 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
 fn require_secrets<'w>(client: &Client, workflows: impl Iterator<Item = &'w Workflow>) -> Result<()> {
     for workflow in workflows {
         if let Some(name) = client.secrets().missing(workflow).first() {
-            return Err(Failure::bad_input(format!("workflow `{}` needs the secret `{name}`, which does not exist", workflow.name))
-                .remedy(format!("set MAINSPRING_SECRET_{name} in the environment")));
+            return Err(Failure::bad_input(format!(
+                "workflow `{}` needs the secret `{name}`, which does not exist",
+                workflow.name
+            ))
+            .remedy(format!("set MAINSPRING_SECRET_{name} in the environment")));
         }
     }
     Ok(())

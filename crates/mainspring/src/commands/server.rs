@@ -130,7 +130,7 @@ async fn start(app: &App<'_>) -> Result<Running> {
         roles = roles.join(","),
         "starting"
     );
-    let node = LocalNode::start(client.clone(), node_config, app.pool_config()).await?;
+    let node = LocalNode::start(client.clone(), node_config, app.pool_config(), app.registry(&client)).await?;
     let http = listener.map(|listener| listener.serve(client.clone()));
     Ok(Running { client, node, http, lock })
 }

@@ -15,7 +15,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mainspring_worker::OnStoreLoss;
+use mainspring_worker::http::Allow;
+use mainspring_worker::{OnStoreLoss, SmtpConfig};
 
 pub(crate) use environment::variable;
 pub(crate) use layers::{Layers, Setting, Source};
@@ -54,6 +55,14 @@ keys! {
     "worker.grace": "between TERM and KILL",
     "worker.log_limit": "bytes of log kept per attempt",
     "worker.environment": "variables that tasks see besides the usual ones",
+    "http.allow": "hosts and networks that http tasks may reach although they are private",
+    "http.authorities": "PEM files of certificate authorities to trust besides the public ones",
+    "smtp.host": "the mail server that notify:send hands e-mails to",
+    "smtp.port": "its port",
+    "smtp.from": "the sender of e-mails",
+    "smtp.user": "the user at the mail server",
+    "smtp.password": "the password at the mail server",
+    "smtp.security": "none, starttls or tls",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after so long",
     "log.level": "error, warn, info, debug, trace, or a filter",
@@ -94,6 +103,13 @@ pub(crate) struct WorkerSettings {
     pub(crate) environment: Vec<String>,
 }
 
+/// What `http` tasks may reach.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct HttpSettings {
+    pub(crate) allow: Vec<Allow>,
+    pub(crate) authorities: Vec<PathBuf>,
+}
+
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     pub(crate) database: String,
@@ -101,6 +117,8 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) worker: WorkerSettings,
+    pub(crate) http: HttpSettings,
+    pub(crate) smtp: Option<SmtpConfig>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
     /// A filter of log lines; `None` leaves it to the command.

@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainspring_core::diagnostic::did_you_mean;
-use mainspring_worker::OnStoreLoss;
+use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity};
 
 use super::layers::{Layers, Word};
 use super::units::{parse_duration, parse_size};
-use super::{Config, DEFAULT_DATABASE, LogFormat, Role, WorkerSettings};
+use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, WorkerSettings};
 
 const MOST_SLOTS: i64 = 100_000;
 
@@ -37,6 +37,8 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         listen: listen(layers),
         roles: roles(layers),
         worker,
+        http: http(layers),
+        smtp: smtp(layers),
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
         log_level,
@@ -90,6 +92,52 @@ fn worker(layers: &mut Layers) -> WorkerSettings {
         log_limit,
         environment: list(layers, "worker.environment"),
     }
+}
+
+fn http(layers: &mut Layers) -> HttpSettings {
+    let mut allow = Vec::new();
+    for entry in list(layers, "http.allow") {
+        match entry.parse() {
+            Ok(entry) => allow.push(entry),
+            Err(error) => layers.complain_about("http.allow", format!("{entry}: {error}")),
+        }
+    }
+    let authorities = list(layers, "http.authorities").into_iter().map(PathBuf::from).collect();
+    HttpSettings { allow, authorities }
+}
+
+fn smtp(layers: &mut Layers) -> Option<SmtpConfig> {
+    let Some(host) = text(layers, "smtp.host") else {
+        for key in ["smtp.port", "smtp.from", "smtp.user", "smtp.password", "smtp.security"] {
+            if layers.get(key).is_some() {
+                layers.complain_about(key, "means nothing without smtp.host");
+            }
+        }
+        return None;
+    };
+    let security = match text(layers, "smtp.security").as_deref() {
+        None | Some("starttls") => SmtpSecurity::StartTls,
+        Some("tls") => SmtpSecurity::Tls,
+        Some("none") => SmtpSecurity::None,
+        Some(_) => {
+            layers.complain_about("smtp.security", "must be none, starttls or tls");
+            SmtpSecurity::StartTls
+        }
+    };
+    let usual_port = if security == SmtpSecurity::Tls { 465 } else { 587 };
+    let from = text(layers, "smtp.from").unwrap_or_else(|| {
+        layers.complain_about("smtp.host", "needs smtp.from, the sender of e-mails");
+        String::new()
+    });
+    let credentials = text(layers, "smtp.user").zip(text(layers, "smtp.password"));
+    Some(SmtpConfig {
+        host,
+        port: integer(layers, "smtp.port", 1, 65_535).map_or(usual_port, |port| port as u16),
+        from,
+        credentials,
+        security,
+        authorities: list(layers, "http.authorities").into_iter().map(PathBuf::from).collect(),
+    })
 }
 
 fn listen(layers: &mut Layers) -> SocketAddr {

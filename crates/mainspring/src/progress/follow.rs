@@ -282,8 +282,9 @@ impl Follower {
         if state_before == Some(row.state) && attempt_before == row.attempt {
             return Ok(());
         }
-        let had_started =
-            attempt_before == row.attempt && attempt_before > 0 && state_before.is_some_and(|state| !state.is_terminal());
+        let had_started = attempt_before == row.attempt
+            && attempt_before > 0
+            && state_before.is_some_and(|state| !state.is_terminal());
         let is_attempt = row.attempt > 0 && row.started_at.is_some();
         // Attempts that began and failed between two looks left a record each.
         let has_failed_attempts = row.attempt > attempt_before.max(1)

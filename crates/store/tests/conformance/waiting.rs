@@ -12,7 +12,8 @@ use crate::world::{SECOND, World, operator};
 
 const APPROVAL: &str = "{name: w, tasks: {a: {approval: {}}, b: {needs: a, run: x}}}";
 const LIST: &str = "{name: w, tasks: {a: {run: x, foreach: [1, 2, 3], max_parallel: 2}, b: {needs: a, run: x}}}";
-const CHILD: &str = "{name: parent, tasks: {a: {workflow: {name: child}}, b: {needs: a, run: x}}, finally: {f: {run: x}}}";
+const CHILD: &str =
+    "{name: parent, tasks: {a: {workflow: {name: child}}, b: {needs: a, run: x}}, finally: {f: {run: x}}}";
 
 impl World {
     async fn decision_token(&mut self, name: &str) -> TaskToken {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use mainspring_core::TaskKey;
 use mainspring_core::work::{Clock, Failure, LogChunk, LogLine, LogStream, Order, OrderAction};
@@ -12,6 +13,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::capture::{LINE_LIMIT, clean_line};
+use crate::http::HttpClient;
+use crate::mask::Mask;
 
 pub type FunctionResult = Result<Option<Value>, Failure>;
 pub type FunctionFuture<'a> = Pin<Box<dyn Future<Output = FunctionResult> + Send + 'a>>;
@@ -22,6 +25,11 @@ pub trait Handler: Send + Sync + 'static {
 
     /// The result, if it is known without waiting for anything: spares the cost of a future and its bookkeeping.
     fn immediate(&self, _payload: &Value, _attempt: i32) -> Option<FunctionResult> {
+        None
+    }
+
+    /// The time limit of tasks that have none of their own.
+    fn timeout(&self) -> Option<Duration> {
         None
     }
 }
@@ -48,13 +56,14 @@ pub struct FunctionCall {
     /// Cancelled when the task should end; a handler that ignores it is dropped at its next `await`.
     pub cancel: CancellationToken,
     pub log: LogSink,
+    pub(crate) http: HttpClient,
 }
 
 impl FunctionCall {
     pub fn payload(&self) -> &Value {
         match &self.order.action {
-            OrderAction::Function { payload, .. } => payload,
-            OrderAction::Run { .. } | OrderAction::Http(_) | OrderAction::Remote { .. } => &Value::Null,
+            OrderAction::Function { payload, .. } | OrderAction::Remote { payload, .. } => payload,
+            OrderAction::Run { .. } | OrderAction::Http(_) => &Value::Null,
         }
     }
 
@@ -73,6 +82,7 @@ pub struct LogSink {
     pub(crate) logs: mpsc::Sender<LogChunk>,
     /// Bytes that may still be written.
     pub(crate) left: Arc<AtomicUsize>,
+    pub(crate) mask: Arc<Mask>,
 }
 
 impl LogSink {
@@ -81,7 +91,7 @@ impl LogSink {
         let at = self.clock.now();
         let mut lines = Vec::new();
         for line in text.lines() {
-            let line = clean_line(line.as_bytes(), LINE_LIMIT);
+            let line = clean_line(self.mask.text(line).as_bytes(), LINE_LIMIT);
             let cost = line.len() + 1;
             match self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)) {
                 Ok(_) => lines.push(LogLine { at, stream, text: line }),

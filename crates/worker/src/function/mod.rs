@@ -2,9 +2,12 @@
 
 mod builtin;
 mod call;
+mod notify;
+mod payload;
 mod registry;
 mod run;
+mod upkeep;
 
 pub use call::{FunctionCall, FunctionFuture, FunctionResult, Handler, LogSink};
-pub use registry::Registry;
+pub use registry::{Registry, RegistryBuilder};
 pub(crate) use run::{CatchPanic, immediate, run, timed_out};

@@ -31,7 +31,7 @@ pub(crate) async fn run(
     control: &Control,
     grace: Duration,
 ) -> Option<Outcome> {
-    let limit = call.order.timeout_ms.map(Duration::from_millis);
+    let limit = call.order.timeout_ms.map(Duration::from_millis).or_else(|| handler.timeout());
     let cancel = call.cancel.clone();
     let future = match catch_unwind(AssertUnwindSafe(|| handler.call(call))) {
         Ok(future) => future,

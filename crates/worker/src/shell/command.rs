@@ -7,6 +7,8 @@
 //! | `sh` | `sh -e -c SCRIPT` |
 //! | anything else | its words, with `{0}` replaced by a file holding the script, or that file as last argument |
 //!
+//! Words are split at blanks, never by a shell.
+//!
 //! The first failing command ends a bash or sh script, as users of GitHub Actions expect. Scripts too long for an
 //! argument go through a file as well.
 
@@ -15,20 +17,22 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainspring_core::work::{Assignment, Failure};
+use mainspring_core::work::{Assignment, Failure, Order};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use tokio::process::{Child, Command};
 
+use super::bundle::unpack;
 use super::direct::plain_command;
 use super::place::Place;
+use super::{interpreter, limits};
 use crate::config::PoolConfig;
-use crate::text::locked;
+use crate::text::{first_characters, locked};
 
 /// Linux refuses single arguments of 128 KiB.
 const ARGUMENT_LIMIT: usize = 100_000;
@@ -113,19 +117,18 @@ impl Workbench {
         if script.text.contains('\0') {
             return Err(refused("the script contains a NUL character"));
         }
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let cwd = script.cwd.filter(|cwd| !cwd.is_empty()).map(|cwd| self.base.join(cwd));
-        let mut place = match cwd {
-            Some(_) => Place::new(&self.root_path, number),
-            None => self.place_with_directory(number)?,
-        };
-        let directory = match (&cwd, place.directory()) {
-            (Some(directory), _) => directory.clone(),
-            (None, Some(directory)) => directory.to_owned(),
-            (None, None) => self.root_path.clone(),
-        };
+        let mut place = self.place(&assignment.order, script.cwd)?;
+        let directory = place.working.clone();
         let output = place.output.clone();
-        let environment = self.environment(assignment, &output)?;
+        let files = place.directory().filter(|_| assignment.order.files.is_some()).map(Path::to_owned);
+        let mut environment = self.environment(assignment, &output)?;
+        if let Some(files) = &files {
+            environment.push((OsStr::new("MAINSPRING_FILES"), Cow::from(files.as_os_str())));
+        }
+        let limits = limits::instruction(&assignment.order.limits);
+        if limits.is_some() && environment.iter().any(|(name, _)| is_function(name)) {
+            return Err(refused("a task with limits cannot have variables named BASH_FUNC_…: they redefine commands"));
+        }
         let prepare = |program: &Path| {
             let mut command = Command::new(program);
             command.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&directory);
@@ -134,14 +137,33 @@ impl Workbench {
         };
         let shell = script.shell.map(str::trim).filter(|shell| !shell.is_empty()).unwrap_or(self.default_shell);
         let path = environment.iter().rev().find(|(name, _)| *name == "PATH").map_or(self.path.as_os_str(), |(_, v)| v);
-        if let Some(child) = self.start_directly(shell, script.text, path, &environment, &directory, prepare) {
+        if limits.is_none()
+            && let Some(child) = self.start_directly(shell, script.text, path, &environment, &directory, prepare)
+        {
             return Ok((child, place));
         }
         let words = self.words(shell, script.text, &mut place)?;
         let Some(program) = self.find(&words[0], path, &directory) else {
-            return Err(refused(format!("the shell `{}` does not exist in PATH ({})", words[0], path.display())));
+            return Err(refused(format!(
+                "the shell `{}` does not exist in PATH ({}); install it on this worker, or write its full path in `shell`",
+                shown(&words[0]),
+                path.display()
+            )));
         };
-        match prepare(&program).arg0(&words[0]).args(&words[1..]).spawn() {
+        let mut command = match &limits {
+            None => prepare(&program),
+            // The limits hold from the first instruction of the program on; a missing one is told before.
+            Some(_) if !program.is_file() => return Err(missing(&program)),
+            Some(instruction) => {
+                let mut command = prepare(Path::new(limits::SHELL));
+                command.args(["-c", instruction, "sh"]).arg(&program);
+                command
+            }
+        };
+        if limits.is_none() {
+            command.arg0(&words[0]);
+        }
+        match command.args(&words[1..]).spawn() {
             Ok(child) => Ok((child, place)),
             Err(error) => {
                 locked(&self.programs).remove(&words[0]);
@@ -150,8 +172,34 @@ impl Workbench {
         }
     }
 
-    fn place_with_directory(&self, number: u64) -> Result<Place, Failure> {
-        let earlier = locked(&self.directories).pop();
+    /// Where the script runs: in a private folder, or where `cwd` says. Files that the workflow brings are unpacked into a
+    /// private folder, never elsewhere; a relative `cwd` leads into it then.
+    fn place(&self, order: &Order, cwd: Option<&str>) -> Result<Place, Failure> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(Path::new);
+        if let Some(cwd) = cwd
+            && (cwd.as_os_str().as_encoded_bytes().contains(&0)
+                || cwd.is_relative() && cwd.components().any(|part| part == Component::ParentDir))
+        {
+            let shown = shown(&cwd.to_string_lossy());
+            return Err(refused(format!("the working directory `{shown}` leads elsewhere by `..`; write a full path")));
+        }
+        let Some(bundle) = &order.files else {
+            let Some(cwd) = cwd else { return self.place_with_directory(number, true) };
+            let mut place = Place::new(&self.root_path, number);
+            place.working = self.base.join(cwd);
+            return Ok(place);
+        };
+        let mut place = self.place_with_directory(number, false)?;
+        unpack(bundle, &place.working)?;
+        if let Some(cwd) = cwd {
+            place.working = place.working.join(cwd);
+        }
+        Ok(place)
+    }
+
+    fn place_with_directory(&self, number: u64, reuse: bool) -> Result<Place, Failure> {
+        let earlier = if reuse { locked(&self.directories).pop() } else { None };
         Place::with_directory(&self.root_path, number, earlier).map_err(|error| {
             refused(format!("cannot make a working directory in {}: {error}", self.root_path.display()))
         })
@@ -178,7 +226,7 @@ impl Workbench {
             return None;
         }
         // Functions and start-up files in the environment can give any word another meaning.
-        let meddling = |name: &OsStr| name == "BASH_ENV" || name.as_encoded_bytes().starts_with(b"BASH_FUNC_");
+        let meddling = |name: &OsStr| name == "BASH_ENV" || is_function(name);
         if environment.iter().any(|(name, _)| meddling(name)) {
             return None;
         }
@@ -195,7 +243,8 @@ impl Workbench {
         };
         let mut words: Vec<String> = match options {
             Some(options) => std::iter::once(shell).chain(options.iter().copied()).map(str::to_owned).collect(),
-            None => shell.split_whitespace().map(str::to_owned).collect(),
+            None => interpreter::split(shell)
+                .map_err(|why| refused(format!("the shell `{}` cannot be used: {why}", shown(shell))))?,
         };
         if options.is_some() && script.len() <= ARGUMENT_LIMIT {
             words.extend(["-c".to_owned(), script.to_owned()]);
@@ -272,6 +321,20 @@ fn search(path: &OsStr, program: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file() && access(candidate, AccessFlags::X_OK).is_ok())
 }
 
+/// How bash hands functions to its children.
+fn is_function(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(b"BASH_FUNC_")
+}
+
+fn shown(text: &str) -> String {
+    first_characters(text, 200).escape_debug().to_string()
+}
+
+fn missing(program: &Path) -> Failure {
+    let program = program.display();
+    refused(format!("the program `{program}` does not exist; install it on this worker, or correct `shell`"))
+}
+
 fn refused(message: impl Into<String>) -> Failure {
     Failure { kind: "spawn".into(), message: message.into(), ..Failure::default() }
 }
@@ -281,7 +344,7 @@ fn explain(error: &io::Error, program: &Path, directory: &Path) -> Failure {
         return refused(format!("the working directory `{}` does not exist", directory.display()));
     }
     match error.kind() {
-        ErrorKind::NotFound => refused(format!("the program `{}` does not exist", program.display())),
+        ErrorKind::NotFound => missing(program),
         _ if error.raw_os_error() == Some(Errno::E2BIG as i32) => refused(
             "script and environment are too large for the operating system; \
              a single variable may have 128 KiB: pass large values through files",

@@ -10,6 +10,9 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 const PRIVATE: u32 = 0o700;
+/// The script's name in a working directory of its own, so that what stands beside it is found by interpreters that look
+/// for modules beside their script.
+pub(super) const SCRIPT_NAME: &str = ".mainspring-script";
 
 /// Removed when dropped, also when the attempt is abandoned half-way.
 #[derive(Debug)]
@@ -17,12 +20,14 @@ pub(super) struct Place {
     directory: Option<PathBuf>,
     pub(super) output: PathBuf,
     script: Option<PathBuf>,
+    /// Where the script runs.
+    pub(super) working: PathBuf,
 }
 
 impl Place {
     /// Without a working directory.
     pub(super) fn new(root: &Path, number: u64) -> Self {
-        Self { directory: None, output: root.join(format!("{number}.output")), script: None }
+        Self { directory: None, output: root.join(format!("{number}.output")), script: None, working: root.to_owned() }
     }
 
     /// With a working directory, an earlier one if there is any to reuse.
@@ -43,12 +48,14 @@ impl Place {
                 directory
             }
         });
+        place.working = place.directory.clone().unwrap_or_default();
         Ok(place)
     }
 
     /// The working directory, if nothing in it or about it has changed. Only for attempts none of whose processes is
     /// left.
     pub(super) fn reusable_directory(mut self) -> Option<PathBuf> {
+        self.remove_script();
         self.directory.take_if(|directory| is_pristine(directory))
     }
 
@@ -58,10 +65,19 @@ impl Place {
 
     /// Writes the script where its interpreter finds it.
     pub(super) fn write_script(&mut self, script: &str) -> io::Result<&Path> {
-        let path = self.output.with_extension("script");
+        let path = match &self.directory {
+            Some(directory) => directory.join(SCRIPT_NAME),
+            None => self.output.with_extension("script"),
+        };
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(&path)?;
         file.write_all(script.as_bytes())?;
         Ok(self.script.insert(path))
+    }
+
+    pub(super) fn remove_script(&mut self) {
+        if let Some(script) = self.script.take() {
+            let _ = fs::remove_file(script);
+        }
     }
 }
 
@@ -69,9 +85,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Usually there is no output and nothing in the directory. What is missing is as good as removed.
         let _ = fs::remove_file(&self.output);
-        if let Some(script) = &self.script {
-            let _ = fs::remove_file(script);
-        }
+        self.remove_script();
         let Some(directory) = self.directory.take() else { return };
         let Err(error) = fs::remove_dir(&directory) else { return };
         if error.kind() == ErrorKind::NotFound {

@@ -10,22 +10,26 @@
 use std::future::poll_fn;
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_core::work::{Assignment, Clock, Failure, LogChunk, Outcome};
+use mainspring_core::work::{Artifact, Assignment, Clock, Failure, LogChunk, Outcome};
 use nix::sys::signal::Signal;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::artifacts;
 use super::command::{Script, Workbench};
 use super::group::Group;
 use super::pipes::Pipes;
+use super::place::Place;
 use super::verdict::judge;
 use crate::capture::Capture;
 use crate::config::PoolConfig;
 use crate::control::{Control, Stop};
 use crate::function::timed_out;
+use crate::mask::Mask;
 use crate::output::read_output;
 use crate::text;
 use crate::watchdog::Guard;
@@ -43,20 +47,34 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) logs: &'a mpsc::Sender<LogChunk>,
 }
 
+/// How a script ended, and what it left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) outcome: Outcome,
+    pub(crate) artifacts: Vec<Artifact>,
+}
+
+impl From<Failure> for Ended {
+    fn from(failure: Failure) -> Self {
+        Self { outcome: Outcome::Failed(failure), artifacts: Vec::new() }
+    }
+}
+
 /// Executes a script; `None` if the attempt was lost and nobody wants to hear of it.
 pub(crate) async fn run(
     around: Surroundings<'_>,
     assignment: &Assignment,
     script: Script<'_>,
     control: &Control,
-) -> Option<Outcome> {
-    let (child, place) = match around.workbench.start(assignment, script) {
+    mask: Arc<Mask>,
+) -> Option<Ended> {
+    let (child, mut place) = match around.workbench.start(assignment, script) {
         Ok(started) => started,
-        Err(failure) => return Some(Outcome::Failed(failure)),
+        Err(failure) => return Some(failure.into()),
     };
-    let Some(leader) = child.id() else { return Some(Outcome::Failed(unwatched("it has no process id"))) };
+    let Some(leader) = child.id() else { return Some(unwatched("it has no process id").into()) };
     let group = Group::new(leader, around.guard);
-    let mut attempt = Attempt::new(around, assignment, control, &group, child);
+    let mut attempt = Attempt::new(around, assignment, control, &group, child, mask);
     attempt.watch().await;
     if let (Some(_), Some((deadline, Deadline::Kill))) = (attempt.ending, attempt.deadline) {
         // The main process obeyed; the others of its group have the same grace.
@@ -78,9 +96,34 @@ pub(crate) async fn run(
         }),
         other => other,
     };
+    let tail = attempt.capture.tail();
+    drop(attempt);
     let deserted = group.end();
+    let ended = match outcome {
+        Some(outcome) => Some(keep_artifacts(assignment, &mut place, outcome, tail).await),
+        None => None,
+    };
     around.workbench.take_back(place, deserted);
-    outcome
+    ended
+}
+
+/// A task that promised artifacts it cannot keep has failed; one that has failed keeps its own reason.
+async fn keep_artifacts(assignment: &Assignment, place: &mut Place, outcome: Outcome, tail: Option<String>) -> Ended {
+    let patterns = assignment.order.artifacts.clone();
+    if patterns.is_empty() || !matches!(outcome, Outcome::Success { .. } | Outcome::Failed(_)) {
+        return Ended { outcome, artifacts: Vec::new() };
+    }
+    place.remove_script();
+    let working = place.working.clone();
+    let collected = tokio::task::spawn_blocking(move || artifacts::collect(&working, &patterns)).await;
+    match (outcome, collected) {
+        (outcome, Ok(Ok(artifacts))) => Ended { outcome, artifacts },
+        (Outcome::Success { .. }, Ok(Err(failure))) => Failure { detail: tail, ..failure }.into(),
+        (Outcome::Success { .. }, Err(error)) => {
+            Failure { kind: "artifacts".into(), message: error.to_string(), ..Failure::default() }.into()
+        }
+        (outcome, _) => Ended { outcome, artifacts: Vec::new() },
+    }
 }
 
 /// What happens when the time is up.
@@ -118,6 +161,7 @@ impl<'a> Attempt<'a> {
         control: &'a Control,
         group: &'a Group<'a>,
         mut child: Child,
+        mask: Arc<Mask>,
     ) -> Self {
         let limit = assignment.order.timeout_ms.map(Duration::from_millis);
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -128,7 +172,7 @@ impl<'a> Attempt<'a> {
             group,
             pipes: Pipes::of(&mut child),
             child,
-            capture: Capture::new(around.config.log_limit),
+            capture: Capture::new(around.config.log_limit, mask),
             deadline: deadline.map(|at| (at, Deadline::TimedOut)),
             ending: None,
             status: None,
@@ -260,7 +304,7 @@ impl<'a> Attempt<'a> {
                 let limit = Duration::from_millis(self.assignment.order.timeout_ms.unwrap_or_default());
                 Outcome::Failed(Failure { detail: tail, ..timed_out(limit) })
             }
-            (None, _, Some(Ok(status))) => match judge(status, tail) {
+            (None, _, Some(Ok(status))) => match judge(status, tail, &self.assignment.order.limits) {
                 Some(failure) => Outcome::Failed(failure),
                 None => Outcome::Success { output: None },
             },

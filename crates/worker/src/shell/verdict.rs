@@ -4,13 +4,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 use mainspring_core::work::Failure;
+use mainspring_core::workflow::Limits;
 use nix::sys::signal::Signal;
 
+use super::limits;
 use crate::text::first_characters;
 
 /// `None` for success. `tail` is the end of what was printed.
-pub(super) fn judge(status: ExitStatus, tail: Option<String>) -> Option<Failure> {
-    let (kind, message) = match (status.code(), status.signal()) {
+pub(super) fn judge(status: ExitStatus, tail: Option<String>, limits: &Limits) -> Option<Failure> {
+    let (mut kind, mut message) = match (status.code(), status.signal()) {
         (Some(0), _) => return None,
         (Some(127), _) => match tail.as_deref().and_then(not_found) {
             Some(line) => ("spawn", format!("command not found (exit code 127): {line}")),
@@ -24,7 +26,15 @@ pub(super) fn judge(status: ExitStatus, tail: Option<String>) -> Option<Failure>
         },
         (None, None) => ("signal", "ended in an unknown way".to_owned()),
     };
-    Some(Failure { kind: kind.into(), message, exit_code: status.code(), detail: tail, permanent: false })
+    match limits::reached(limits, status.code(), status.signal(), tail.as_deref().unwrap_or_default()) {
+        Some(reached) if reached.certain => {
+            kind = "limit";
+            message = format!("{message}: a process reached {}", reached.what);
+        }
+        Some(reached) => message = format!("{message}; perhaps a process reached {}", reached.what),
+        None => {}
+    }
+    Some(Failure { kind: kind.into(), message, exit_code: status.code(), detail: tail, ..Failure::default() })
 }
 
 /// The shell's own words about a missing command.

@@ -1,15 +1,18 @@
 //! A pool with everything around it, for tests on real processes.
 #![allow(dead_code, unreachable_pub, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
+pub mod hostile;
+pub mod server;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mainspring_core::work::{
-    Assignment, Clock, Completion, Failure, LogChunk, LogLine, LogStream, Order, OrderAction, Outcome,
+    Assignment, Clock, Completion, Failure, HttpOrder, LogChunk, LogLine, LogStream, Order, OrderAction, Outcome,
 };
-use mainspring_core::workflow::Limits;
+use mainspring_core::workflow::{HttpExpect, Limits};
 use mainspring_core::{Micros, TaskKey};
 use mainspring_worker::{Pool, PoolConfig, Registry};
 use serde_json::Value;
@@ -155,6 +158,25 @@ pub fn script(text: &str) -> Order {
 
 pub fn script_for(shell: &str, text: &str) -> Order {
     order(OrderAction::Run { script: text.into(), shell: Some(shell.into()), cwd: None })
+}
+
+/// A GET that expects success, to be changed at will.
+pub fn get(url: impl Into<String>) -> HttpOrder {
+    HttpOrder {
+        method: "GET".into(),
+        url: url.into(),
+        headers: Vec::new(),
+        query: Vec::new(),
+        body: None,
+        auth: None,
+        expect: HttpExpect::default(),
+        follow_redirects: 5,
+        max_response_bytes: 1024 * 1024,
+    }
+}
+
+pub fn http(request: HttpOrder) -> Order {
+    order(OrderAction::Http(request))
 }
 
 pub fn function(handler: &str, payload: Value) -> Order {

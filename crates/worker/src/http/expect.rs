@@ -1,0 +1,17 @@
+//! Whether an answer is the one that was expected.
+
+use mainspring_core::work::Failure;
+use mainspring_core::workflow::HttpExpect;
+use serde_json::{Map, Value};
+
+use super::answer::Answer;
+
+/// Judges an answer; `facts` hold its `headers` and `body`. What is said about it comes with the beginning of the body.
+pub(super) fn check(expect: &HttpExpect, answer: &Answer, facts: &Map<String, Value>) -> Result<(), Failure> {
+    let nothing = Map::new();
+    let headers = facts.get("headers").and_then(Value::as_object).unwrap_or(&nothing);
+    let body = facts.get("body").unwrap_or(&Value::Null);
+    expect
+        .check(answer.status.as_u16(), headers, body)
+        .map_err(|failure| Failure { detail: answer.excerpt(), ..failure })
+}
