@@ -8,8 +8,9 @@ use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Ended, GoesOn, GoesOnAs, TaskToken};
 use tokio::sync::mpsc;
 
-use crate::inbox::Held;
+use crate::inbox::{Held, Inbox};
 use crate::node::Shared;
+use crate::publish::publish;
 use crate::scopes::pause;
 use crate::wake::MAX_LANES;
 
@@ -32,7 +33,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
         for completion in batch.drain(..) {
             let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
             let mut inbox = shared.inbox();
-            if inbox.class(token) == Some(SlotClass::Process) {
+            if inbox.class(token) == Some(SlotClass::Process) || publishes(&shared, &inbox, &completion) {
                 logged.extend(inbox.finish_unlogged(token).map(|held| (completion, held)));
             } else if let Some(held) = inbox.finish(token) {
                 drop(inbox);
@@ -44,8 +45,9 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
             let shared = Arc::clone(&shared);
             tokio::spawn(async move {
                 shared.barrier.stored().await;
-                for (completion, _) in &logged {
+                for (completion, held) in &logged {
                     keep_artifacts(&shared, completion).await;
+                    announce(&shared, completion, held).await;
                 }
                 let mut lanes = Lanes::default();
                 let count = logged.len();
@@ -57,6 +59,28 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
                 lanes.ring(&shared);
             });
         }
+    }
+}
+
+/// Whether a success of this attempt is to be announced.
+fn publishes(shared: &Shared, inbox: &Inbox, completion: &Completion) -> bool {
+    let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
+    // Of a task that is repeated over a list, the whole is announced, not its items.
+    completion.key.item < 0
+        && matches!(completion.outcome, Outcome::Success { .. })
+        && inbox
+            .version(token)
+            .and_then(|version| shared.client.specs.cached(version))
+            .is_some_and(|spec| !spec.workflow.tasks[completion.key.index as usize].publishes_events.is_empty())
+}
+
+/// Announces the events of an attempt that succeeded.
+async fn announce(shared: &Shared, completion: &Completion, held: &Held) {
+    if let Outcome::Success { output } = &completion.outcome
+        && completion.key.item < 0
+        && let Some(spec) = shared.client.specs.cached(held.version)
+    {
+        publish(shared, &spec, completion.key, i32::from(held.generation), output.as_ref()).await;
     }
 }
 

@@ -25,6 +25,7 @@ const FLOOR_LASTS: Duration = Duration::from_secs(1);
 pub(crate) struct Held {
     pub(crate) version: i64,
     pub(crate) failures: i16,
+    pub(crate) generation: i16,
     pub(crate) class: SlotClass,
 }
 
@@ -108,10 +109,15 @@ impl Inbox {
         for route in routes {
             if !self.routes.contains_key(&route.id) {
                 self.order.push(route.id);
+                // What remote workers execute takes the place of a function here.
+                let class = match route.class() {
+                    SlotClass::Remote => SlotClass::Function,
+                    class => class,
+                };
                 self.routes.insert(
                     route.id,
                     Route {
-                        class: route.class(),
+                        class,
                         hungry: true,
                         drained: true,
                         last_rank: i16::MAX,
@@ -187,6 +193,11 @@ impl Inbox {
     /// What an attempt that is held occupies.
     pub(crate) fn class(&self, token: TaskToken) -> Option<SlotClass> {
         self.held.get(&token).map(|held| held.class)
+    }
+
+    /// The version that an attempt which is held belongs to.
+    pub(crate) fn version(&self, token: TaskToken) -> Option<i64> {
+        self.held.get(&token).map(|held| held.version)
     }
 
     pub(crate) fn holds(&self, token: TaskToken) -> bool {
@@ -312,8 +323,8 @@ impl Inbox {
             for claim in claimed.iter().filter(|claim| current && claim.route == want.route) {
                 count += 1;
                 furthest = furthest.max(Some((claim.rank, claim.due_at)));
-                self.held
-                    .insert(claim.token, Held { version: claim.version, failures: claim.failures, class: route.class });
+                let (version, failures, generation) = (claim.version, claim.failures, claim.generation);
+                self.held.insert(claim.token, Held { version, failures, generation, class: route.class });
             }
             used[route.class as usize] += count;
             let full = count >= want.slots;

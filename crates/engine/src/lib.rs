@@ -15,6 +15,7 @@ mod leader;
 mod logs;
 mod node;
 mod parked;
+mod publish;
 mod scopes;
 mod secrets;
 mod specs;

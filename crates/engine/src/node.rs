@@ -47,6 +47,8 @@ pub struct NodeConfig {
     pub lease_ttl: Duration,
     /// Ended runs are forgotten after this long; `None` keeps them.
     pub retention: Option<Duration>,
+    /// Also execute what is meant for remote workers, with functions of the same names.
+    pub serves_remote: bool,
     /// Whether this node may lead.
     pub leads: bool,
 }
@@ -65,6 +67,7 @@ impl Default for NodeConfig {
             heartbeat: Duration::from_secs(1),
             lease_ttl: Duration::from_millis(3_500),
             retention: None,
+            serves_remote: false,
             leads: true,
         }
     }
@@ -104,8 +107,8 @@ impl Shared {
                 pair.split_once('=')
                     .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
             });
-        // What remote workers execute is theirs to ask for.
-        queue && labels && route.class() != SlotClass::Remote
+        // What remote workers execute is theirs to ask for, unless this node is to stand in for them.
+        queue && labels && (self.config.serves_remote || route.class() != SlotClass::Remote)
     }
 
     /// Learns of new routes.

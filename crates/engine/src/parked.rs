@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::client::{Ancestry, Submission, SubmitError};
 use crate::dispatch::conclude;
 use crate::node::Shared;
+use crate::publish::publish;
 use crate::scopes::{WithSpec, load, pause, scope};
 use crate::specs::Spec;
 
@@ -74,7 +75,11 @@ impl One<'_> {
         self.shared.client.clock.now()
     }
 
-    fn succeed(&self, output: Option<Value>) {
+    async fn succeed(&self, output: Option<Value>) {
+        if !self.task.publishes_events.is_empty() && self.claim.token.key.item < 0 {
+            let generation = i32::from(self.claim.generation);
+            publish(self.shared, self.spec, self.claim.token.key, generation, output.as_ref()).await;
+        }
         let output = output.map(|output| output.to_string());
         if let Some(size) = output.as_ref().map(String::len).filter(|size| *size > MAX_OUTPUT) {
             let message = format!("the output is {size} bytes; at most {MAX_OUTPUT} are kept");
@@ -120,7 +125,7 @@ impl One<'_> {
             Err(failure) => return Ok(self.fail(failure)),
         };
         if items.is_empty() {
-            return Ok(self.succeed(Some(Value::Array(Vec::new()))));
+            return Ok(self.succeed(Some(Value::Array(Vec::new()))).await);
         }
         let values: Vec<String> = items.iter().map(Value::to_string).collect();
         let store = &self.shared.client.store;
@@ -256,10 +261,10 @@ impl One<'_> {
                 self.shared.duty.notify_one();
                 self.go_wrong(timed_out("the sub-workflow did not end", self.task.timeout_ms)).await
             }
-            (WaitKind::Timer, _) if is_due => Ok(self.succeed(None)),
-            (WaitKind::Approval, Some(outcome)) => Ok(self.conclude_approval(&wait, outcome)),
-            (WaitKind::Approval, None) if is_due => Ok(self.nobody_decided()),
-            (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => Ok(self.succeed(wait.output)),
+            (WaitKind::Timer, _) if is_due => Ok(self.succeed(None).await),
+            (WaitKind::Approval, Some(outcome)) => Ok(self.conclude_approval(&wait, outcome).await),
+            (WaitKind::Approval, None) if is_due => Ok(self.nobody_decided().await),
+            (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => Ok(self.succeed(wait.output).await),
             (WaitKind::Event | WaitKind::Result, Some(_)) => {
                 let reason = wait.reason.unwrap_or_else(|| "the result says that it failed".into());
                 Ok(self.fail(failure("result", reason)))
@@ -270,24 +275,24 @@ impl One<'_> {
             }
             (WaitKind::Result, None) if is_due => Ok(self.fail(timed_out("nobody delivered a result", None))),
             (_, None) => self.shared.client.store.park_again(self.claim.token, wait.due_at).await,
-            (_, Some(_)) => Ok(self.succeed(None)),
+            (_, Some(_)) => Ok(self.succeed(None).await),
         }
     }
 
-    fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) {
+    async fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) {
         let by = wait.actor.as_deref().unwrap_or("somebody");
         if outcome == WaitOutcome::Well {
-            return self.succeed(Some(json!({"approved": true, "by": by, "reason": wait.reason})));
+            return self.succeed(Some(json!({"approved": true, "by": by, "reason": wait.reason}))).await;
         }
         let why = wait.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
         self.fail(failure("rejected", format!("rejected by {by}{why}")));
     }
 
-    fn nobody_decided(&self) {
+    async fn nobody_decided(&self) {
         let Action::Approval(approval) = &self.task.action else { return self.skip() };
         match approval.on_timeout {
             OnTimeout::Fail => self.fail(timed_out("nobody approved", approval.timeout_ms)),
-            OnTimeout::Approve => self.succeed(Some(json!({"approved": true, "by": "timeout", "reason": null}))),
+            OnTimeout::Approve => self.succeed(Some(json!({"approved": true, "by": "timeout", "reason": null}))).await,
             OnTimeout::Skip => self.skip(),
         }
     }
@@ -310,7 +315,7 @@ impl One<'_> {
             return Ok(self.fail(failure("items", message)));
         }
         let outputs = results.into_iter().map(|result| result.output.unwrap_or(Value::Null)).collect();
-        Ok(self.succeed(Some(Value::Array(outputs))))
+        Ok(self.succeed(Some(Value::Array(outputs))).await)
     }
 
     async fn conclude_child(&self, wait: &WaitRow) -> Result<()> {
@@ -320,7 +325,7 @@ impl One<'_> {
         let summary = self.shared.client.store.run_summary(child).await?;
         if summary.state == RunState::Success {
             return match self.shared.client.outputs(child).await? {
-                Ok(outputs) => Ok(self.succeed(Some(Value::Object(outputs)))),
+                Ok(outputs) => Ok(self.succeed(Some(Value::Object(outputs))).await),
                 Err(failure) => Ok(self.fail(failure)),
             };
         }

@@ -89,6 +89,7 @@ impl<'a> App<'a> {
             heartbeat: worker.heartbeat,
             lease_ttl: worker.lease_ttl,
             retention: self.config.retention,
+            serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
             ..defaults
         }

@@ -49,10 +49,12 @@ impl TryFrom<Row> for EventRow {
 }
 
 impl Store {
+    /// Writes an event down, once for its id.
     pub async fn insert_event(&self, event: &EventRow) -> Result<()> {
         write!(self, |conn| {
             sqlx::query(
-            "INSERT INTO events (id, namespace, name, key, data, source, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+            "INSERT INTO events (id, namespace, name, key, data, source, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+             ON CONFLICT (id) DO NOTHING"
         )
         .bind(event.id)
         .bind(&event.namespace)

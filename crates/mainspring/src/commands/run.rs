@@ -140,6 +140,8 @@ fn node_config(app: &App<'_>, workflow: &Workflow) -> NodeConfig {
         labels: workflow.tasks.iter().flat_map(|task| task.labels.clone()).collect(),
         process_slots: worker.slots.unwrap_or(defaults.process_slots).max(1),
         function_slots: worker.function_slots.max(1),
+        // There is nobody else who could.
+        serves_remote: true,
         leads: true,
         ..app.node_config()
     }

@@ -52,6 +52,7 @@ keys! {
     "worker.heartbeat_interval": "how often the lease is renewed",
     "worker.lease_ttl": "a worker that is silent for so long is taken for dead",
     "worker.on_store_loss": "`kill`, or how long running tasks go on while the database is away",
+    "worker.serves_remote": "true: execute remote tasks with functions of the same names",
     "worker.grace": "between TERM and KILL",
     "worker.log_limit": "bytes of log kept per attempt",
     "worker.environment": "variables that tasks see besides the usual ones",
@@ -97,6 +98,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) heartbeat: Duration,
     pub(crate) lease_ttl: Duration,
     pub(crate) on_store_loss: OnStoreLoss,
+    pub(crate) serves_remote: bool,
     pub(crate) grace: Duration,
     pub(crate) log_limit: usize,
     /// Besides the usual ones.

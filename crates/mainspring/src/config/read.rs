@@ -88,6 +88,7 @@ fn worker(layers: &mut Layers) -> WorkerSettings {
         heartbeat,
         lease_ttl,
         on_store_loss,
+        serves_remote: boolean(layers, "worker.serves_remote"),
         grace: duration(layers, "worker.grace").unwrap_or(Duration::from_secs(10)),
         log_limit,
         environment: list(layers, "worker.environment"),
@@ -195,6 +196,17 @@ fn duration(layers: &mut Layers, key: &str) -> Option<Duration> {
         layers.complain_about(key, "must be a duration such as 500ms, 30s, 5m, 2h or 1d");
     }
     duration
+}
+
+fn boolean(layers: &mut Layers, key: &'static str) -> bool {
+    match text(layers, key).as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            layers.complain_about(key, "must be true or false");
+            false
+        }
+    }
 }
 
 fn list(layers: &Layers, key: &str) -> Vec<String> {
