@@ -106,6 +106,7 @@ fn unknown(name: &str, within: &str, source: &Source) -> String {
 fn word(value: &DeValue<'_>) -> Option<Word> {
     Some(match value {
         DeValue::String(text) => Word::Text(text.to_string()),
+        DeValue::Boolean(value) => Word::Text(value.to_string()),
         DeValue::Integer(number) => Word::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
         DeValue::Array(items) => {
             let texts: Option<Vec<String>> = items.iter().map(|item| text(item.get_ref())).collect();
