@@ -19,6 +19,7 @@ Usage: mainspring [OPTIONS] COMMAND
 Write and try workflows
   run          Run one workflow to its end, with an embedded store
   validate     Check workflow files and show every problem
+  graph        Draw a workflow
 
 Serve
   server       Run a node: HTTP, scheduling and a worker, in any mix
@@ -90,6 +91,8 @@ pub(crate) enum Command {
     Run(commands::run::RunArgs),
     /// Check workflow files and show every problem
     Validate(commands::validate::ValidateArgs),
+    /// Draw a workflow
+    Graph(commands::graph::GraphArgs),
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
     /// Store a workflow and start a run of it

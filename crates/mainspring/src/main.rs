@@ -63,6 +63,7 @@ fn run(cli: Cli, out: Output) -> Exit {
 async fn dispatch(cli: Cli, out: &Output) -> Result {
     match &cli.command {
         Command::Validate(args) => return commands::validate::validate(args, out),
+        Command::Graph(args) => return commands::graph::graph(args, out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
         Command::Doctor => return commands::doctor::doctor(&cli, out).await,
@@ -82,8 +83,11 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
             bench::run(&app.config.database, args).await?;
             Ok(Exit::Success)
         }
-        Command::Validate(_) | Command::Completions(_) | Command::Version | Command::Doctor | Command::Watchdog => {
-            Ok(Exit::Success)
-        }
+        Command::Validate(_)
+        | Command::Graph(_)
+        | Command::Completions(_)
+        | Command::Version
+        | Command::Doctor
+        | Command::Watchdog => Ok(Exit::Success),
     }
 }

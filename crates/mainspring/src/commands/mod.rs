@@ -2,6 +2,7 @@
 
 pub(crate) mod completions;
 pub(crate) mod doctor;
+pub(crate) mod graph;
 pub(crate) mod migrate;
 pub(crate) mod pools;
 pub(crate) mod run;
