@@ -14,6 +14,7 @@ mod inputs;
 pub mod plan;
 pub mod retry;
 pub mod rule;
+pub mod simulate;
 pub mod state;
 pub mod time;
 pub mod work;

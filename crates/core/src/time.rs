@@ -68,3 +68,14 @@ mod tests {
         }
     }
 }
+pub fn parse(text: &str) -> Option<Micros> {
+    if !crate::inputs::is_datetime(text) {
+        return None;
+    }
+    let n = |a: usize, b: usize| text[a..b].parse::<i64>().ok();
+    Some(
+        month_start(n(0, 4)?, n(5, 7)?)
+            + (n(8, 10)? - 1) * DAY
+            + ((n(11, 13)? * 60 + n(14, 16)?) * 60 + n(17, 19)?) * 1_000_000,
+    )
+}

@@ -19,6 +19,7 @@ Usage: mainspring [OPTIONS] COMMAND
 Write and try workflows
   run          Run one workflow to its end, with an embedded store
   validate     Check workflow files and show every problem
+  test         Play workflows in virtual time and check what their tests expect
   graph        Draw a workflow
 
 Serve
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     Run(commands::run::RunArgs),
     /// Check workflow files and show every problem
     Validate(commands::validate::ValidateArgs),
+    /// Play workflows in virtual time and check what their tests expect
+    Test(commands::testing::TestArgs),
     /// Draw a workflow
     Graph(commands::graph::GraphArgs),
     /// Run a node: HTTP, scheduling and a worker, in any mix

@@ -64,6 +64,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
     match &cli.command {
         Command::Validate(args) => return commands::validate::validate(args, out),
         Command::Graph(args) => return commands::graph::graph(args, out),
+        Command::Test(args) => return commands::testing::test(args, out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
         Command::Doctor => return commands::doctor::doctor(&cli, out).await,
@@ -85,6 +86,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         }
         Command::Validate(_)
         | Command::Graph(_)
+        | Command::Test(_)
         | Command::Completions(_)
         | Command::Version
         | Command::Doctor

@@ -9,5 +9,6 @@ pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod server;
 pub(crate) mod submit;
+pub(crate) mod testing;
 pub(crate) mod validate;
 pub(crate) mod version;
