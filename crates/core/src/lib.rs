@@ -8,6 +8,7 @@ mod author;
 pub mod dag;
 pub mod diagnostic;
 pub mod expr;
+pub mod format;
 pub mod graph;
 pub mod ids;
 mod inputs;
