@@ -6,6 +6,7 @@ use crate::Workflow;
 use crate::author::parse_duration;
 use crate::diagnostic::{Diagnostics, Place, Report, did_you_mean, quoted};
 use crate::expr::{Scope, has_expression, render_json};
+use crate::pattern;
 use crate::workflow::{Input, InputKind};
 
 impl Workflow {
@@ -89,9 +90,38 @@ pub(crate) fn is_template(value: &Value) -> bool {
 /// Whether a value fits an input's type and choices. The error continues a sentence that begins with the name.
 pub(crate) fn conform(input: &Input, value: &Value) -> Result<(), String> {
     conform_type(input.kind, value)?;
+    conform_bounds(input, value)?;
+    if let (Some(pattern), Value::String(text)) = (&input.pattern, value) {
+        // The pattern compiled when the workflow was read.
+        let fits = pattern::compile_whole(pattern).is_ok_and(|regex| regex.is_match(text));
+        if !fits {
+            return Err(format!("is {}, but must match {}", quoted(&plain(value)), quoted(pattern)));
+        }
+    }
     if !input.choices.is_empty() && !input.choices.contains(value) {
         let choices: Vec<String> = input.choices.iter().take(20).map(|choice| quoted(&plain(choice))).collect();
         return Err(format!("is {}, but must be one of {}", quoted(&plain(value)), choices.join(", ")));
+    }
+    Ok(())
+}
+
+/// Numbers are bounded by value, texts and lists by length.
+fn conform_bounds(input: &Input, value: &Value) -> Result<(), String> {
+    let (measured, unit) = match value {
+        Value::Number(number) => (number.as_f64().unwrap_or(f64::NAN), None),
+        Value::String(text) => (text.chars().count() as f64, Some("characters")),
+        Value::Array(items) => (items.len() as f64, Some("members")),
+        _ => return Ok(()),
+    };
+    let bounds = [(&input.min, "at least"), (&input.max, "at most")];
+    for (bound, word) in bounds.into_iter().filter_map(|(bound, word)| Some((bound.as_ref()?, word))) {
+        let limit = bound.as_f64().unwrap_or(f64::NAN);
+        let broken = if word == "at least" { measured < limit } else { measured > limit };
+        match unit {
+            Some(unit) if broken => return Err(format!("has {measured} {unit}, but must have {word} {bound}")),
+            None if broken => return Err(format!("is {}, but must be {word} {bound}", quoted(&plain(value)))),
+            _ => {}
+        }
     }
     Ok(())
 }

@@ -1,5 +1,12 @@
 //! What a task of a run does next, given what is known about the run: run or skip, and with which values.
 
+mod answer;
+mod env;
+mod parked;
+
+#[cfg(test)]
+mod tests;
+
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
@@ -7,6 +14,9 @@ use crate::Workflow;
 use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
 use crate::work::{Failure, HttpOrder, Order, OrderAction};
 use crate::workflow::{Action, Http, HttpAuth, HttpBody};
+
+use env::Needed;
+pub use parked::{ApprovalView, MAX_ITEMS};
 
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +31,8 @@ impl Workflow {
     pub fn decide(&self, index: usize, scope: &Scope) -> Decision {
         let task = &self.tasks[index];
         let Some(condition) = &task.condition else { return Decision::Start };
-        let decided = self.rendered_env(scope).and_then(|env| evaluate(condition, scope, &env));
+        let env = self.needed_env(None, Needed::expression(condition), scope);
+        let decided = env.and_then(|env| evaluate(condition, scope, &env));
         match decided {
             Ok(value) if is_true(&value) => Decision::Start,
             Ok(_) => Decision::Skip,
@@ -153,105 +164,4 @@ fn text_of(value: Value) -> String {
 
 fn failure(place: &str, error: EvalError) -> Failure {
     Failure { kind: "expression".into(), message: format!("{place}: {error}"), permanent: true, ..Failure::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::state::TaskState;
-    use crate::{TaskView, parse};
-
-    fn example() -> (Workflow, Scope) {
-        let workflow = parse(
-            "name: w
-namespace: n
-inputs: {region: {default: eu}, dry: {type: boolean, default: false}}
-env: {HOST: 'db.${{ inputs.region }}', PLAIN: p}
-concurrency: {key: 'k-${{ inputs.region }}'}
-tasks:
-  extract: {function: noop}
-  load:
-    needs: extract
-    if: not inputs.dry and tasks.extract.output.rows > 0
-    run: load ${{ tasks.extract.output.rows }} \"${{ env.HOST }}\" ${{ tasks.extract.output.rows }}
-    env: {PLAIN: mine, ROWS: '${{ tasks.extract.output.rows }}', URL: 'x://${{ env.HOST }}'}
-    cwd: /tmp/${{ env.ROWS }}
-    timeout: 3s
-  send: {needs: load, function: {handler: send, payload: {all: '${{ tasks.extract.output }}', note: 'n=${{ tasks.extract.output.rows }}'}}}
-",
-        )
-        .unwrap_or_else(|errors| panic!("{errors}"));
-        let mut scope = Scope::default();
-        scope.inputs = workflow.resolve_inputs(Map::new(), &scope).unwrap();
-        let output = Some(json!({"rows": 3}));
-        scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 1, output });
-        (workflow, scope)
-    }
-
-    #[test]
-    fn conditions_decide() {
-        let (workflow, mut scope) = example();
-        assert_eq!(workflow.decide(0, &scope), Decision::Start);
-        assert_eq!(workflow.decide(1, &scope), Decision::Start);
-        scope.inputs.insert("dry".into(), json!(true));
-        assert_eq!(workflow.decide(1, &scope), Decision::Skip);
-        scope.inputs.insert("dry".into(), json!(false));
-        scope.tasks.get_mut("extract").unwrap().output = Some(json!({"count": 1}));
-        let Decision::Fail(failure) = workflow.decide(1, &scope) else { panic!() };
-        assert_eq!(failure.kind, "expression");
-        assert_eq!(
-            failure.message,
-            "`if` of task `load`: `tasks.extract.output.rows` is undefined: output has keys count"
-        );
-    }
-
-    #[test]
-    fn orders_hold_values() {
-        let (workflow, scope) = example();
-        let order = workflow.order(1, &scope).unwrap();
-        let OrderAction::Run { script, shell, cwd } = &order.action else { panic!() };
-        assert_eq!(script, "load \"${MAINSPRING_EXPR_0}\" \"${MAINSPRING_EXPR_1}\" \"${MAINSPRING_EXPR_0}\"");
-        assert_eq!((shell, cwd.as_deref()), (&None, Some("/tmp/3")));
-        let env: Vec<(&str, &str)> = order.env.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
-        assert_eq!(
-            env,
-            [
-                ("HOST", "db.eu"),
-                ("PLAIN", "mine"),
-                ("ROWS", "3"),
-                ("URL", "x://db.eu"),
-                ("MAINSPRING_EXPR_0", "3"),
-                ("MAINSPRING_EXPR_1", "db.eu"),
-            ]
-        );
-        assert_eq!((order.timeout_ms, order.task.as_str(), order.namespace.as_str()), (Some(3_000), "load", "n"));
-
-        let OrderAction::Function { handler, payload } = workflow.order(2, &scope).unwrap().action else { panic!() };
-        assert_eq!((handler.as_str(), payload), ("send", json!({"all": {"rows": 3}, "note": "n=3"})));
-        assert_eq!(workflow.concurrency_key(&scope).unwrap().as_deref(), Some("k-eu"));
-    }
-
-    #[test]
-    fn missing_values_fail_the_order() {
-        let (workflow, mut scope) = example();
-        scope.tasks.clear();
-        let failure = workflow.order(2, &scope).unwrap_err();
-        assert_eq!(failure.message, "`payload` of task `send`: `tasks.extract` is undefined: the task has not run");
-        assert!(failure.permanent);
-        let nul = TaskView { status: TaskState::Success, attempts: 1, output: Some(json!({"rows": "a\u{0}b"})) };
-        scope.tasks.insert("extract".into(), nul);
-        assert!(workflow.order(1, &scope).unwrap_err().message.contains("NUL"));
-    }
-
-    #[test]
-    fn an_order_without_expressions_serves_every_run() {
-        let needs_scope = |yaml: &str| parse(yaml).unwrap().needs_scope(0);
-        assert!(!needs_scope("{name: w, env: {A: b}, tasks: {a: {run: x, if: 'run.id', env: {B: c}}}}"));
-        assert!(needs_scope("{name: w, env: {A: '${{ run.id }}'}, tasks: {a: {run: x}}}"));
-        assert!(needs_scope("{name: w, tasks: {a: {run: 'x ${{ run.id }}'}}}"));
-        assert!(needs_scope("{name: w, tasks: {a: {function: {handler: h, payload: ['${{ run.id }}']}}}}"));
-        assert_eq!(parse("{name: w}").unwrap().concurrency_key(&Scope::default()), Ok(None));
-    }
 }

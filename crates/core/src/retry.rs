@@ -34,7 +34,7 @@ pub struct Retry {
     pub jitter: f64,
     /// False: neither a failure nor a lost worker leads to another attempt.
     pub retryable: bool,
-    /// Only these failures are retried: `timeout`, `exit:N`, `5xx`, or an error kind. Empty: all.
+    /// Only these failures are retried: `timeout`, `exit:N`, `4xx`, `5xx`, a status, or an error kind. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
 }
@@ -69,18 +69,28 @@ impl Retry {
         (jittered.min(cap) * 1_000.0) as i64
     }
 
-    /// Whether a failure of this kind (and exit code) may be tried again at all, the budget aside.
+    /// Whether a failure of this kind (and exit code, or status if the kind is `http_status`) may be tried again at all, the budget aside.
     pub fn allows(&self, kind: &str, exit_code: Option<i32>) -> bool {
         if !self.retryable {
             return false;
         }
-        self.on.is_empty()
-            || self.on.iter().any(|chosen| {
-                chosen == kind
-                    || exit_code.is_some_and(|code| {
-                        chosen.strip_prefix("exit:").is_some_and(|wanted| wanted.trim().parse() == Ok(code))
-                    })
-            })
+        self.on.is_empty() || self.on.iter().any(|chosen| is_chosen(chosen, kind, exit_code))
+    }
+}
+
+/// `chosen` is a kind, `exit:75`, a status or exit code, or a class of statuses.
+fn is_chosen(chosen: &str, kind: &str, exit_code: Option<i32>) -> bool {
+    if chosen == kind {
+        return true;
+    }
+    let Some(code) = exit_code else { return false };
+    let is_status = kind == "http_status";
+    match chosen {
+        "4xx" | "5xx" => is_status && chosen.as_bytes()[0] == b'0' + (code / 100).clamp(0, 9) as u8,
+        _ => match chosen.strip_prefix("exit:") {
+            Some(wanted) => !is_status && wanted.trim().parse() == Ok(code),
+            None => chosen.parse() == Ok(code),
+        },
     }
 }
 
@@ -115,6 +125,18 @@ mod tests {
         assert!(retry.allows("timeout", None));
         assert!(retry.allows("exit", Some(75)));
         assert!(!retry.allows("exit", Some(1)));
+        let http = Retry { on: vec!["5xx".into(), "429".into(), "75".into()], ..Retry::default() };
+        for (kind, code, expected) in [
+            ("http_status", 503, true),
+            ("http_status", 429, true),
+            ("http_status", 404, false),
+            ("exit", 75, true),
+            ("exit", 5, false),
+            ("connect", 0, false),
+        ] {
+            assert_eq!(http.allows(kind, Some(code)), expected, "{kind} {code}");
+        }
+        assert!(!http.allows("timeout", None));
         assert!(!Retry { retryable: false, ..Retry::default() }.allows("timeout", None));
     }
 }

@@ -1,4 +1,4 @@
-//! Instants as people write them, without a library for three formulas.
+//! Instants as people write them.
 
 use crate::Micros;
 
@@ -15,6 +15,21 @@ pub fn rfc3339(at: Micros) -> String {
         seconds / 60 % 60,
         seconds % 60
     )
+}
+
+/// The instant that an RFC 3339 text with a zone names.
+pub fn parse(text: &str) -> Option<Micros> {
+    // A date alone or a time without a zone would be a guess.
+    chrono::DateTime::parse_from_rfc3339(text).ok().map(|at| at.timestamp_micros())
+}
+
+/// Like [`rfc3339`], without a fraction that is zero.
+pub fn rfc3339_short(at: Micros) -> String {
+    let text = rfc3339(at);
+    match text.strip_suffix(".000000Z") {
+        Some(whole) => format!("{whole}Z"),
+        None => text,
+    }
 }
 
 /// Days since the epoch → (year, month, day), proleptic Gregorian.
@@ -58,6 +73,15 @@ mod tests {
     }
 
     #[test]
+    fn instants_are_read_with_their_zone() {
+        assert_eq!(parse("1970-01-01T01:00:00.000001+01:00"), Some(1));
+        assert_eq!(parse("2026-01-31T08:00:00Z").map(rfc3339_short).as_deref(), Some("2026-01-31T08:00:00Z"));
+        for bad in ["2026-01-31", "2026-01-31T08:00:00", "2026-02-30T08:00:00Z", "", "now", "1769846400"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
     fn months_start_where_the_one_before_ends() {
         for year in [1970, 1999, 2000, 2024, 2100] {
             for month in 1..=12 {
@@ -67,15 +91,4 @@ mod tests {
             }
         }
     }
-}
-pub fn parse(text: &str) -> Option<Micros> {
-    if !crate::inputs::is_datetime(text) {
-        return None;
-    }
-    let n = |a: usize, b: usize| text[a..b].parse::<i64>().ok();
-    Some(
-        month_start(n(0, 4)?, n(5, 7)?)
-            + (n(8, 10)? - 1) * DAY
-            + ((n(11, 13)? * 60 + n(14, 16)?) * 60 + n(17, 19)?) * 1_000_000,
-    )
 }

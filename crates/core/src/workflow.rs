@@ -267,6 +267,9 @@ pub struct Reads {
     /// Indexes of tasks whose output, status or attempts are read; all of them lie upstream.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<i32>,
+    /// Names of secrets whose values are read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
 }
 
 impl Workflow {

@@ -165,3 +165,37 @@ fn json_of_the_same_size_is_read_too() {
 fn a_list_that_fills_the_text_is_refused() {
     refuse("list", &format!("name: x\ntags:\n- [{}1]", "1,".repeat(8_000_000)), "more than");
 }
+
+#[test]
+fn schedules_that_never_fire_are_found_in_time() {
+    let mut text = String::from("name: x\ntriggers:\n");
+    for minute in 0..100 {
+        writeln!(text, "- {{cron: '{} 0 31 2,4,6 *'}}", minute % 60).unwrap();
+    }
+    let problems = timed("schedules", Duration::from_secs(1), || parse(&text)).unwrap_err();
+    assert!(
+        problems.0.iter().all(|problem| problem.message.ends_with("never fires: there is no such day")),
+        "{problems}"
+    );
+    assert_eq!(problems.0.len(), 100);
+}
+
+/// What every task may hold, in as many tasks as there may be.
+#[test]
+fn a_hundred_thousand_tasks_of_every_kind() {
+    let kinds = [
+        "http: {url: 'https://h/${{ run.id }}', headers: {A: '${{ secrets.K }}'}, expect: {body: {json: body.ok}}}",
+        "workflow: {name: a, inputs: {n: '${{ item }}'}}, foreach: [1, 2], max_parallel: 2",
+        "remote: {handler: h, payload: {a: '${{ inputs.a }}'}}",
+        "approval: {roles: [r], timeout: 1h, message: '${{ run.id }}?'}",
+        "wait: {event: e, key: '${{ run.id }}', if: event.ok, timeout: 1h}",
+        "run: 'echo ${{ env.E }}', env: {E: '${{ secrets.K }}'}, limits: {memory: 1MiB}",
+    ];
+    let mut text = String::from("name: kinds\nsecrets: [K]\ninputs: {a: {}}\ntasks:\n");
+    for task in 0..100_000 {
+        let need = if task > 0 { format!(", needs: t{}", task - 1) } else { String::new() };
+        writeln!(text, "  t{task}: {{{}{need}}}", kinds[task % kinds.len()]).unwrap();
+    }
+    let workflow = timed("kinds", Duration::from_secs(2), || parse(&text)).unwrap();
+    assert_eq!(workflow.tasks.len(), 100_000);
+}

@@ -10,6 +10,8 @@ mod expire;
 mod reopen;
 
 #[cfg(test)]
+mod rule_tests;
+#[cfg(test)]
 mod tests;
 
 pub use board::{Board, Change, Ending, Refused, Slot};

@@ -19,7 +19,7 @@ fn failure() -> Ending {
 }
 
 /// Plays a run: tasks fail for good, or their condition is false, as the lists say; all others succeed.
-fn play<'w>(workflow: &'w Workflow, failing: &[&str], false_conditions: &[&str]) -> Board<'w> {
+pub(super) fn play<'w>(workflow: &'w Workflow, failing: &[&str], false_conditions: &[&str]) -> Board<'w> {
     let mut board = Board::new(workflow);
     drive(&mut board, workflow, failing, false_conditions);
     board

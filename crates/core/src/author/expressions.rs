@@ -1,13 +1,17 @@
 //! Checks the expressions of a workflow and brings them into the form in which they are stored and evaluated.
 
+use std::collections::HashSet;
+
 use indexmap::IndexMap;
 
 use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::{Allowed, Analysis, ExprError, NameTable, Part, analyse, split, strip_braces};
-use crate::workflow::{Action, Input, Task};
+use crate::workflow::{Action, Input, Task, TriggerSource};
 use crate::yaml::Tree;
 
+use super::places;
 use super::script::{self, VARIABLE};
+use super::slots;
 use super::spec::{Field, Text};
 
 /// What the expressions of a workflow may refer to.
@@ -16,6 +20,16 @@ pub(super) struct Checker<'a> {
     pub(super) names: &'a NameTable<'a>,
     pub(super) inputs: &'a IndexMap<String, Input>,
     pub(super) env: &'a IndexMap<String, String>,
+    pub(super) secrets: &'a [String],
+    /// Variables of the workflow that hold a secret.
+    pub(super) secret_env: HashSet<String>,
+}
+
+/// What an expression looks at.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) tasks: Vec<Read>,
+    pub(super) secrets: Vec<String>,
 }
 
 /// That an expression looks at a task.
@@ -23,65 +37,111 @@ pub(super) struct Read {
     pub(super) target: i32,
     pub(super) place: Place,
     pub(super) path: String,
-    pub(super) by_condition: bool,
+    /// It is evaluated by the decision about the task.
+    pub(super) decisive: bool,
 }
 
-const NOTHING_RAN: Allowed = Allowed { tasks: false, env: false, inputs: true };
-const BEFORE_INPUTS: Allowed = Allowed { tasks: false, env: false, inputs: false };
-const EVERYTHING: Allowed = Allowed { tasks: true, env: true, inputs: true };
+/// What surrounds a text: the task's own variables, and which of all variables hold a secret.
+#[derive(Clone, Copy)]
+struct Around<'e> {
+    allowed: Allowed,
+    own_env: Option<&'e IndexMap<String, String>>,
+    own_secret_env: Option<&'e HashSet<String>>,
+}
 
 impl Checker<'_> {
-    /// A text of the workflow itself: no task has run where it is evaluated.
-    pub(super) fn workflow_text(&self, text: &Text, report: &mut Report) {
-        let allowed = match text.field {
-            Field::InputDefault(_) => BEFORE_INPUTS,
-            _ => NOTHING_RAN,
-        };
-        self.template(text, allowed, None, &mut Vec::new(), report);
-    }
-
-    /// A text of a task, which is replaced by its stored form. What it reads is added to `reads`.
-    pub(super) fn task_text(&self, task: &mut Task, text: &Text, reads: &mut Vec<Read>, report: &mut Report) {
-        match &text.field {
-            Field::Condition => {
-                let written = self.tree.scalar(text.node);
-                let (source, offset) = strip_braces(written);
-                if let Some(at) = written.find("${{").filter(|_| source.contains("${{")) {
-                    let place = self.tree.locate(text.node, at, 3);
-                    let message = "a condition is one expression, with `${{ }}` around all of it or not at all";
-                    report.add(place, &text.path, message);
-                    return;
-                }
-                let whole = Whole { text, offset, own_env: None };
-                if let Some(analysis) = self.expression(source, &whole, EVERYTHING, reads, report) {
-                    task.condition = Some(analysis.text);
-                }
-            }
-            Field::Script => self.script(task, text, reads, report),
-            Field::Env(name) => {
-                if let Some(stored) = self.template(text, EVERYTHING, None, reads, report) {
-                    task.env.insert(name.clone(), stored);
-                }
-            }
-            Field::Cwd => {
-                let stored = self.template(text, EVERYTHING, Some(&task.env), reads, report);
-                if let (Action::Run { cwd, .. }, Some(stored)) = (&mut task.action, stored) {
-                    *cwd = Some(stored);
-                }
-            }
-            Field::Payload(pointer) => {
-                let stored = self.template(text, EVERYTHING, Some(&task.env), reads, report);
-                if let (Action::Function { payload, .. }, Some(stored)) = (&mut task.action, stored)
-                    && let Some(value) = payload.pointer_mut(pointer)
-                {
-                    *value = serde_json::Value::String(stored);
-                }
-            }
-            Field::InputDefault(_) | Field::ConcurrencyKey => {}
+    /// A text of the workflow itself, in stored form; `sources` are those of the triggers.
+    pub(super) fn workflow_text(
+        &self,
+        text: &Text,
+        sources: &[TriggerSource],
+        seen: &mut Seen,
+        report: &mut Report,
+    ) -> Option<String> {
+        let around = Around { allowed: places::of_workflow(&text.field, sources), own_env: None, own_secret_env: None };
+        match text.field {
+            Field::TriggerCondition(_) => self.bare(text, around, seen, report),
+            _ => self.template(text, around, seen, report),
         }
     }
 
-    fn script(&self, task: &mut Task, text: &Text, reads: &mut Vec<Read>, report: &mut Report) {
+    /// All texts of a task, which are replaced by their stored form.
+    pub(super) fn task_texts(&self, task: &mut Task, texts: &[Text], seen: &mut Seen, report: &mut Report) {
+        // Variables first: what else reads them has to know which ones hold a secret.
+        let mut secret_env = HashSet::new();
+        let is_env = |text: &&Text| matches!(text.field, Field::Env(_));
+        for text in texts.iter().filter(is_env) {
+            let mut own = Seen::default();
+            let around = Around { allowed: places::of_task(&text.field, task), own_env: None, own_secret_env: None };
+            let stored = self.template(text, around, &mut own, report);
+            if let (Field::Env(name), Some(stored)) = (&text.field, stored) {
+                if !own.secrets.is_empty() || self.reads_secret_env(&stored) {
+                    secret_env.insert(name.clone());
+                }
+                task.env.insert(name.clone(), stored);
+            }
+            seen.tasks.append(&mut own.tasks);
+            seen.secrets.append(&mut own.secrets);
+        }
+        for text in texts.iter().filter(|text| !is_env(text)) {
+            let allowed = places::of_task(&text.field, task);
+            if text.field == Field::Script {
+                self.script(task, text, allowed, &secret_env, seen, report);
+                continue;
+            }
+            // What decides comes before the task's own variables are made.
+            let own_env = (!text.field.is_decisive()).then_some(&task.env);
+            let around = Around { allowed, own_env, own_secret_env: Some(&secret_env) };
+            let stored = match text.field {
+                Field::Condition | Field::Foreach | Field::WaitCondition | Field::ExpectJson => {
+                    self.bare(text, around, seen, report)
+                }
+                _ => self.template(text, around, seen, report),
+            };
+            if let Some(stored) = stored
+                && let Some(slot) = slots::of_task(task, &text.field)
+            {
+                *slot = stored;
+            }
+        }
+    }
+
+    fn reads_secret_env(&self, stored: &str) -> bool {
+        let Ok(parts) = split(stored) else { return false };
+        parts.iter().any(|part| match part {
+            Part::Text(_) => false,
+            Part::Expression { source, .. } => crate::expr::references(source)
+                .iter()
+                .any(|one| one.root == "env" && one.path.first().is_none_or(|name| self.secret_env.contains(name))),
+        })
+    }
+
+    /// One expression, with `${{ }}` around all of it or not at all.
+    fn bare(&self, text: &Text, around: Around<'_>, seen: &mut Seen, report: &mut Report) -> Option<String> {
+        let written = self.tree.scalar(text.node);
+        let (source, offset) = strip_braces(written);
+        if let Some(at) = written.find("${{").filter(|_| source.contains("${{")) {
+            let place = self.tree.locate(text.node, at, 3);
+            let what = match text.field {
+                Field::Foreach => "a list",
+                _ => "a condition",
+            };
+            let message = format!("{what} is one expression, with `${{{{ }}}}` around all of it or not at all");
+            report.add(place, &text.path, message);
+            return None;
+        }
+        self.expression(source, &Whole { text, offset, around }, seen, report).map(|analysis| analysis.text)
+    }
+
+    fn script(
+        &self,
+        task: &mut Task,
+        text: &Text,
+        allowed: Allowed,
+        secret_env: &HashSet<String>,
+        seen: &mut Seen,
+        report: &mut Report,
+    ) {
         let Action::Run { script, bindings, shell, .. } = &mut task.action else { return };
         let source = self.tree.scalar(text.node);
         let bound = match script::bind(source, shell.as_deref()) {
@@ -94,9 +154,10 @@ impl Checker<'_> {
                 return;
             }
         };
+        let around = Around { allowed, own_env: Some(&task.env), own_secret_env: Some(secret_env) };
         for (number, (expression, offset)) in bound.expressions.iter().enumerate() {
-            let whole = Whole { text, offset: *offset, own_env: Some(&task.env) };
-            if let Some(analysis) = self.expression(expression, &whole, EVERYTHING, reads, report) {
+            let whole = Whole { text, offset: *offset, around };
+            if let Some(analysis) = self.expression(expression, &whole, seen, report) {
                 bindings.push((format!("{VARIABLE}{number}"), analysis.text));
             }
         }
@@ -104,14 +165,7 @@ impl Checker<'_> {
     }
 
     /// Checks every expression of a template; gives the template in stored form.
-    fn template(
-        &self,
-        text: &Text,
-        allowed: Allowed,
-        own_env: Option<&IndexMap<String, String>>,
-        reads: &mut Vec<Read>,
-        report: &mut Report,
-    ) -> Option<String> {
+    fn template(&self, text: &Text, around: Around<'_>, seen: &mut Seen, report: &mut Report) -> Option<String> {
         let source = self.tree.scalar(text.node);
         let parts = match split(source) {
             Ok(parts) => parts,
@@ -126,8 +180,7 @@ impl Checker<'_> {
             match part {
                 Part::Text(plain) => stored.push_str(plain),
                 Part::Expression { source, offset, .. } => {
-                    let whole = Whole { text, offset, own_env };
-                    let analysis = self.expression(source, &whole, allowed, reads, report)?;
+                    let analysis = self.expression(source, &Whole { text, offset, around }, seen, report)?;
                     stored.push_str(&format!("${{{{ {} }}}}", analysis.text));
                 }
             }
@@ -135,16 +188,9 @@ impl Checker<'_> {
         Some(stored)
     }
 
-    fn expression(
-        &self,
-        source: &str,
-        whole: &Whole<'_>,
-        allowed: Allowed,
-        reads: &mut Vec<Read>,
-        report: &mut Report,
-    ) -> Option<Analysis> {
+    fn expression(&self, source: &str, whole: &Whole<'_>, seen: &mut Seen, report: &mut Report) -> Option<Analysis> {
         let locate = |offset: usize, length: usize| self.tree.locate(whole.text.node, whole.offset + offset, length);
-        let analysis = analyse(source, self.names, allowed).and_then(|analysis| {
+        let analysis = analyse(source, self.names, whole.around.allowed).and_then(|analysis| {
             self.check_names(&analysis, whole)?;
             Ok(analysis)
         });
@@ -156,45 +202,72 @@ impl Checker<'_> {
             }
         };
         for reference in &analysis.references {
-            if reference.root == "tasks"
-                && let Some(target) = reference.path.first().and_then(|name| self.names.get(name.as_str()))
-            {
-                reads.push(Read {
+            let Some(name) = reference.path.first() else { continue };
+            match reference.root.as_str() {
+                "tasks" => seen.tasks.extend(self.names.get(name.as_str()).map(|target| Read {
                     target: *target,
                     place: locate(reference.offset, reference.length),
                     path: whole.text.path.clone(),
-                    by_condition: whole.text.field == Field::Condition,
-                });
+                    decisive: whole.text.field.is_decisive(),
+                })),
+                "secrets" => seen.secrets.push(name.clone()),
+                _ => {}
             }
         }
         Some(analysis)
     }
 
-    /// Inputs and variables are declared, so a name that is not there is found before anything runs.
+    /// Inputs, variables and secrets are declared, so a name that is not there is found before anything runs.
     fn check_names(&self, analysis: &Analysis, whole: &Whole<'_>) -> Result<(), ExprError> {
+        let around = &whole.around;
         for reference in &analysis.references {
+            let fail = |message: String, help: Option<String>| {
+                Err(ExprError { offset: reference.offset, length: reference.length, message, help })
+            };
+            if reference.root == "env"
+                && around.allowed.secrets.is_some()
+                && !matches!(whole.text.field, Field::Script)
+                && let Some(name) = self.hidden(reference.path.first().map(String::as_str), around)
+            {
+                let help = "secrets are for `env`, `headers`, `auth` and `payload` only".to_owned();
+                return fail(format!("the variable {} holds a secret", quoted(name)), Some(help));
+            }
             let Some(name) = reference.path.first() else { continue };
+            let own = || around.own_env.into_iter().flat_map(|env| env.keys());
             let (what, known): (&str, Vec<&str>) = match reference.root.as_str() {
                 "inputs" if !self.inputs.contains_key(name) => {
                     ("input", self.inputs.keys().map(String::as_str).collect())
                 }
-                "env" if !self.env.contains_key(name) && !whole.own_env.is_some_and(|env| env.contains_key(name)) => {
-                    let own = whole.own_env.into_iter().flat_map(|env| env.keys());
-                    ("variable", self.env.keys().chain(own).map(String::as_str).collect())
+                "env" if !self.env.contains_key(name) && !around.own_env.is_some_and(|env| env.contains_key(name)) => {
+                    ("variable", self.env.keys().chain(own()).map(String::as_str).collect())
+                }
+                "secrets" if !self.secrets.contains(name) => {
+                    ("secret", self.secrets.iter().map(String::as_str).collect())
                 }
                 _ => continue,
             };
-            let help = did_you_mean(name, known.iter().copied()).or_else(|| {
-                (!known.is_empty()).then(|| format!("there are {}", known[..known.len().min(20)].join(", ")))
-            });
-            return Err(ExprError {
-                offset: reference.offset,
-                length: reference.length,
-                message: format!("there is no {what} {}", quoted(name)),
-                help,
-            });
+            let listed = || format!("there are {}", known[..known.len().min(20)].join(", "));
+            let help = did_you_mean(name, known.iter().copied());
+            let help = match (what, help) {
+                (_, Some(help)) => Some(help),
+                ("secret", None) => Some(format!("add `{name}` to the `secrets` of the workflow")),
+                _ => (!known.is_empty()).then(listed),
+            };
+            return fail(format!("there is no {what} {}", quoted(name)), help);
         }
         Ok(())
+    }
+
+    /// The variable that is read (or one of all) if it holds a secret.
+    fn hidden<'n>(&'n self, name: Option<&'n str>, around: &Around<'n>) -> Option<&'n str> {
+        let own = around.own_secret_env;
+        match name {
+            Some(name) if own.is_some_and(|env| env.contains(name)) => Some(name),
+            // A variable of the task hides that of the workflow.
+            Some(name) if around.own_env.is_some_and(|env| env.contains_key(name)) => None,
+            Some(name) => self.secret_env.contains(name).then_some(name),
+            None => own.and_then(|env| env.iter().next()).or_else(|| self.secret_env.iter().next()).map(String::as_str),
+        }
     }
 }
 
@@ -202,5 +275,5 @@ impl Checker<'_> {
 struct Whole<'a> {
     text: &'a Text,
     offset: usize,
-    own_env: Option<&'a IndexMap<String, String>>,
+    around: Around<'a>,
 }

@@ -10,6 +10,7 @@ use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::has_expression;
 use crate::yaml::{Kind, Node, NodeId, Style, Tree};
 
+use super::dialect::Table;
 use super::values::{IDENTIFIER_RULE, NAME_RULE, PRIORITIES, is_identifier, is_name, parse_duration, plain_value};
 
 /// The longest text of a description, a label or a variable.
@@ -37,6 +38,14 @@ impl Path<'static> {
 impl<'p> Path<'p> {
     pub(super) fn key(&'p self, key: &'p str) -> Path<'p> {
         Path { parent: Some(self), segment: Segment::Key(key) }
+    }
+
+    /// The key it ends with.
+    pub(super) fn last(&self) -> &'p str {
+        match self.segment {
+            Segment::Key(key) => key,
+            _ => "",
+        }
     }
 
     pub(super) fn index(&'p self, index: usize) -> Path<'p> {
@@ -80,7 +89,7 @@ impl<'t> Reader<'t, '_> {
         matches!(&self.node(id).kind, Kind::Scalar { text, style: Style::Plain } if plain_value(text) == Some(Value::Null))
     }
 
-    fn describe(&self, id: NodeId) -> &'static str {
+    pub(super) fn describe(&self, id: NodeId) -> &'static str {
         match &self.node(id).kind {
             Kind::Sequence(_) => "a list",
             Kind::Mapping(_) => "a mapping",
@@ -371,22 +380,41 @@ impl<'t> Reader<'t, '_> {
         })
     }
 
-    /// Complains about a key that is not one of `known`.
-    pub(super) fn unknown_key(&mut self, key: NodeId, path: Path<'_>, what: &str, known: &[&str], later: &[&str]) {
-        let name = self.tree.scalar(key);
-        let place = self.place(key);
-        if later.contains(&name) {
-            self.report.add(place, path.key(name), format!("`{name}` is not supported by this version"));
-            return;
+    /// The entries of a mapping whose keys a table knows; the others are complained about.
+    pub(super) fn entries(&mut self, id: NodeId, path: Path<'_>, table: &Table) -> Option<Vec<Entry<'t>>> {
+        let written = self.mapping(id, path)?;
+        let mut known = Vec::with_capacity(written.len());
+        for (key, value) in written {
+            let name = self.tree.scalar(*key);
+            if table.has(name) {
+                known.push(Entry { name, key: *key, value: *value });
+                continue;
+            }
+            let names: Vec<&str> = table.names().collect();
+            let help = did_you_mean(name, names.iter().copied())
+                .unwrap_or_else(|| format!("{} has the keys {}", table.what, names.join(", ")));
+            let message = format!("{} has no key {}", table.what, quoted(name));
+            self.report.add_with_help(self.place(*key), path.key(name), message, help);
         }
-        let help = did_you_mean(name, known.iter().chain(later).copied())
-            .unwrap_or_else(|| format!("{what} has the keys {}", known.join(", ")));
-        self.report.add_with_help(place, path.key(name), format!("{what} has no key {}", quoted(name)), help);
+        Some(known)
     }
 }
 
+/// A known key and its value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Entry<'t> {
+    pub(super) name: &'t str,
+    pub(super) key: NodeId,
+    pub(super) value: NodeId,
+}
+
+/// A table and the code that reads it have come apart; a test walks all tables.
+pub(super) fn unread(name: &str) {
+    debug_assert!(false, "the table knows `{name}`, but nobody reads it");
+}
+
 /// How a message names the value at a path: its last key.
-fn subject(path: Path<'_>) -> String {
+pub(super) fn subject(path: Path<'_>) -> String {
     match path.segment {
         Segment::Root => "a workflow".into(),
         Segment::Key(key) => quoted(key),

@@ -2,20 +2,30 @@
 //!
 //! Every problem of a text is reported at once, each with its place, its cause and, where there is one, a remedy.
 
+mod actions;
+pub(crate) mod dialect;
 mod expressions;
 mod fields;
+mod grammar;
+mod http;
+mod inputs;
+mod places;
+mod python;
 mod quotes;
 mod resolve;
+mod retry;
 mod script;
+mod slots;
 mod spec;
 mod task;
+mod triggers;
 mod values;
 mod workflow;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use values::parse_duration;
+pub(crate) use values::{is_name, parse_duration};
 
 use crate::Workflow;
 use crate::diagnostic::{Diagnostics, Report};
@@ -28,4 +38,14 @@ pub fn parse(source: &str) -> Result<Workflow, Diagnostics> {
     let spec = workflow::read(&tree, &mut report);
     let workflow = spec.and_then(|spec| resolve::resolve(&tree, spec, &mut report));
     report.finish(workflow)
+}
+
+/// A text as plain JSON, nothing checked.
+#[cfg(test)]
+pub(crate) fn as_json(source: &str) -> Result<serde_json::Value, Diagnostics> {
+    let tree = yaml::parse(source)?;
+    let mut report = Report::default();
+    let mut reader = fields::Reader { tree: &tree, report: &mut report };
+    let value = reader.json(tree.root(), fields::Path::ROOT, "", &mut |_, _, _| {});
+    report.finish(value)
 }

@@ -1,39 +1,60 @@
 //! From what was written to the validated workflow: names become indexes, the graph is checked, expressions too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::Workflow;
 use crate::dag;
 use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::NameTable;
+use crate::inputs;
 use crate::rule::TriggerRule;
-use crate::workflow::{Reads, Stage, Task};
+use crate::workflow::{Reads, Stage, Task, TriggerSource};
 use crate::yaml::Tree;
 
-use super::expressions::{Checker, Read};
-use super::spec::{Field, Spec, TaskSpec};
+use super::expressions::{Checker, Read, Seen};
+use super::slots;
+use super::spec::{Field, Spec, TaskSpec, Text, TriggerPlaces};
 
 /// Suggesting costs; a file with more unknown names than this is helped by none.
 const MAX_SUGGESTIONS: usize = 20;
 const MAX_CYCLES: usize = 10;
 
 pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> Option<Workflow> {
-    let Spec { mut workflow, mut tasks, texts } = spec;
+    let Spec { mut workflow, mut tasks, texts, trigger_places } = spec;
     let names = index_names(&tasks, report);
     resolve_needs(&mut tasks, &names, report);
-    let checker = Checker { tree, names: &names, inputs: &workflow.inputs, env: &workflow.env };
+    let (texts, output_texts): (Vec<Text>, Vec<Text>) =
+        texts.into_iter().partition(|text| !matches!(text.field, Field::Output(..)));
+    let mut checker = Checker {
+        tree,
+        names: &names,
+        inputs: &workflow.inputs.clone(),
+        env: &workflow.env.clone(),
+        secrets: &workflow.secrets.clone(),
+        secret_env: HashSet::new(),
+    };
+    let sources: Vec<TriggerSource> = workflow.triggers.iter().map(|trigger| trigger.source.clone()).collect();
     for text in &texts {
-        checker.workflow_text(text, report);
+        let mut seen = Seen::default();
+        let stored = checker.workflow_text(text, &sources, &mut seen, report);
+        if let (Field::Env(name), false) = (&text.field, seen.secrets.is_empty()) {
+            checker.secret_env.insert(name.clone());
+        }
+        store(&mut workflow, text, stored);
     }
+    let mut seen = Seen::default();
+    for text in &output_texts {
+        let stored = checker.workflow_text(text, &sources, &mut seen, report);
+        store(&mut workflow, text, stored);
+    }
+    workflow.output_reads =
+        Reads { any: !output_texts.is_empty(), tasks: targets(&seen.tasks, |_| true), secrets: Vec::new() };
     let mut reads: Vec<Vec<Read>> = Vec::with_capacity(tasks.len());
     for spec in &mut tasks {
-        let mut own = Vec::new();
-        for text in &spec.texts {
-            checker.task_text(&mut spec.task, text, &mut own, report);
-        }
-        let any = spec.texts.iter().any(|text| text.field != Field::Condition);
-        fill_reads(&mut spec.task, &own, any);
-        reads.push(own);
+        let mut seen = Seen::default();
+        checker.task_texts(&mut spec.task, &spec.texts, &mut seen, report);
+        fill_reads(&mut spec.task, &seen, &spec.texts);
+        reads.push(seen.tasks);
     }
     let dependents = dag::dependents(tasks.len(), |index| &tasks[index].task.needs);
     let order = dag::order(|index| &tasks[index].task.needs, &dependents);
@@ -42,6 +63,7 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
     } else {
         report_cycles(&tasks, &order, report);
     }
+    check_trigger_inputs(&workflow, &trigger_places, report);
     workflow.tasks = tasks.into_iter().map(|spec| spec.task).collect();
     for (task, dependents) in workflow.tasks.iter_mut().zip(dependents) {
         task.dependents = dependents;
@@ -146,16 +168,57 @@ fn describe_cycle(tasks: &[TaskSpec<'_>], cycle: &[i32]) -> String {
     shown.join(" → ")
 }
 
-fn fill_reads(task: &mut Task, reads: &[Read], any: bool) {
-    let collect = |by_condition: bool| {
-        let mut tasks: Vec<i32> =
-            reads.iter().filter(|read| read.by_condition == by_condition).map(|read| read.target).collect();
-        tasks.sort_unstable();
-        tasks.dedup();
-        tasks
-    };
-    task.condition_reads = Reads { any: task.condition.is_some(), tasks: collect(true) };
-    task.reads = Reads { any, tasks: collect(false) };
+/// What a trigger gives must be declared and fit; what the clock fires must have all it needs.
+fn check_trigger_inputs(workflow: &Workflow, places: &[TriggerPlaces], report: &mut Report) {
+    for (number, (trigger, places)) in workflow.triggers.iter().zip(places).enumerate() {
+        for (name, place) in &places.inputs {
+            let path = format!("/triggers/{number}/inputs/{name}");
+            let (Some(input), Some(value)) = (workflow.inputs.get(name), trigger.inputs.get(name)) else {
+                let known: Vec<&str> = workflow.inputs.keys().map(String::as_str).collect();
+                let listed = || format!("there are {}", known[..known.len().min(20)].join(", "));
+                let help = did_you_mean(name, known.iter().copied()).or_else(|| (!known.is_empty()).then(listed));
+                report.push(*place, path, format!("the workflow has no input {}", quoted(name)), help);
+                continue;
+            };
+            if !inputs::is_template(value)
+                && (input.required || !value.is_null())
+                && let Err(cause) = inputs::conform(input, value)
+            {
+                report.add(*place, path, format!("input {} {cause}", quoted(name)));
+            }
+        }
+        let missing =
+            workflow.inputs.iter().find(|(name, input)| input.required && !trigger.inputs.contains_key(*name));
+        if let Some((name, _)) = missing.filter(|_| trigger.source.is_scheduled()) {
+            let message =
+                format!("the input {} has no default and the trigger gives none, so no run could start", quoted(name));
+            let help = format!("add `inputs: {{{name}: …}}` to the trigger, or a `default` to the input");
+            report.add_with_help(places.whole, format!("/triggers/{number}"), message, help);
+        }
+    }
+}
+
+fn store(workflow: &mut Workflow, text: &Text, stored: Option<String>) {
+    if let (Some(slot), Some(stored)) = (slots::of_workflow(workflow, &text.field), stored) {
+        *slot = stored;
+    }
+}
+
+fn targets(reads: &[Read], wanted: impl Fn(&Read) -> bool) -> Vec<i32> {
+    let mut tasks: Vec<i32> = reads.iter().filter(|read| wanted(read)).map(|read| read.target).collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    tasks
+}
+
+fn fill_reads(task: &mut Task, seen: &Seen, texts: &[Text]) {
+    let mut secrets = seen.secrets.clone();
+    secrets.sort_unstable();
+    secrets.dedup();
+    let any = |decisive: bool| texts.iter().any(|text| text.field.is_decisive() == decisive);
+    task.condition_reads =
+        Reads { any: any(true), tasks: targets(&seen.tasks, |read| read.decisive), secrets: Vec::new() };
+    task.reads = Reads { any: any(false), tasks: targets(&seen.tasks, |read| !read.decisive), secrets };
 }
 
 /// Every task that an expression looks at must have ended when it is evaluated.

@@ -1,4 +1,4 @@
-//! Binds the expressions of a shell script to variables.
+//! Binds the expressions of a script to variables; for Python see [`python`].
 //!
 //! A value is never written into the script: each `${{ }}` becomes a reference to a variable, quoted so that the
 //! value stays one word. Where the shell would not expand a variable (single quotes, a quoted here-document), or
@@ -7,6 +7,7 @@
 
 use crate::expr::{Part, split};
 
+use super::python;
 use super::quotes::{Context, Quotes};
 
 /// What the variables are called, with a number behind.
@@ -20,6 +21,19 @@ pub(super) struct Bound<'t> {
     pub(super) expressions: Vec<(&'t str, usize)>,
 }
 
+impl<'t> Bound<'t> {
+    /// The number of an expression; the same one twice is one variable.
+    pub(super) fn number(&mut self, source: &'t str, offset: usize) -> usize {
+        match self.expressions.iter().position(|(known, _)| *known == source) {
+            Some(number) => number,
+            None => {
+                self.expressions.push((source, offset));
+                self.expressions.len() - 1
+            }
+        }
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) offset: usize,
@@ -28,11 +42,31 @@ pub(super) struct Refused {
     pub(super) help: String,
 }
 
-/// Whether this interpreter reads variables and quotes as a Bourne shell does.
-pub(super) fn is_posix_shell(shell: Option<&str>) -> bool {
-    let Some(shell) = shell else { return true };
-    let program = shell.split_whitespace().next().unwrap_or("");
-    matches!(program.rsplit('/').next(), Some("sh" | "bash" | "dash" | "ash" | "ksh" | "zsh"))
+/// How an interpreter reads a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    /// Like a Bourne shell.
+    Shell,
+    Python,
+    Other,
+}
+
+fn language(shell: Option<&str>) -> Language {
+    let Some(shell) = shell else { return Language::Shell };
+    let mut words = shell.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
+    let program = match words.next() {
+        Some("env") => words.next(),
+        program => program,
+    };
+    match program {
+        Some("sh" | "bash" | "dash" | "ash" | "ksh" | "zsh") => Language::Shell,
+        Some(program) if program.strip_prefix("python").is_some_and(is_version) => Language::Python,
+        _ => Language::Other,
+    }
+}
+
+fn is_version(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
 }
 
 /// Binds every expression, or says at which and why that is impossible; all of them at once.
@@ -47,6 +81,10 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
     })?;
     let mut bound = Bound { script: String::with_capacity(script.len()), expressions: Vec::new() };
     let mut refused = Vec::new();
+    let language = language(shell);
+    if language == Language::Python {
+        return python::bind(script, &parts);
+    }
     let mut quotes = Quotes::default();
     for part in parts {
         match part {
@@ -59,7 +97,7 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
                 let mut refuse = |message: &str, help: &str| {
                     refused.push(Refused { offset: start, length, message: message.into(), help: help.into() });
                 };
-                if !is_posix_shell(shell) {
+                if language == Language::Other {
                     refuse(
                         "an expression in a script of this interpreter cannot be bound to a variable",
                         "put it in `env` and read it from the environment",
@@ -102,13 +140,7 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
                     Context::Double | Context::Heredoc => "",
                     Context::Bare => "\"",
                 };
-                let number = match bound.expressions.iter().position(|(known, _)| *known == source) {
-                    Some(number) => number,
-                    None => {
-                        bound.expressions.push((source, offset));
-                        bound.expressions.len() - 1
-                    }
-                };
+                let number = bound.number(source, offset);
                 bound.script.push_str(&format!("{quote}${{{VARIABLE}{number}}}{quote}"));
                 quotes.wrote_word();
             }
@@ -179,7 +211,8 @@ mod tests {
         check_refused("echo ${x[${{ a }}]}", 9, "as code");
         check_refused("echo \\${{ a }}", 6, "backslash");
         check_refused("echo ${{ a", 5, "never closed");
-        assert!(bind("print(${{ a }})", Some("python3")).is_err());
+        assert!(bind("puts(${{ a }})", Some("ruby")).is_err());
+        assert!(bind("x(${{ a }})", Some("pythonic")).is_err());
         assert!(bind("print(1)", Some("python3")).is_ok());
         assert!(bind("echo ${{ a }}", Some("/bin/bash -eu")).is_ok());
     }

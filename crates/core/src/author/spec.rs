@@ -5,11 +5,21 @@ use crate::diagnostic::Place;
 use crate::workflow::{Stage, Task};
 use crate::yaml::NodeId;
 
+use super::fields::Path;
+
 pub(super) struct Spec<'t> {
     /// Everything but the tasks, which are empty here.
     pub(super) workflow: Workflow,
     pub(super) tasks: Vec<TaskSpec<'t>>,
     pub(super) texts: Vec<Text>,
+    /// Of each trigger.
+    pub(super) trigger_places: Vec<TriggerPlaces>,
+}
+
+/// Where a trigger and the inputs it gives were written.
+pub(super) struct TriggerPlaces {
+    pub(super) whole: Place,
+    pub(super) inputs: Vec<(String, Place)>,
 }
 
 pub(super) struct TaskSpec<'t> {
@@ -35,16 +45,55 @@ pub(super) struct Text {
     pub(super) path: String,
 }
 
+impl Text {
+    pub(super) fn new(field: Field, node: NodeId, path: Path<'_>) -> Self {
+        Self { field, node, path: path.to_string() }
+    }
+}
+
+/// Pointers are JSON pointers below the field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Field {
+    // Of the workflow and of tasks.
     Env(String),
+    // Of tasks.
     Condition,
+    Foreach,
+    ForeachMember(String),
     Script,
     Cwd,
-    /// A text inside the payload, by its JSON pointer.
     Payload(String),
+    Url,
+    Header(String),
+    Query(String),
+    Form(String),
+    BodyText,
+    BodyJson(String),
+    Username,
+    Password,
+    Bearer,
+    ExpectJson,
+    ChildName,
+    ChildInput(String, String),
+    Message,
+    WaitFor,
+    WaitUntil,
+    WaitKey,
+    WaitCondition,
+    // Of the workflow.
     InputDefault(String),
     ConcurrencyKey,
+    Output(String, String),
+    TriggerCondition(usize),
+    TriggerInput(usize, String, String),
+    DebounceKey(usize),
+}
+
+impl Field {
+    /// Whether it is evaluated by the decision about its task.
+    pub(super) fn is_decisive(&self) -> bool {
+        matches!(self, Self::Condition | Self::Foreach | Self::ForeachMember(_))
+    }
 }
 
 impl Spec<'_> {

@@ -6,164 +6,16 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::{Place, quoted};
 use crate::expr::has_expression;
-use crate::retry::{Backoff, OnExhausted, Retry};
+use crate::retry::{OnExhausted, Retry};
 use crate::rule::TriggerRule;
-use crate::workflow::{Action, DEFAULT_MAX_LOST, DEFAULT_QUEUE, Limits, OnStoreLoss, Reads, Stage, Task};
+use crate::workflow::{Action, DEFAULT_MAX_LOST, DEFAULT_QUEUE, Foreach, Limits, OnStoreLoss, Reads, Stage, Task};
 use crate::yaml::{Kind, NodeId};
 
-use super::fields::{Path, Reader};
+use super::actions;
+use super::dialect::{KINDS, LIMITS, TASK};
+use super::fields::{Entry, Path, Reader, unread};
+use super::retry::{Defaults, RetrySpec, retry};
 use super::spec::{Field, Need, TaskSpec, Text};
-
-const KINDS: [&str; 2] = ["run", "function"];
-const LATER_KINDS: [&str; 5] = ["http", "workflow", "remote", "approval", "wait"];
-const KEYS: [&str; 17] = [
-    "run",
-    "function",
-    "needs",
-    "if",
-    "env",
-    "retry",
-    "timeout",
-    "trigger_rule",
-    "queue",
-    "labels",
-    "priority",
-    "pool",
-    "on_exhausted",
-    "description",
-    "max_lost",
-    "shell",
-    "cwd",
-];
-const LATER_KEYS: [&str; 11] = [
-    "http",
-    "workflow",
-    "remote",
-    "approval",
-    "wait",
-    "foreach",
-    "max_parallel",
-    "publishes_events",
-    "artifacts",
-    "limits",
-    "on_store_loss",
-];
-
-/// What tasks get that say nothing themselves.
-#[derive(Debug, Default)]
-pub(super) struct Defaults {
-    timeout_ms: Option<u64>,
-    retry: RetrySpec,
-}
-
-/// The keys of `retry` that were written.
-#[derive(Debug, Default, Clone)]
-struct RetrySpec {
-    attempts: Option<u16>,
-    backoff: Option<Backoff>,
-    delay_ms: Option<u64>,
-    max_delay_ms: Option<u64>,
-    jitter: Option<f64>,
-    retryable: Option<bool>,
-    on: Option<Vec<String>>,
-}
-
-impl RetrySpec {
-    fn over(self, base: &RetrySpec) -> RetrySpec {
-        RetrySpec {
-            attempts: self.attempts.or(base.attempts),
-            backoff: self.backoff.or(base.backoff),
-            delay_ms: self.delay_ms.or(base.delay_ms),
-            max_delay_ms: self.max_delay_ms.or(base.max_delay_ms),
-            jitter: self.jitter.or(base.jitter),
-            retryable: self.retryable.or(base.retryable),
-            on: self.on.or_else(|| base.on.clone()),
-        }
-    }
-
-    /// A delay longer than the usual cap raises the cap, unless a cap was written.
-    fn build(self) -> Retry {
-        let usual = Retry::default();
-        let delay_ms = self.delay_ms.unwrap_or(usual.delay_ms);
-        Retry {
-            attempts: self.attempts.unwrap_or(usual.attempts),
-            backoff: self.backoff.unwrap_or(usual.backoff),
-            delay_ms,
-            max_delay_ms: self.max_delay_ms.unwrap_or(usual.max_delay_ms.max(delay_ms)),
-            jitter: self.jitter.unwrap_or(usual.jitter),
-            retryable: self.retryable.unwrap_or(usual.retryable),
-            on: self.on.unwrap_or_default(),
-        }
-    }
-}
-
-pub(super) fn defaults(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Defaults {
-    let mut defaults = Defaults::default();
-    for (key, value) in reader.mapping(id, path).unwrap_or_default() {
-        let name = reader.tree.scalar(*key);
-        let field = path.key(name);
-        match name {
-            "timeout" => defaults.timeout_ms = reader.positive_duration(*value, field),
-            "retry" => defaults.retry = retry(reader, *value, field),
-            _ => reader.unknown_key(*key, path, "`defaults`", &["timeout", "retry"], &[]),
-        }
-    }
-    defaults
-}
-
-fn retry(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> RetrySpec {
-    const KEYS: [&str; 7] = ["attempts", "backoff", "delay", "max_delay", "jitter", "retryable", "on"];
-    let mut spec = RetrySpec::default();
-    for (key, value) in reader.mapping(id, path).unwrap_or_default() {
-        let name = reader.tree.scalar(*key);
-        let field = path.key(name);
-        match name {
-            "attempts" => spec.attempts = reader.integer(*value, field, 1..=10_000).map(|number| number as u16),
-            "backoff" => spec.backoff = reader.word(*value, field, Backoff::ALL),
-            "delay" => spec.delay_ms = reader.duration(*value, field),
-            "max_delay" => spec.max_delay_ms = reader.duration(*value, field),
-            "jitter" => spec.jitter = reader.number(*value, field, 0.0..=1.0),
-            "retryable" => spec.retryable = reader.boolean(*value, field),
-            "on" => spec.on = retry_on(reader, *value, field),
-            _ => reader.unknown_key(*key, path, "`retry`", &KEYS, &[]),
-        }
-    }
-    if let (Some(delay), Some(cap)) = (spec.delay_ms, spec.max_delay_ms)
-        && delay > cap
-    {
-        reader.report.add(reader.place(id), path, "`delay` is longer than `max_delay`");
-    }
-    spec
-}
-
-fn retry_on(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Option<Vec<String>> {
-    let mut on = Vec::new();
-    for (index, item) in reader.one_or_many(id, path, "a list of error kinds")?.into_iter().enumerate() {
-        let path = path.index(index);
-        let text = reader.text(item, path)?;
-        let known = match text.strip_prefix("exit:") {
-            Some(code) => code.parse::<u8>().is_ok(),
-            None => {
-                text == "5xx"
-                    || !text.is_empty()
-                        && text.len() <= 64
-                        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-            }
-        };
-        if !known {
-            let message = format!("{} is not a kind of failure", quoted(text));
-            reader.report.add_with_help(
-                reader.place(item),
-                path,
-                message,
-                "write `timeout`, `exit:75`, `5xx` or an error kind",
-            );
-            return None;
-        }
-        on.push(text.to_owned());
-    }
-    Some(on)
-}
 
 /// Reads one task; what is wrong with it is in the report.
 pub(super) fn read<'t>(
@@ -177,29 +29,35 @@ pub(super) fn read<'t>(
 ) -> TaskSpec<'t> {
     let mut spec = blank(name, place, stage, defaults);
     // Others may need it, so a task that is no mapping is still a task.
-    let Some(entries) = reader.mapping(id, path) else { return spec };
+    let Some(entries) = reader.entries(id, path, &TASK) else { return spec };
     let mut parts = Parts::default();
-    for (key, value) in entries {
-        field(reader, &mut spec, &mut parts, (*key, *value), path);
+    for entry in entries {
+        field(reader, &mut spec, &mut parts, entry, path);
     }
-    spec.task.retry = parts.retry.over(&defaults.retry).build();
+    spec.task.retry = parts.retry.clone().over(&defaults.retry).build();
     match parts.kinds[..] {
         [] => {
             let message = format!("the task {} does not say what to do", quoted(name));
             reader.report.add_with_help(place, path, message, format!("give it one of {}", KINDS.join(", ")));
         }
-        [(key, value)] => {
-            if let Some(action) = action(reader, key, value, path, &mut spec.texts) {
+        [kind] => {
+            if let Some(action) = actions::read(reader, kind, path, &mut spec.texts) {
                 spec.task.action = action;
             }
+            process_options(reader, &mut spec, path, kind.name, &parts);
+            check_repetition(reader, &spec, path, kind.name, &parts);
         }
-        [(first, _), (second, _), ..] => {
-            let (first, name) = (reader.tree.scalar(first), reader.tree.scalar(second));
-            let message = format!("a task does one thing, but this one has both `{first}` and `{name}`");
-            reader.report.add_with_help(reader.place(second), path.key(name), message, "make two tasks of it");
+        [first, second, ..] => {
+            let message =
+                format!("a task does one thing, but this one has both `{}` and `{}`", first.name, second.name);
+            reader.report.add_with_help(
+                reader.place(second.key),
+                path.key(second.name),
+                message,
+                "make two tasks of it",
+            );
         }
     }
-    process_options(reader, &mut spec, path, parts.shell, parts.cwd);
     spec
 }
 
@@ -237,37 +95,45 @@ fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> 
 
 /// Keys and values that can only be understood together.
 #[derive(Default)]
-struct Parts {
-    kinds: Vec<(NodeId, NodeId)>,
-    shell: Option<(NodeId, NodeId)>,
-    cwd: Option<(NodeId, NodeId)>,
+struct Parts<'t> {
+    kinds: Vec<Entry<'t>>,
     retry: RetrySpec,
+    /// Options of a process.
+    of_process: Vec<Entry<'t>>,
+    foreach: Option<Entry<'t>>,
+    max_parallel: Option<Entry<'t>>,
 }
 
 fn field<'t>(
     reader: &mut Reader<'t, '_>,
     spec: &mut TaskSpec<'t>,
-    parts: &mut Parts,
-    (key, id): (NodeId, NodeId),
+    parts: &mut Parts<'t>,
+    entry: Entry<'t>,
     path: Path<'_>,
 ) {
-    let name = reader.tree.scalar(key);
-    let at = path.key(name);
+    let (id, at) = (entry.value, path.key(entry.name));
     let task = &mut spec.task;
-    match name {
-        "run" | "function" => parts.kinds.push((key, id)),
-        "shell" => parts.shell = Some((key, id)),
-        "cwd" => parts.cwd = Some((key, id)),
+    match entry.name {
+        kind if KINDS.contains(&kind) => parts.kinds.push(entry),
+        "shell" | "cwd" | "artifacts" | "limits" => parts.of_process.push(entry),
         "retry" => parts.retry = retry(reader, id, at),
         "needs" => spec.needs = needs(reader, id, at),
         "if" => {
             task.condition = reader.text(id, at).map(Into::into);
-            spec.texts.push(Text { field: Field::Condition, node: id, path: at.to_string() });
+            spec.texts.push(Text::new(Field::Condition, id, at));
+        }
+        "foreach" => {
+            parts.foreach = Some(entry);
+            task.foreach = foreach(reader, id, at, &mut spec.texts);
+        }
+        "max_parallel" => {
+            parts.max_parallel = Some(entry);
+            task.max_parallel = reader.integer(id, at, 1..=10_000).map(|number| number as u32);
         }
         "env" => {
             let texts = &mut spec.texts;
             task.env = reader.env(id, at, |name, node, path| {
-                texts.push(Text { field: Field::Env(name.into()), node, path: path.to_string() });
+                texts.push(Text::new(Field::Env(name.into()), node, path));
             });
         }
         "trigger_rule" => {
@@ -282,111 +148,119 @@ fn field<'t>(
         "on_exhausted" => {
             task.on_exhausted = reader.word(id, at, OnExhausted::ALL).unwrap_or(OnExhausted::DeadLetter);
         }
+        "on_store_loss" => {
+            task.on_store_loss = reader.word(id, at, OnStoreLoss::ALL).unwrap_or(OnStoreLoss::Continue);
+        }
         "description" => task.description = reader.text(id, at).map(Into::into),
         "max_lost" => {
             task.max_lost = reader.integer(id, at, 0..=1_000).map_or(DEFAULT_MAX_LOST, |number| number as u16);
         }
-        _ => {
-            if LATER_KINDS.contains(&name) {
-                parts.kinds.push((key, id));
+        "publishes_events" => {
+            task.publishes_events =
+                reader.members(id, at, "a list of events", |reader, id, path| reader.event(id, path, false));
+        }
+        other => unread(other),
+    }
+}
+
+/// An expression, or a list whose members may hold some.
+fn foreach(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> Option<Foreach> {
+    match &reader.node(id).kind {
+        Kind::Scalar { .. } => {
+            let text = reader.filled_text(id, path)?;
+            texts.push(Text::new(Field::Foreach, id, path));
+            Some(Foreach::Expression(text.to_owned()))
+        }
+        Kind::Sequence(items) => {
+            let mut members = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                let pointer = format!("/{index}");
+                members.push(reader.json(*item, path.index(index), &pointer, &mut |pointer, node, path| {
+                    texts.push(Text::new(Field::ForeachMember(pointer.into()), node, path));
+                })?);
             }
-            reader.unknown_key(key, path, "a task", &KEYS, &LATER_KEYS);
+            Some(Foreach::List(members))
+        }
+        Kind::Mapping(_) => {
+            reader.wrong_type(id, path, "an expression or a list");
+            None
         }
     }
 }
 
-fn action(
-    reader: &mut Reader<'_, '_>,
-    key: NodeId,
-    id: NodeId,
-    path: Path<'_>,
-    texts: &mut Vec<Text>,
-) -> Option<Action> {
-    match reader.tree.scalar(key) {
-        "run" => {
-            let path = path.key("run");
-            let script = reader.script(id, path)?.to_owned();
-            if has_expression(&script) {
-                texts.push(Text { field: Field::Script, node: id, path: path.to_string() });
-            }
-            Some(Action::Run { script, bindings: Vec::new(), shell: None, cwd: None })
-        }
-        "function" => function(reader, id, path.key("function"), texts),
-        _ => None,
+/// What can be repeated, and what only a repetition has.
+fn check_repetition(reader: &mut Reader<'_, '_>, spec: &TaskSpec<'_>, path: Path<'_>, kind: &str, parts: &Parts<'_>) {
+    if let Some(entry) = parts.foreach
+        && matches!(kind, "approval" | "wait")
+    {
+        let message = format!("`foreach` cannot repeat `{kind}`: every item would wait for the same thing");
+        let help =
+            format!("wait once, before the task that is repeated; or put the `{kind}` into a workflow and repeat that");
+        reader.report.add_with_help(reader.place(entry.key), path.key("foreach"), message, help);
     }
+    if let (Some(entry), None) = (parts.max_parallel, parts.foreach) {
+        let message = "`max_parallel` has no meaning without `foreach`";
+        let help = "to bound tasks across runs use `pool`, to bound runs `concurrency`";
+        reader.report.add_with_help(reader.place(entry.key), path.key("max_parallel"), message, help);
+    }
+    debug_assert!(spec.task.foreach.is_none() || parts.foreach.is_some());
 }
 
-/// `function: noop`, or a mapping with `handler` and `payload`.
-fn function(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> Option<Action> {
-    let mut handler = None;
-    let mut payload = serde_json::Value::Null;
-    if let Kind::Scalar { .. } = reader.node(id).kind {
-        handler = Some((id, reader.text(id, path)?));
-    } else {
-        for (key, value) in reader.mapping(id, path)? {
-            let name = reader.tree.scalar(*key);
-            let field = path.key(name);
-            match name {
-                "handler" => handler = Some((*value, reader.text(*value, field)?)),
-                "payload" => {
-                    payload = reader.json(*value, field, "", &mut |pointer, node, path| {
-                        texts.push(Text { field: Field::Payload(pointer.into()), node, path: path.to_string() });
-                    })?;
-                }
-                _ => reader.unknown_key(*key, path, "`function`", &["handler", "payload"], &[]),
-            }
-        }
-    }
-    let Some((at, handler)) = handler else {
-        reader.report.add_with_help(
-            reader.place(id),
-            path,
-            "`function` has no handler",
-            "write `function: {handler: …}`",
-        );
-        return None;
-    };
-    let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b':' | b'-' | b'/');
-    if handler.is_empty() || handler.len() > 128 || !handler.bytes().all(valid) {
-        reader.report.add(reader.place(at), path, format!("{} is not the name of a handler", quoted(handler)));
-        return None;
-    }
-    Some(Action::Function { handler: handler.to_owned(), payload })
-}
-
-/// `shell` and `cwd` belong to a task that runs a process.
+/// What belongs to a task that runs a process.
 fn process_options(
     reader: &mut Reader<'_, '_>,
     spec: &mut TaskSpec<'_>,
     path: Path<'_>,
-    shell: Option<(NodeId, NodeId)>,
-    cwd: Option<(NodeId, NodeId)>,
+    kind: &str,
+    parts: &Parts<'_>,
 ) {
-    let Action::Run { shell: chosen_shell, cwd: chosen_cwd, .. } = &mut spec.task.action else {
-        for (name, (key, _)) in [("shell", shell), ("cwd", cwd)].into_iter().filter_map(|(name, at)| Some((name, at?)))
-        {
-            let message = format!("`{name}` has no meaning without `run`");
-            reader.report.add(reader.place(key), path.key(name), message);
+    for entry in &parts.of_process {
+        let (id, at) = (entry.value, path.key(entry.name));
+        if kind != "run" {
+            let message = format!("`{}` has no meaning without `run`", entry.name);
+            reader.report.add(reader.place(entry.key), at, message);
+            continue;
         }
-        return;
-    };
-    if let Some((_, id)) = shell
-        && let Some(text) = reader.text(id, path.key("shell"))
-    {
-        if text.trim().is_empty() || text.len() > 256 || text.contains("${{") || text.chars().any(char::is_control) {
-            reader.report.add(reader.place(id), path.key("shell"), format!("{} is not an interpreter", quoted(text)));
-        } else {
-            *chosen_shell = Some(text.to_owned());
+        match entry.name {
+            "artifacts" => {
+                spec.task.artifacts = reader
+                    .members(id, at, "a path or a list of paths", |reader, id, path| reader.relative_path(id, path));
+            }
+            "limits" => spec.task.limits = limits(reader, id, at),
+            name => {
+                let Some(text) = reader.text(id, at) else { continue };
+                let Action::Run { shell, cwd, .. } = &mut spec.task.action else { continue };
+                if name == "cwd" {
+                    *cwd = Some(text.to_owned());
+                    if has_expression(text) {
+                        spec.texts.push(Text::new(Field::Cwd, id, at));
+                    }
+                } else if text.trim().is_empty()
+                    || text.len() > 256
+                    || has_expression(text)
+                    || text.chars().any(char::is_control)
+                {
+                    reader.report.add(reader.place(id), at, format!("{} is not an interpreter", quoted(text)));
+                } else {
+                    *shell = Some(text.to_owned());
+                }
+            }
         }
     }
-    if let Some((_, id)) = cwd
-        && let Some(text) = reader.text(id, path.key("cwd"))
-    {
-        *chosen_cwd = Some(text.to_owned());
-        if has_expression(text) {
-            spec.texts.push(Text { field: Field::Cwd, node: id, path: path.key("cwd").to_string() });
+}
+
+fn limits(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Limits {
+    let mut limits = Limits::default();
+    for entry in reader.entries(id, path, &LIMITS).unwrap_or_default() {
+        let (at, value) = (path.key(entry.name), entry.value);
+        match entry.name {
+            "memory" => limits.memory_bytes = reader.size(value, at),
+            "files" => limits.files = reader.integer(value, at, 1..=1_048_576).map(|number| number as u64),
+            "cpu" => limits.cpu_ms = reader.positive_duration(value, at),
+            other => unread(other),
         }
     }
+    limits
 }
 
 fn needs<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>) -> Vec<Need<'t>> {

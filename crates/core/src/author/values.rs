@@ -3,14 +3,14 @@
 use serde_json::{Number, Value};
 
 /// Ten years: longer than any sensible timeout, far from overflowing microseconds.
-const MAX_DURATION_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
+pub(super) const MAX_DURATION_MS: u64 = 10 * 365 * 24 * 60 * 60 * 1_000;
 
 pub(super) const NAME_RULE: &str =
     "names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters";
 pub(super) const IDENTIFIER_RULE: &str = "write letters, digits and `_`, not beginning with a digit, at most 128";
 
 /// `^[a-z0-9][a-z0-9_.-]{0,127}$`
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let start = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= 128
         && text.as_bytes().first().is_some_and(start)
@@ -39,6 +39,22 @@ pub(crate) fn parse_duration(text: &str) -> Result<u64, &'static str> {
     };
     let number: u64 = text[..digits].parse().map_err(|_| "a duration is at most ten years")?;
     number.checked_mul(factor).filter(|total| *total <= MAX_DURATION_MS).ok_or("a duration is at most ten years")
+}
+
+/// `512KiB 64MiB 2GiB 1GB 100`, in bytes. The letter `B` may be left out.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let factor: u64 = match text[digits..].trim_start().strip_suffix('B').unwrap_or(text[digits..].trim_start()) {
+        "" => 1,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "K" | "k" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(factor).filter(|size| *size <= i64::MAX as u64)
 }
 
 pub(super) const PRIORITIES: [(&str, i16); 4] = [("low", 250), ("medium", 500), ("high", 750), ("critical", 1000)];
@@ -106,6 +122,26 @@ mod tests {
             ("4000d", Err("a duration is at most ten years")),
         ] {
             assert_eq!(parse_duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bytes() {
+        for (text, expected) in [
+            ("100", Some(100)),
+            ("512KiB", Some(524_288)),
+            ("64Mi", Some(67_108_864)),
+            ("2 GiB", Some(2_147_483_648)),
+            ("1kB", Some(1_000)),
+            ("1GB", Some(1_000_000_000)),
+            ("10B", Some(10)),
+            ("", None),
+            ("MiB", None),
+            ("1.5GiB", None),
+            ("-1", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(parse_size(text), expected, "{text}");
         }
     }
 

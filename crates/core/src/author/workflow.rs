@@ -4,40 +4,23 @@ use indexmap::IndexMap;
 
 use crate::Workflow;
 use crate::diagnostic::{Report, quoted};
-use crate::inputs;
-use crate::workflow::{
-    Concurrency, DEFAULT_NAMESPACE, DEFAULT_PRIORITY, Input, InputKind, Lifecycle, MAX_TASKS, Overlap, Reads, Stage,
-};
+use crate::workflow::{Concurrency, DEFAULT_NAMESPACE, DEFAULT_PRIORITY, Lifecycle, MAX_TASKS, Overlap, Reads, Stage};
 use crate::yaml::{NodeId, Tree};
 
-use super::fields::{Path, Reader};
+use super::actions::values;
+use super::dialect::{CONCURRENCY, LIFECYCLE, WORKFLOW};
+use super::fields::{Entry, Path, Reader, unread};
+use super::inputs;
+use super::retry::{self, Defaults};
 use super::spec::{Field, Spec, Text};
-use super::task::{self, Defaults};
-use super::values::{IDENTIFIER_RULE, is_identifier};
-
-const KEYS: [&str; 13] = [
-    "name",
-    "namespace",
-    "description",
-    "tags",
-    "inputs",
-    "env",
-    "priority",
-    "timeout",
-    "concurrency",
-    "defaults",
-    "tasks",
-    "on_failure",
-    "finally",
-];
-const LATER_KEYS: [&str; 8] =
-    ["secrets", "triggers", "files", "lifecycle", "metadata", "version", "domain_events", "outputs"];
+use super::task;
+use super::triggers;
 
 /// Reads the whole text. `None` only when it is not a workflow at all; the report says why.
 pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'t>> {
     let mut reader = Reader { tree, report };
     let root = Path::ROOT;
-    let entries = reader.mapping(tree.root(), root)?;
+    let entries = reader.entries(tree.root(), root, &WORKFLOW)?;
     let mut spec = Spec {
         workflow: Workflow {
             name: String::new(),
@@ -63,44 +46,21 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
         },
         tasks: Vec::new(),
         texts: Vec::new(),
+        trigger_places: Vec::new(),
     };
     let mut stages: [Option<NodeId>; 3] = [None; 3];
     let mut defaults = Defaults::default();
     let mut named = false;
-    for (key, value) in entries {
-        let (id, name) = (*value, tree.scalar(*key));
-        let path = root.key(name);
-        let workflow = &mut spec.workflow;
-        match name {
-            "name" => {
-                named = true;
-                if let Some(text) = reader.name(id, path) {
-                    workflow.name = text.into();
-                }
-            }
-            "namespace" => {
-                if let Some(text) = reader.name(id, path) {
-                    workflow.namespace = text.into();
-                }
-            }
-            "description" => workflow.description = reader.text(id, path).map(Into::into),
-            "tags" => workflow.tags = tags(&mut reader, id, path),
-            "inputs" => workflow.inputs = inputs(&mut reader, id, path, &mut spec.texts),
-            "env" => {
-                let texts = &mut spec.texts;
-                workflow.env = reader.env(id, path, |name, node, path| {
-                    texts.push(Text { field: Field::Env(name.into()), node, path: path.to_string() });
-                });
-            }
-            "priority" => workflow.priority = reader.priority(id, path).unwrap_or(DEFAULT_PRIORITY),
-            "timeout" => workflow.timeout_ms = reader.positive_duration(id, path),
-            "concurrency" => workflow.concurrency = concurrency(&mut reader, id, path, &mut spec.texts),
-            "defaults" => defaults = task::defaults(&mut reader, id, path),
-            "tasks" => stages[0] = Some(id),
-            "on_failure" => stages[1] = Some(id),
-            "finally" => stages[2] = Some(id),
-            _ => reader.unknown_key(*key, root, "a workflow", &KEYS, &LATER_KEYS),
+    for entry in entries {
+        match entry.name {
+            "name" => named = true,
+            "tasks" => stages[0] = Some(entry.value),
+            "on_failure" => stages[1] = Some(entry.value),
+            "finally" => stages[2] = Some(entry.value),
+            "defaults" => defaults = retry::defaults(&mut reader, entry.value, root.key("defaults")),
+            _ => {}
         }
+        field(&mut reader, &mut spec, entry, root.key(entry.name));
     }
     if !named {
         reader.report.add_with_help(reader.place(tree.root()), root, "the workflow has no name", "add `name: …`");
@@ -111,6 +71,93 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
         }
     }
     Some(spec)
+}
+
+fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, path: Path<'_>) {
+    let (id, workflow, texts) = (entry.value, &mut spec.workflow, &mut spec.texts);
+    match entry.name {
+        "tasks" | "on_failure" | "finally" | "defaults" => {}
+        "name" => workflow.name = reader.name(id, path).unwrap_or_default().into(),
+        "namespace" => workflow.namespace = reader.name(id, path).unwrap_or(DEFAULT_NAMESPACE).into(),
+        "title" => workflow.title = short(reader, id, path, 256),
+        "version" => workflow.label = short(reader, id, path, 128),
+        "description" => workflow.description = reader.text(id, path).map(Into::into),
+        "tags" => workflow.tags = tags(reader, id, path),
+        "metadata" => {
+            if reader.mapping(id, path).is_some_and(|entries| !entries.is_empty()) {
+                workflow.metadata = reader.json(id, path, "", &mut |_, _, _| {}).unwrap_or_default();
+            }
+        }
+        "domain_events" => {
+            workflow.domain_events =
+                reader.members(id, path, "a list of events", |reader, id, path| reader.event(id, path, false));
+        }
+        "inputs" => workflow.inputs = inputs::read(reader, id, path, texts),
+        "secrets" => {
+            workflow.secrets = reader.members(id, path, "a list of names", |reader, id, path| {
+                reader.identifier(id, path, "name of a secret")
+            });
+        }
+        "triggers" => (workflow.triggers, spec.trigger_places) = triggers::read(reader, id, path, texts),
+        "files" => {
+            workflow.files =
+                reader.members(id, path, "a list of paths", |reader, id, path| reader.relative_path(id, path));
+        }
+        "env" => {
+            workflow.env = reader.env(id, path, |name, node, path| {
+                texts.push(Text::new(Field::Env(name.into()), node, path));
+            });
+        }
+        "priority" => workflow.priority = reader.priority(id, path).unwrap_or(DEFAULT_PRIORITY),
+        "timeout" => workflow.timeout_ms = reader.positive_duration(id, path),
+        "concurrency" => workflow.concurrency = concurrency(reader, id, path, texts),
+        "lifecycle" => workflow.lifecycle = lifecycle(reader, id, path),
+        "outputs" => {
+            workflow.outputs = values(reader, id, path, "output name", |name, pointer, node, path| {
+                texts.push(Text::new(Field::Output(name.into(), pointer.into()), node, path));
+            });
+        }
+        other => unread(other),
+    }
+}
+
+fn short(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, longest: usize) -> Option<String> {
+    let text = reader.filled_text(id, path)?;
+    if text.chars().count() > longest || text.chars().any(char::is_control) {
+        let message = format!("`{}` must be one line of at most {longest} characters", path.last());
+        reader.report.add(reader.place(id), path, message);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// Durations, or the same in minutes under longer names.
+fn lifecycle(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Lifecycle {
+    let mut lifecycle = Lifecycle::default();
+    for entry in reader.entries(id, path, &LIFECYCLE).unwrap_or_default() {
+        let at = path.key(entry.name);
+        let (stem, in_minutes) = match entry.name.strip_suffix("_minutes") {
+            Some(stem) => (stem.strip_prefix("max_").unwrap_or(stem), true),
+            None => (entry.name.strip_prefix("max_").unwrap_or(entry.name), false),
+        };
+        let slot = match stem {
+            "waiting_for_dependencies" => &mut lifecycle.waiting_for_dependencies_ms,
+            "waiting_for_retry" => &mut lifecycle.waiting_for_retry_ms,
+            "steps_in_process" => &mut lifecycle.steps_in_process_ms,
+            "duration" => &mut lifecycle.max_duration_ms,
+            other => {
+                unread(other);
+                continue;
+            }
+        };
+        if slot.is_some() {
+            let message = format!("`{}` says the same as a key before it", entry.name);
+            reader.report.add_with_help(reader.place(entry.key), at, message, "keep one of the two");
+            continue;
+        }
+        *slot = if in_minutes { reader.minutes(entry.value, at) } else { reader.positive_duration(entry.value, at) };
+    }
+    lifecycle
 }
 
 fn tasks<'t>(reader: &mut Reader<'t, '_>, id: NodeId, stage: Stage, defaults: &Defaults, spec: &mut Spec<'t>) {
@@ -150,100 +197,21 @@ fn tags(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Vec<String> 
     tags
 }
 
-fn inputs(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> IndexMap<String, Input> {
-    let mut inputs = IndexMap::new();
-    for (key, value) in reader.mapping(id, path).unwrap_or_default() {
-        let name = reader.tree.scalar(*key);
-        let path = path.key(name);
-        if !is_identifier(name) {
-            let message = format!("{} is not a valid input name", quoted(name));
-            reader.report.add_with_help(reader.place(*key), path, message, IDENTIFIER_RULE);
-            continue;
-        }
-        if let Some(input) = input(reader, name, *value, path, texts) {
-            inputs.insert(name.to_owned(), input);
-        }
-    }
-    inputs
-}
-
-fn input(reader: &mut Reader<'_, '_>, name: &str, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> Option<Input> {
-    const KEYS: [&str; 5] = ["type", "description", "required", "default", "enum"];
-    let mut input = Input {
-        kind: InputKind::String,
-        description: None,
-        required: false,
-        default: None,
-        choices: Vec::new(),
-        pattern: None,
-        min: None,
-        max: None,
-    };
-    let mut required = None;
-    let mut default_at = None;
-    let mut dynamic = false;
-    for (key, value) in reader.mapping(id, path)? {
-        let field = reader.tree.scalar(*key);
-        let path = path.key(field);
-        match field {
-            "type" => input.kind = reader.word(*value, path, InputKind::ALL)?,
-            "description" => input.description = reader.text(*value, path).map(Into::into),
-            "required" => required = reader.boolean(*value, path),
-            "default" => {
-                default_at = Some(*value);
-                input.default = reader.json(*value, path, "", &mut |_, node, path| {
-                    dynamic = true;
-                    texts.push(Text { field: Field::InputDefault(name.into()), node, path: path.to_string() });
-                });
-            }
-            "enum" => {
-                for (index, item) in reader.list(*value, path).unwrap_or_default().iter().enumerate() {
-                    input.choices.extend(reader.json(*item, path.index(index), "", &mut |_, _, _| {}));
-                }
-            }
-            _ => reader.unknown_key(
-                *key,
-                Path::ROOT.key("inputs").key(name),
-                "an input",
-                &KEYS,
-                &["pattern", "min", "max"],
-            ),
-        }
-    }
-    if let Some(at) = default_at
-        && let Some(default) = &input.default
-        && !(dynamic && inputs::is_template(default))
-        && let Err(cause) = inputs::conform(&input, default)
-    {
-        reader.report.add(reader.place(at), path.key("default"), format!("the default of {} {cause}", quoted(name)));
-    }
-    for choice in &input.choices {
-        let plain = Input { choices: Vec::new(), ..input.clone() };
-        if let Err(cause) = inputs::conform(&plain, choice) {
-            reader.report.add(reader.place(id), path.key("enum"), format!("a choice of {} {cause}", quoted(name)));
-        }
-    }
-    input.required = required.unwrap_or(true) && input.default.is_none();
-    Some(input)
-}
-
 fn concurrency(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut Vec<Text>) -> Option<Concurrency> {
-    const KEYS: [&str; 4] = ["key", "limit", "overlap", "max_queued"];
     let mut concurrency = Concurrency { key: None, limit: 1, overlap: Overlap::Queue, max_queued: None };
-    for (key, value) in reader.mapping(id, path)? {
-        let field = reader.tree.scalar(*key);
-        let path = path.key(field);
-        match field {
+    for entry in reader.entries(id, path, &CONCURRENCY)? {
+        let (at, value) = (path.key(entry.name), entry.value);
+        match entry.name {
             "key" => {
-                concurrency.key = reader.text(*value, path).map(Into::into);
-                texts.push(Text { field: Field::ConcurrencyKey, node: *value, path: path.to_string() });
+                concurrency.key = reader.text(value, at).map(Into::into);
+                texts.push(Text::new(Field::ConcurrencyKey, value, at));
             }
-            "limit" => concurrency.limit = reader.integer(*value, path, 1..=1_000_000).unwrap_or(1) as u32,
-            "overlap" => concurrency.overlap = reader.word(*value, path, Overlap::ALL).unwrap_or(Overlap::Queue),
+            "limit" => concurrency.limit = reader.integer(value, at, 1..=1_000_000).unwrap_or(1) as u32,
+            "overlap" => concurrency.overlap = reader.word(value, at, Overlap::ALL).unwrap_or(Overlap::Queue),
             "max_queued" => {
-                concurrency.max_queued = reader.integer(*value, path, 0..=1_000_000).map(|number| number as u32);
+                concurrency.max_queued = reader.integer(value, at, 0..=1_000_000).map(|number| number as u32);
             }
-            _ => reader.unknown_key(*key, Path::ROOT.key("concurrency"), "`concurrency`", &KEYS, &[]),
+            other => unread(other),
         }
     }
     Some(concurrency)

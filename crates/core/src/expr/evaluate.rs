@@ -54,7 +54,7 @@ pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) ->
     let explain = |reason: String| {
         used.iter()
             .find_map(|reference| explain_missing(reference, scope, env))
-            .unwrap_or_else(|| format!("{} cannot be evaluated: {reason}", quoted(source)))
+            .unwrap_or_else(|| format!("{} cannot be evaluated: {}", quoted(source), masked(reason, scope)))
     };
     let data: usize = used.iter().filter_map(|one| one.look_up(scope, env)).map(|value| rough_size(&value)).sum();
     if data > MAX_DATA {
@@ -71,6 +71,12 @@ pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) ->
     let value = serde_json::to_value(&value).map_err(|error| EvalError(explain(error.to_string())))?;
     limit(rough_size(&value), source)?;
     Ok(value)
+}
+
+/// What went wrong may repeat what went in.
+fn masked(reason: String, scope: &Scope) -> String {
+    let secrets = scope.secrets.values().filter_map(Value::as_str).filter(|secret| !secret.is_empty());
+    secrets.fold(reason, |reason, secret| reason.replace(secret, "***"))
 }
 
 /// About as many bytes as the value takes as JSON.
@@ -161,6 +167,10 @@ fn context(used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> minij
             ("inputs", _) => _ = roots.entry("inputs").or_insert_with(|| Serde(&scope.inputs).into()),
             ("run", _) => _ = roots.entry("run").or_insert_with(|| Serde(&scope.run).into()),
             ("workflow", _) => _ = roots.entry("workflow").or_insert_with(|| Serde(&scope.workflow).into()),
+            ("item", _) => _ = roots.entry("item").or_insert_with(|| Serde(&scope.item).into()),
+            ("index", _) => _ = roots.entry("index").or_insert_with(|| Serde(&scope.index).into()),
+            ("event", _) => _ = roots.entry("event").or_insert_with(|| Serde(&scope.event).into()),
+            ("secrets", _) => _ = roots.entry("secrets").or_insert_with(|| Serde(&scope.secrets).into()),
             ("env", _) => _ = roots.entry("env").or_insert_with(|| Serde(env).into()),
             ("tasks", Some(name)) => {
                 if let Some(view) = scope.tasks.get(name)
@@ -173,6 +183,13 @@ fn context(used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> minij
         }
     }
     roots.insert("tasks", minijinja::Value::from(tasks));
+    for name in ["body", "status", "headers"] {
+        if let Some(value) = scope.answer.get(name)
+            && used.iter().any(|reference| reference.root == name)
+        {
+            roots.insert(name, Serde(value).into());
+        }
+    }
     minijinja::Value::from(roots)
 }
 
@@ -187,6 +204,14 @@ fn explain_missing(reference: &Reference, scope: &Scope, env: &Map<String, Value
         ("run", _) => (Value::Object(scope.run.clone()), "run", &reference.path[..]),
         ("workflow", _) => (Value::Object(scope.workflow.clone()), "workflow", &reference.path[..]),
         ("env", _) => (Value::Object(env.clone()), "env", &reference.path[..]),
+        ("secrets", Some((name, _))) if !scope.secrets.contains_key(name) => {
+            return Some(format!("the secret {} has no value", quoted(name)));
+        }
+        ("item", _) => (scope.item.clone().unwrap_or_default(), "item", &reference.path[..]),
+        ("event", _) => (scope.event.clone().unwrap_or_default(), "event", &reference.path[..]),
+        (name @ ("body" | "status" | "headers"), _) => {
+            (scope.answer.get(name).cloned().unwrap_or_default(), name, &reference.path[..])
+        }
         _ => return None,
     };
     for segment in rest {

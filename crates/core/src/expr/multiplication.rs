@@ -10,9 +10,10 @@ use crate::diagnostic::quoted;
 use super::reference::Reference;
 use super::scope::Scope;
 
-const MAKES_NUMBERS: [&str; 9] = ["abs", "count", "float", "int", "length", "round", "sum", "default", "d"];
+const MAKES_NUMBERS: [&str; 11] =
+    ["abs", "count", "float", "int", "length", "round", "sum", "default", "d", "timestamp", "seconds"];
 const TAKES_LISTS: [&str; 3] = ["count", "length", "sum"];
-const TAKES_TEXTS: [&str; 4] = ["count", "float", "int", "length"];
+const TAKES_TEXTS: [&str; 6] = ["count", "float", "int", "length", "timestamp", "seconds"];
 
 /// What cannot be said before the values are known: whether a reference is a number.
 pub(super) fn check(source: &str, used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> Result<(), String> {

@@ -15,17 +15,10 @@ use super::evaluate::environment;
 use super::multiplication;
 use super::scope::{Scope, TaskView};
 use super::template::string_length;
+use super::vocabulary::{Allowed, FILTERS, FUNCTIONS, KEYWORDS, TESTS, check_reference};
 
 /// Task name → index.
 pub(crate) type NameTable<'t> = HashMap<&'t str, i32>;
-
-/// Which names an expression may use at its place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Allowed {
-    pub(crate) tasks: bool,
-    pub(crate) env: bool,
-    pub(crate) inputs: bool,
-}
 
 /// An expression that compiles, in the form in which it is stored.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,9 +44,14 @@ impl Reference {
     pub(super) fn look_up<'s>(&self, scope: &'s Scope, env: &'s Map<String, Value>) -> Option<Cow<'s, Value>> {
         let (fields, path) = match self.root.as_str() {
             "tasks" => return self.look_up_task(scope),
+            "item" => return walk(scope.item.as_ref()?, &self.path).map(Cow::Borrowed),
+            "event" => return walk(scope.event.as_ref()?, &self.path).map(Cow::Borrowed),
+            "index" => return scope.index.map(|index| Cow::Owned(index.into())),
+            "body" | "status" | "headers" => return walk(scope.answer.get(&self.root)?, &self.path).map(Cow::Borrowed),
             "inputs" => (&scope.inputs, &self.path[..]),
             "run" => (&scope.run, &self.path[..]),
             "workflow" => (&scope.workflow, &self.path[..]),
+            "secrets" => (&scope.secrets, &self.path[..]),
             _ => (env, &self.path[..]),
         };
         match path.split_first() {
@@ -103,82 +101,6 @@ pub(crate) struct ExprError {
     pub(crate) help: Option<String>,
 }
 
-const ROOTS: [&str; 5] = ["inputs", "run", "workflow", "tasks", "env"];
-const LATER_ROOTS: [&str; 4] = ["secrets", "item", "index", "event"];
-const FUNCTIONS: [&str; 1] = ["dict"];
-const KEYWORDS: [&str; 14] =
-    ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None", "null"];
-/// Filters whose result is bounded by what goes in. Those that repeat, pad or format at will are left out.
-pub(super) const FILTERS: [&str; 40] = [
-    "abs",
-    "attr",
-    "bool",
-    "capitalize",
-    "count",
-    "d",
-    "date",
-    "default",
-    "dictsort",
-    "first",
-    "float",
-    "groupby",
-    "int",
-    "items",
-    "join",
-    "last",
-    "length",
-    "lines",
-    "list",
-    "lower",
-    "map",
-    "max",
-    "min",
-    "reject",
-    "rejectattr",
-    "replace",
-    "reverse",
-    "round",
-    "select",
-    "selectattr",
-    "sort",
-    "split",
-    "string",
-    "sum",
-    "title",
-    "tojson",
-    "trim",
-    "unique",
-    "upper",
-    "urlencode",
-];
-const TESTS: [&str; 24] = [
-    "boolean",
-    "defined",
-    "divisibleby",
-    "endingwith",
-    "eq",
-    "even",
-    "false",
-    "float",
-    "ge",
-    "gt",
-    "in",
-    "integer",
-    "iterable",
-    "le",
-    "lt",
-    "mapping",
-    "ne",
-    "none",
-    "number",
-    "odd",
-    "sequence",
-    "startingwith",
-    "string",
-    "true",
-];
-const TASK_FIELDS: [&str; 3] = ["output", "status", "attempts"];
-
 /// Checks an expression and brings it into the stored form.
 pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> Result<Analysis, ExprError> {
     let whole = |message: String| ExprError { offset: 0, length: source.chars().count(), message, help: None };
@@ -216,46 +138,6 @@ pub(super) fn describe(error: &minijinja::Error) -> String {
     match error.detail() {
         Some(detail) => detail.to_owned(),
         None => error.kind().to_string(),
-    }
-}
-
-fn check_reference(reference: &Reference, names: &NameTable<'_>, allowed: Allowed) -> Result<(), ExprError> {
-    let fail = |message: String, help: Option<String>| {
-        Err(ExprError { offset: reference.offset, length: reference.length, message, help })
-    };
-    let root = reference.root.as_str();
-    if LATER_ROOTS.contains(&root) {
-        return fail(format!("`{root}` in expressions is not supported by this version"), None);
-    }
-    if !ROOTS.contains(&root) {
-        let help = did_you_mean(root, ROOTS).unwrap_or_else(|| format!("there are {}", ROOTS.join(", ")));
-        return fail(format!("nothing is called {} in expressions", quoted(root)), Some(help));
-    }
-    match root {
-        "tasks" if !allowed.tasks => fail("no task has run yet where this expression is evaluated".into(), None),
-        "env" if !allowed.env => fail("`env` cannot be read where it is made".into(), None),
-        "inputs" if !allowed.inputs => fail("one input cannot read another".into(), None),
-        "tasks" => {
-            match reference.path.split_first() {
-                None => fail(
-                    "`tasks` must be followed by the name of a task".into(),
-                    Some("write `tasks.NAME.output` or `tasks['NAME'].output`".into()),
-                ),
-                Some((name, _)) if !names.contains_key(name.as_str()) => {
-                    fail(format!("there is no task {}", quoted(name)), did_you_mean(name, names.keys().copied()))
-                }
-                Some((name, rest)) => match rest.first() {
-                    Some(field) if !TASK_FIELDS.contains(&field.as_str()) => fail(
-                        format!("a task has no {}", quoted(field)),
-                        Some(did_you_mean(field, TASK_FIELDS).unwrap_or_else(|| {
-                            format!("write `tasks.{name}.output.{field}` if it is part of the output")
-                        })),
-                    ),
-                    _ => Ok(()),
-                },
-            }
-        }
-        _ => Ok(()),
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Scope {
     pub index: Option<u32>,
     /// Where an event is looked at: the event as JSON.
     pub event: Option<Value>,
+    /// Where the answer of a request is looked at: `body`, `status` and `headers`.
+    pub answer: Map<String, Value>,
 }
 
 /// A task as others see it.

@@ -19,13 +19,19 @@ fn scope() -> Scope {
     let output = json!({"rows": 7, "name": "x", "odd-key": true});
     scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 2, output: Some(output) });
     scope.tasks.insert("my-task".into(), TaskView { status: TaskState::Failed, attempts: 1, output: None });
+    scope.item = Some(json!({"id": 4}));
+    scope.index = Some(2);
+    scope.event = Some(json!({"name": "order.imported", "data": {"n": 5}}));
+    scope.secrets = object(json!({"KEY": "s3cret"}));
     scope
 }
 
+const EVERYTHING: Allowed =
+    Allowed { inputs: None, run: None, tasks: None, env: None, secrets: None, item: None, event: None, answer: false };
+
 fn prepared(source: &str) -> Result<String, String> {
     let names = NameTable::from([("extract", 0), ("my-task", 1), ("my", 2), ("later", 3)]);
-    let allowed = Allowed { tasks: true, env: true, inputs: true };
-    analyse(source, &names, allowed).map(|analysis| analysis.text).map_err(|error| error.message)
+    analyse(source, &names, EVERYTHING).map(|analysis| analysis.text).map_err(|error| error.message)
 }
 
 fn evaluated(source: &str) -> Result<Value, String> {
@@ -96,6 +102,79 @@ fn missing_values_are_explained() {
         "`inputs.region + 1` cannot be evaluated: tried to use + operator on unsupported types string and number",
     );
     check_error("1 / 0", "`1 / 0` cannot be evaluated: unable to calculate 1 / 0");
+}
+
+#[test]
+fn items_events_and_secrets_are_seen() {
+    check("item.id + index", json!(6));
+    check("event.data.n", json!(5));
+    check("secrets.KEY", json!("s3cret"));
+    check_error("item.x", "`item.x` is undefined: item has keys id");
+    check_error("event.data.m", "`event.data.m` is undefined: data has keys n");
+    check_error("secrets.OTHER", "the secret `OTHER` has no value");
+    let shown = evaluated("secrets.KEY | date").unwrap_err();
+    assert!(!shown.contains("s3cret"), "{shown}");
+}
+
+#[test]
+fn times_are_moved_and_written() {
+    check("'2026-01-31' | plus('1d')", json!("2026-02-01"));
+    check("'2024-03-01' | minus('1d')", json!("2024-02-29"));
+    check("run.scheduled_for | plus('90m')", json!("2026-01-31T09:30:00Z"));
+    check("run.scheduled_for | minus('500ms')", json!("2026-01-31T07:59:59.500000Z"));
+    check("'2026-01-31T23:30:00-05:00' | date", json!("2026-01-31"));
+    check("'2026-01-31T23:30:00-05:00' | datetime", json!("2026-02-01T04:30:00Z"));
+    check("'2026-01-31' | datetime", json!("2026-01-31T00:00:00Z"));
+    check("0 | datetime", json!("1970-01-01T00:00:00Z"));
+    check("run.scheduled_for | format('%d.%m.%Y %H:%M')", json!("31.01.2026 08:00"));
+    check("run.scheduled_for | format('%H:%M %Z', 'Europe/Paris')", json!("09:00 CET"));
+    check("run.scheduled_for | timestamp", json!(1_769_846_400));
+    check("'90m' | seconds", json!(5_400));
+    check_error(
+        "'2026-01-31' | plus('90m')",
+        "`'2026-01-31' | plus('90m')` cannot be evaluated: a date moves by whole days; write `| datetime | plus(…)` to get a time",
+    );
+    for wrong in [
+        "'today' | date",
+        "'2026-02-30' | plus('1d')",
+        "'2026-01-31' | plus('tomorrow')",
+        "'9999-12-31' | plus('1d')",
+        "run.scheduled_for | format('%Q')",
+        "run.scheduled_for | format('%H', 'Mars')",
+        "9999999999999999 | datetime",
+        "true | date",
+    ] {
+        assert!(evaluated(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn texts_are_taken_apart() {
+    check("'{\"a\": [1, null]}' | fromjson", json!({"a": [1, null]}));
+    check("('[1, 2]' | fromjson)[1]", json!(2));
+    check("inputs.list | json", json!("[1,2,3]"));
+    check("'order-42.csv' | regex_match('^order-[0-9]+')", json!(true));
+    check("'x' | regex_match('^order')", json!(false));
+    check("'order-42.csv' | regex_find('[0-9]+')", json!("42"));
+    check("'order-42.csv' | regex_find('order-([0-9]+)')", json!("42"));
+    check("'x' | regex_find('[0-9]+') is none", json!(true));
+    check("'a-b-c' | regex_replace('([a-c])-', '$1+')", json!("a+b+c"));
+    check("'a,b' | split(',')", json!(["a", "b"]));
+    check("'/data/in/a.csv' | basename", json!("a.csv"));
+    check("'/data/in/a.csv' | dirname", json!("/data/in"));
+    check("'v1.2' | trimprefix('v')", json!("1.2"));
+    check("'a b/ä' | urlencode", json!("a%20b%2F%C3%A4"));
+    for wrong in ["'{' | fromjson", "'x' | regex_match('(')", "inputs.list | regex_match('x')"] {
+        assert!(evaluated(wrong).is_err(), "{wrong}");
+    }
+    for hostile in [
+        "inputs.long | regex_replace('x', '$0$0$0$0$0$0$0$0$0$0$0$0')  | regex_replace('x', '$0$0$0$0$0$0$0$0$0$0$0$0$0$0')",
+        "inputs.long | regex_replace('.*', '$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0$0')",
+        "inputs.long | regex_replace('.*[^x]|x', 'y')",
+        "inputs.long | regex_match('(?:a{500}){500}')",
+    ] {
+        assert!(evaluated(hostile).is_err(), "{hostile}");
+    }
 }
 
 #[test]

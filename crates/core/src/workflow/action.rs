@@ -34,7 +34,8 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Value::is_null")]
         payload: Value,
     },
-    Http(Http),
+    /// Boxed: it is far larger than the others, and a workflow may have very many tasks.
+    Http(Box<Http>),
     Workflow(Child),
     /// Executed by a worker of another program, which asks for work over the network.
     Remote {

@@ -1,0 +1,77 @@
+//! Every trigger rule over every way in which two dependencies can end, played through a board.
+
+use crate::parse;
+use crate::rule::TriggerRule;
+use crate::state::TaskState;
+
+use super::tests::play;
+
+/// How a dependency ends, and what that is for others.
+const OUTCOMES: [(&str, For); 5] = [
+    ("success", For::Success),
+    ("failed", For::Failure),
+    ("skipped", For::Nothing),
+    ("upstream_failed", For::Failure),
+    ("continued", For::Success),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Success,
+    Failure,
+    Nothing,
+}
+
+/// The rules in their own words, over all dependencies at once.
+fn expected(rule: TriggerRule, ends: [For; 2]) -> TaskState {
+    let all = |end: For| ends.iter().all(|one| *one == end);
+    let any = |end: For| ends.contains(&end);
+    let choose = |start: bool, otherwise: TaskState| if start { TaskState::Success } else { otherwise };
+    let (failed, skipped) = (TaskState::UpstreamFailed, TaskState::Skipped);
+    match rule {
+        TriggerRule::AllSuccess => choose(all(For::Success), if any(For::Failure) { failed } else { skipped }),
+        TriggerRule::NoneFailed => choose(!any(For::Failure), failed),
+        TriggerRule::OneSuccess => choose(any(For::Success), if any(For::Failure) { failed } else { skipped }),
+        TriggerRule::AllFailed => choose(all(For::Failure), skipped),
+        TriggerRule::OneFailed => choose(any(For::Failure), skipped),
+        TriggerRule::AllDone | TriggerRule::Always => TaskState::Success,
+    }
+}
+
+/// A dependency that ends in a given way, and what it needs itself.
+fn dependency(name: &str, outcome: &str) -> String {
+    match outcome {
+        "skipped" => format!("{name}: {{run: x, if: 'true'}}"),
+        "upstream_failed" => format!("before-{name}: {{run: x}}, {name}: {{needs: before-{name}, run: x}}"),
+        "continued" => format!("{name}: {{run: x, on_exhausted: continue}}"),
+        _ => format!("{name}: {{run: x}}"),
+    }
+}
+
+#[test]
+fn every_rule_meets_every_pair_of_outcomes() {
+    for rule in TriggerRule::ALL {
+        for (first, first_is) in OUTCOMES {
+            for (second, second_is) in OUTCOMES {
+                let yaml = format!(
+                    "{{name: w, tasks: {{{}, {}, c: {{needs: [a, b], run: x, trigger_rule: {rule}}}}}}}",
+                    dependency("a", first),
+                    dependency("b", second),
+                );
+                let workflow = parse(&yaml).unwrap_or_else(|errors| panic!("{errors}\n{yaml}"));
+                let (mut failing, mut skipping) = (Vec::new(), Vec::new());
+                for (name, before, outcome) in [("a", "before-a", first), ("b", "before-b", second)] {
+                    match outcome {
+                        "failed" | "continued" => failing.push(name),
+                        "upstream_failed" => failing.push(before),
+                        "skipped" => skipping.push(name),
+                        _ => {}
+                    }
+                }
+                let board = play(&workflow, &failing, &skipping);
+                let state = board.state(workflow.task_index("c").unwrap());
+                assert_eq!(state, expected(*rule, [first_is, second_is]), "{rule} over {first} and {second}");
+            }
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! `triggers` as written.
+
+use std::str::FromStr;
+
+use chrono::TimeZone;
+use croner::errors::CronError;
+use croner::parser::{CronParser, Seconds, Year};
+use indexmap::IndexMap;
+
+use crate::diagnostic::{Place, did_you_mean, quoted};
+use crate::workflow::{Catchup, CatchupPolicy, Debounce, Overlap, RunEnd, Trigger, TriggerSource};
+use crate::yaml::{Kind, NodeId};
+
+use super::actions::values;
+use super::dialect::{CATCHUP, DEBOUNCE, TRIGGER, TRIGGER_KINDS};
+use super::fields::{Entry, Path, Reader, unread};
+use super::spec::{Field, Text, TriggerPlaces};
+
+const MAX_TRIGGERS: usize = 100;
+/// The shortest interval of `every`.
+const SHORTEST_MS: u64 = 1_000;
+
+pub(super) fn read(
+    reader: &mut Reader<'_, '_>,
+    id: NodeId,
+    path: Path<'_>,
+    texts: &mut Vec<Text>,
+) -> (Vec<Trigger>, Vec<TriggerPlaces>) {
+    let items = reader.list(id, path).unwrap_or_default();
+    if items.len() > MAX_TRIGGERS {
+        reader.report.add(reader.place(id), path, format!("a workflow has at most {MAX_TRIGGERS} triggers"));
+        return (Vec::new(), Vec::new());
+    }
+    let mut triggers: Vec<Trigger> = Vec::with_capacity(items.len());
+    let mut places = Vec::with_capacity(items.len());
+    let mut unnamed = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let path = path.index(index);
+        let Some((trigger, named_at)) = trigger(reader, *item, path, triggers.len(), texts) else { continue };
+        match named_at {
+            None => unnamed.push(triggers.len()),
+            Some(at) if triggers.iter().any(|other| other.id == trigger.id) => {
+                let message = format!("there is a trigger {} already", quoted(&trigger.id));
+                reader.report.add(reader.place(at), path.key("id"), message);
+            }
+            Some(_) => {}
+        }
+        places.push(TriggerPlaces { whole: reader.place(*item), inputs: input_places(reader, *item) });
+        triggers.push(trigger);
+    }
+    for position in unnamed {
+        let kind = triggers[position].source.kind();
+        let taken = |id: &str| triggers.iter().any(|other| other.id == id);
+        let free = (1..).map(|number| if number == 1 { kind.to_owned() } else { format!("{kind}-{number}") });
+        let id = free.into_iter().find(|id| !taken(id)).unwrap_or_default();
+        triggers[position].id = id;
+    }
+    (triggers, places)
+}
+
+fn input_places(reader: &Reader<'_, '_>, trigger: NodeId) -> Vec<(String, Place)> {
+    let entries = |id: NodeId| match &reader.node(id).kind {
+        Kind::Mapping(entries) => entries.as_slice(),
+        _ => &[],
+    };
+    let inputs = entries(trigger).iter().filter(|(key, _)| reader.tree.scalar(*key) == "inputs");
+    let inputs = inputs.flat_map(|(_, value)| entries(*value));
+    inputs.map(|(key, value)| (reader.tree.scalar(*key).to_owned(), reader.place(*value))).collect()
+}
+
+/// One trigger, and where its id was written if it was.
+fn trigger(
+    reader: &mut Reader<'_, '_>,
+    id: NodeId,
+    path: Path<'_>,
+    number: usize,
+    texts: &mut Vec<Text>,
+) -> Option<(Trigger, Option<NodeId>)> {
+    let Kind::Mapping(_) = reader.node(id).kind else {
+        reader.wrong_type(id, path, "a mapping");
+        return None;
+    };
+    let entries = reader.entries(id, path, &TRIGGER)?;
+    let kind = kind(reader, id, path, &entries)?;
+    let mut trigger = Trigger {
+        id: String::new(),
+        source: source(reader, kind, path)?,
+        timezone: None,
+        catchup: None,
+        overlap: None,
+        jitter_ms: None,
+        calendar: None,
+        inputs: IndexMap::new(),
+        start: None,
+        end: None,
+        max_executions: None,
+        debounce: None,
+        condition: None,
+        priority: None,
+    };
+    let mut named_at = None;
+    for entry in entries.iter().filter(|entry| entry.name != kind.name) {
+        if !belongs(entry.name, &trigger.source) {
+            let message = format!("`{}` has no meaning for a trigger with `{}`", entry.name, kind.name);
+            reader.report.add(reader.place(entry.key), path.key(entry.name), message);
+            continue;
+        }
+        if entry.name == "id" {
+            named_at = Some(entry.value);
+        }
+        option(reader, &mut trigger, *entry, path, number, texts);
+    }
+    check_times(reader, &trigger, &entries, path);
+    if let TriggerSource::Cron(cron) = &trigger.source {
+        check_cron(reader, cron, kind, path);
+    }
+    Some((trigger, named_at))
+}
+
+fn kind<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>, entries: &[Entry<'t>]) -> Option<Entry<'t>> {
+    let kinds: Vec<&Entry<'_>> = entries.iter().filter(|entry| TRIGGER_KINDS.contains(&entry.name)).collect();
+    match kinds[..] {
+        [kind] => Some(*kind),
+        [] => {
+            let help = format!("give it one of {}", TRIGGER_KINDS.join(", "));
+            reader.report.add_with_help(reader.place(id), path, "the trigger does not say when it fires", help);
+            None
+        }
+        [first, second, ..] => {
+            let message =
+                format!("a trigger fires for one reason, but this one has both `{}` and `{}`", first.name, second.name);
+            reader.report.add_with_help(
+                reader.place(second.key),
+                path.key(second.name),
+                message,
+                "make two triggers of it",
+            );
+            None
+        }
+    }
+}
+
+fn source(reader: &mut Reader<'_, '_>, kind: Entry<'_>, path: Path<'_>) -> Option<TriggerSource> {
+    let (at, value) = (path.key(kind.name), kind.value);
+    Some(match kind.name {
+        "cron" => TriggerSource::Cron(reader.constant(value, at)?.trim().to_owned()),
+        "every" => {
+            let interval = reader.duration(value, at)?;
+            if interval < SHORTEST_MS {
+                reader.report.add(reader.place(value), at, "`every` must be at least 1s");
+                return None;
+            }
+            TriggerSource::Every(interval)
+        }
+        "at" => TriggerSource::At(reader.instant(value, at)?),
+        "event" => TriggerSource::Event(reader.event(value, at, true)?.to_owned()),
+        "webhook" => TriggerSource::Webhook(reader.name(value, at)?.to_owned()),
+        "workflow" => {
+            let name = reader.name(value, at)?.to_owned();
+            TriggerSource::Workflow { name, namespace: None, on: vec![RunEnd::Success] }
+        }
+        _ => {
+            reader.only_true(value, at)?;
+            TriggerSource::Manual
+        }
+    })
+}
+
+/// Whether an option means something for this kind of trigger.
+fn belongs(option: &str, source: &TriggerSource) -> bool {
+    use TriggerSource::{At, Cron, Every, Manual, Workflow};
+    match option {
+        "timezone" => matches!(source, Cron(_)),
+        "namespace" | "on" => matches!(source, Workflow { .. }),
+        "catchup" | "jitter" | "calendar" => source.is_scheduled(),
+        "debounce" | "if" => !source.is_scheduled() && !matches!(source, Manual),
+        "start" | "end" | "max_executions" => !matches!(source, At(_) | Manual),
+        _ => matches!(option, "id" | "overlap" | "inputs" | "priority") || matches!(source, Every(_)),
+    }
+}
+
+fn option(
+    reader: &mut Reader<'_, '_>,
+    trigger: &mut Trigger,
+    entry: Entry<'_>,
+    path: Path<'_>,
+    number: usize,
+    texts: &mut Vec<Text>,
+) {
+    let (at, value) = (path.key(entry.name), entry.value);
+    match entry.name {
+        "id" => trigger.id = reader.name(value, at).unwrap_or_default().into(),
+        "namespace" => {
+            if let TriggerSource::Workflow { namespace, .. } = &mut trigger.source {
+                *namespace = reader.name(value, at).map(Into::into);
+            }
+        }
+        "on" => {
+            let ends = run_ends(reader, value, at);
+            if let TriggerSource::Workflow { on, .. } = &mut trigger.source
+                && !ends.is_empty()
+            {
+                *on = ends;
+            }
+        }
+        "timezone" => trigger.timezone = timezone(reader, value, at),
+        "catchup" => trigger.catchup = catchup(reader, value, at),
+        "overlap" => trigger.overlap = reader.word(value, at, Overlap::ALL),
+        "jitter" => trigger.jitter_ms = reader.duration(value, at),
+        "calendar" => trigger.calendar = reader.name(value, at).map(Into::into),
+        "inputs" => {
+            trigger.inputs = values(reader, value, at, "input name", |name, pointer, node, path| {
+                texts.push(Text::new(Field::TriggerInput(number, name.into(), pointer.into()), node, path));
+            });
+        }
+        "start" => trigger.start = reader.instant(value, at),
+        "end" => trigger.end = reader.instant(value, at),
+        "max_executions" => {
+            trigger.max_executions = reader.integer(value, at, 1..=i64::MAX).map(|number| number as u64);
+        }
+        "debounce" => trigger.debounce = debounce(reader, value, at, number, texts),
+        "if" => {
+            trigger.condition = reader.text(value, at).map(Into::into);
+            texts.push(Text::new(Field::TriggerCondition(number), value, at));
+        }
+        "priority" => trigger.priority = reader.priority(value, at),
+        other => unread(other),
+    }
+}
+
+fn run_ends(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Vec<RunEnd> {
+    let items = reader.one_or_many(id, path, "a word or a list of words").unwrap_or_default();
+    if items.is_empty() {
+        reader.report.add(reader.place(id), path, "`on` names no end of a run");
+    }
+    let mut ends: Vec<RunEnd> = Vec::new();
+    for item in items {
+        if let Some(end) = reader.word(item, path, RunEnd::ALL)
+            && !ends.contains(&end)
+        {
+            ends.push(end);
+        }
+    }
+    ends
+}
+
+fn timezone(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Option<String> {
+    let text = reader.constant(id, path)?;
+    if chrono_tz::Tz::from_str(text).is_ok() {
+        return Some(text.to_owned());
+    }
+    let help = did_you_mean(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()))
+        .or_else(|| same_city(text).map(|name| format!("did you mean {}?", quoted(name))))
+        .unwrap_or_else(|| "write a name of the tz database, like `Europe/Paris` or `UTC`".into());
+    reader.report.add_with_help(reader.place(id), path, format!("there is no timezone {}", quoted(text)), help);
+    None
+}
+
+/// `Paris` for `Europe/Paris`.
+fn same_city(text: &str) -> Option<&'static str> {
+    let city = |name: &str| name.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(text));
+    chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| city(name))
+}
+
+/// A policy, or a mapping.
+fn catchup(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Option<Catchup> {
+    let mut catchup = Catchup { policy: CatchupPolicy::Latest, window_ms: None, max: None };
+    if let Kind::Scalar { .. } = reader.node(id).kind {
+        catchup.policy = reader.word(id, path, CatchupPolicy::ALL)?;
+        return Some(catchup);
+    }
+    let entries = reader.entries(id, path, &CATCHUP)?;
+    for entry in &entries {
+        let (at, value) = (path.key(entry.name), entry.value);
+        match entry.name {
+            "policy" => catchup.policy = reader.word(value, at, CatchupPolicy::ALL)?,
+            "window" => catchup.window_ms = reader.positive_duration(value, at),
+            "max" => catchup.max = reader.integer(value, at, 1..=100_000).map(|number| number as u32),
+            other => unread(other),
+        }
+    }
+    for entry in entries.iter().filter(|entry| entry.name != "policy" && catchup.policy == CatchupPolicy::None) {
+        let message = format!("`{}` has no meaning with the policy `none`", entry.name);
+        reader.report.add(reader.place(entry.key), path.key(entry.name), message);
+    }
+    Some(catchup)
+}
+
+/// A window, or a mapping.
+fn debounce(
+    reader: &mut Reader<'_, '_>,
+    id: NodeId,
+    path: Path<'_>,
+    number: usize,
+    texts: &mut Vec<Text>,
+) -> Option<Debounce> {
+    if let Kind::Scalar { .. } = reader.node(id).kind {
+        return reader.positive_duration(id, path).map(|window_ms| Debounce { window_ms, key: None });
+    }
+    let (mut window, mut key) = (None, None);
+    for entry in reader.entries(id, path, &DEBOUNCE)? {
+        let (at, value) = (path.key(entry.name), entry.value);
+        match entry.name {
+            "window" => window = Some(reader.positive_duration(value, at)?),
+            "key" => {
+                key = reader.filled_text(value, at).map(Into::into);
+                texts.push(Text::new(Field::DebounceKey(number), value, at));
+            }
+            other => unread(other),
+        }
+    }
+    let Some(window_ms) = window else {
+        reader.report.add_with_help(
+            reader.place(id),
+            path,
+            "`debounce` has no window",
+            "write `debounce: {window: 30s}`",
+        );
+        return None;
+    };
+    Some(Debounce { window_ms, key })
+}
+
+fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<'_>], path: Path<'_>) {
+    if let (Some(start), Some(end)) = (trigger.start, trigger.end)
+        && end <= start
+        && let Some(entry) = entries.iter().find(|entry| entry.name == "end")
+    {
+        let message = "`end` is not after `start`, so the trigger could never fire";
+        reader.report.add(reader.place(entry.value), path.key("end"), message);
+    }
+    if let (TriggerSource::Every(interval), Some(jitter)) = (&trigger.source, trigger.jitter_ms)
+        && jitter > *interval
+        && let Some(entry) = entries.iter().find(|entry| entry.name == "jitter")
+    {
+        let message = "`jitter` is longer than `every`, so fires would overtake each other";
+        reader.report.add(reader.place(entry.value), path.key("jitter"), message);
+    }
+}
+
+/// Whether croner understands it and some day ever fits it.
+fn check_cron(reader: &mut Reader<'_, '_>, cron: &str, kind: Entry<'_>, path: Path<'_>) {
+    let at = path.key("cron");
+    let place = reader.place(kind.value);
+    let fields = cron.split_whitespace().count();
+    if !cron.starts_with('@') && !(5..=6).contains(&fields) {
+        let message = format!("{} has {fields} fields", quoted(cron));
+        let help = "write minute, hour, day, month and weekday, with seconds before them if need be: `0 2 * * 1-5`";
+        reader.report.add_with_help(place, at, message, help);
+        return;
+    }
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+    let parsed = match parser.parse(cron) {
+        Ok(parsed) if cron.len() <= 256 => parsed,
+        Ok(_) => {
+            reader.report.add(place, at, "`cron` is longer than 256 characters");
+            return;
+        }
+        Err(cause) => {
+            let message = format!("{} is not a cron expression: {}", quoted(cron), cron_problem(&cause));
+            reader.report.add_with_help(
+                place,
+                at,
+                message,
+                "write minute, hour, day, month and weekday: `0 2 * * 1-5`",
+            );
+            return;
+        }
+    };
+    // The search ends with the year 5000. Days and weekdays repeat after 28 years, so 32 years are enough to know; the
+    // whole time would be far too long for a hundred triggers.
+    let start = chrono::Utc.with_ymd_and_hms(4968, 1, 1, 0, 0, 0).single();
+    if start.is_some_and(|start| parsed.find_next_occurrence(&start, false).is_err()) {
+        let message = format!("{} never fires: there is no such day", quoted(cron));
+        reader.report.add(place, at, message);
+    }
+}
+
+/// The parser's words, as the rest of a sentence.
+fn cron_problem(error: &CronError) -> String {
+    let text = match error {
+        CronError::InvalidPattern(text) | CronError::IllegalCharacters(text) | CronError::ComponentError(text) => text,
+        other => &other.to_string(),
+    };
+    let text = text.trim_end_matches('.').replace("CronPattern", "it");
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().collect::<String>() + letters.as_str()).unwrap_or_default()
+}

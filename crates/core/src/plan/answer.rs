@@ -1,0 +1,64 @@
+//! Whether the answer of a request is the expected one.
+
+use serde_json::{Map, Value};
+
+use crate::diagnostic::quoted;
+use crate::expr::{Scope, evaluate, is_true};
+use crate::pattern;
+use crate::work::Failure;
+use crate::workflow::{BodyExpect, HttpExpect};
+
+impl HttpExpect {
+    /// Judges the status and the body. `headers` have lower-case names; `body` is JSON or a text.
+    ///
+    /// A wrong status is an `http_status` failure with the status as its exit code, a wrong body an `expect` failure.
+    pub fn check(&self, status: u16, headers: &Map<String, Value>, body: &Value) -> Result<(), Failure> {
+        if !self.accepts(status) {
+            return Err(Failure {
+                kind: "http_status".into(),
+                message: format!("the answer has the status {status}, expected {}", self.shown()),
+                exit_code: Some(i32::from(status)),
+                ..Failure::default()
+            });
+        }
+        let unexpected = |message: String| Failure { kind: "expect".into(), message, ..Failure::default() };
+        let text = || match body {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        match &self.body {
+            None => Ok(()),
+            Some(BodyExpect::Contains(wanted)) if text().contains(wanted) => Ok(()),
+            Some(BodyExpect::Contains(wanted)) => Err(unexpected(format!("the body does not hold {}", quoted(wanted)))),
+            Some(BodyExpect::Matches(wanted)) => {
+                let regex = pattern::compile(wanted).map_err(|cause| unexpected(format!("`matches`: {cause}")))?;
+                if regex.is_match(&text()) {
+                    return Ok(());
+                }
+                Err(unexpected(format!("the body does not match {}", quoted(wanted))))
+            }
+            Some(BodyExpect::Json(expression)) => {
+                let answer = Map::from_iter([
+                    ("status".to_owned(), status.into()),
+                    ("headers".to_owned(), Value::Object(headers.clone())),
+                    ("body".to_owned(), body.clone()),
+                ]);
+                let scope = Scope { answer, ..Scope::default() };
+                match evaluate(expression, &scope, &Map::new()) {
+                    Ok(value) if is_true(&value) => Ok(()),
+                    Ok(_) => Err(unexpected(format!("{} is not true of the answer", quoted(expression)))),
+                    Err(error) => Err(unexpected(format!("`expect.body.json`: {error}"))),
+                }
+            }
+        }
+    }
+
+    fn shown(&self) -> String {
+        let shown = self.status.iter().map(|range| match (range.from, range.to) {
+            (from, to) if from == to => from.to_string(),
+            (from, to) if from % 100 == 0 && to == from + 99 => format!("{}xx", from / 100),
+            (from, to) => format!("{from}-{to}"),
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
