@@ -65,6 +65,10 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Validate(args) => return commands::validate::validate(args, out),
         Command::Graph(args) => return commands::graph::graph(args, out),
         Command::Test(args) => return commands::testing::test(args, out),
+        Command::Init(args) => return commands::init::init(args, out),
+        Command::Fmt(args) => return commands::fmt::fmt(args, out),
+        Command::Import(args) => return commands::import::import(args, out),
+        Command::Schema => return commands::schema::schema(out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
         Command::Doctor => return commands::doctor::doctor(&cli, out).await,
@@ -78,6 +82,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Submit(args) => commands::submit::submit(&app, args).await,
         Command::Runs(command) => commands::runs::runs(&app, command).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
         Command::Bench(args) => {
             app.start_logs();
@@ -87,6 +92,10 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Validate(_)
         | Command::Graph(_)
         | Command::Test(_)
+        | Command::Init(_)
+        | Command::Fmt(_)
+        | Command::Import(_)
+        | Command::Schema
         | Command::Completions(_)
         | Command::Version
         | Command::Doctor

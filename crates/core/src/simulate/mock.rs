@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{Place, Report};
 use crate::work::Failure;
 
-use super::document::{Doc, unknown_key};
+use crate::document::{Doc, unknown_key};
 
 const KEYS: &[&str] = &["output", "fail", "times", "takes", "after", "approve", "event", "never", "tasks"];
 const FAIL_KEYS: &[&str] = &["message", "kind", "exit_code", "permanent"];

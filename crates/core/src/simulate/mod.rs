@@ -6,7 +6,6 @@
 
 mod check;
 mod compare;
-mod document;
 mod items;
 mod mock;
 mod parked;

@@ -7,8 +7,8 @@ use crate::diagnostic::{Diagnostics, Place, Report, did_you_mean, quoted};
 use crate::state::{RunState, TaskState};
 use crate::{Micros, yaml};
 
-use super::document::{Doc, unknown_key};
 use super::mock::{self, Mock};
+use crate::document::{Doc, unknown_key};
 
 /// 2026-01-01T00:00:00Z: when a case begins that does not say when.
 const USUAL_NOW: Micros = 1_767_225_600_000_000;

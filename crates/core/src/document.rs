@@ -1,4 +1,4 @@
-//! Reading a test file: values with their places, problems collected.
+//! Reading a file that is no workflow (a test, a file to import): values with their places, problems collected.
 
 use serde_json::{Map, Number, Value};
 
@@ -8,25 +8,25 @@ use crate::{Micros, author};
 
 /// One value of the file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Doc<'t> {
-    pub(super) tree: &'t Tree<'t>,
-    pub(super) id: NodeId,
+pub(crate) struct Doc<'t> {
+    pub(crate) tree: &'t Tree<'t>,
+    pub(crate) id: NodeId,
 }
 
 /// One entry of a mapping.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Entry<'t> {
-    pub(super) key: &'t str,
-    pub(super) place: Place,
-    pub(super) value: Doc<'t>,
+pub(crate) struct Entry<'t> {
+    pub(crate) key: &'t str,
+    pub(crate) place: Place,
+    pub(crate) value: Doc<'t>,
 }
 
 impl<'t> Doc<'t> {
-    pub(super) fn root(tree: &'t Tree<'t>) -> Self {
+    pub(crate) fn root(tree: &'t Tree<'t>) -> Self {
         Self { tree, id: tree.root() }
     }
 
-    pub(super) fn place(self) -> Place {
+    pub(crate) fn place(self) -> Place {
         self.tree.node(self.id).place
     }
 
@@ -34,16 +34,16 @@ impl<'t> Doc<'t> {
         Self { id, ..self }
     }
 
-    pub(super) fn is_list(self) -> bool {
+    pub(crate) fn is_list(self) -> bool {
         matches!(self.tree.node(self.id).kind, Kind::Sequence(_))
     }
 
-    pub(super) fn is_mapping(self) -> bool {
+    pub(crate) fn is_mapping(self) -> bool {
         matches!(self.tree.node(self.id).kind, Kind::Mapping(_))
     }
 
     /// The entries of a mapping; nothing reads like an empty one.
-    pub(super) fn entries(self, what: &str, report: &mut Report) -> Vec<Entry<'t>> {
+    pub(crate) fn entries(self, what: &str, report: &mut Report) -> Vec<Entry<'t>> {
         match &self.tree.node(self.id).kind {
             Kind::Mapping(entries) => entries
                 .iter()
@@ -62,7 +62,7 @@ impl<'t> Doc<'t> {
     }
 
     /// The members of a list; nothing reads like an empty one.
-    pub(super) fn items(self, what: &str, report: &mut Report) -> Vec<Doc<'t>> {
+    pub(crate) fn items(self, what: &str, report: &mut Report) -> Vec<Doc<'t>> {
         match &self.tree.node(self.id).kind {
             Kind::Sequence(items) => items.iter().map(|id| self.at(*id)).collect(),
             _ if self.value().is_null() => Vec::new(),
@@ -74,7 +74,7 @@ impl<'t> Doc<'t> {
     }
 
     /// As JSON. Recursion as deep as the text is nested, which the reader bounds.
-    pub(super) fn value(self) -> Value {
+    pub(crate) fn value(self) -> Value {
         match &self.tree.node(self.id).kind {
             Kind::Scalar { text, style: Style::Plain } => plain(text),
             Kind::Scalar { text, .. } => Value::String(text.to_string()),
@@ -87,7 +87,7 @@ impl<'t> Doc<'t> {
         }
     }
 
-    pub(super) fn object(self, what: &str, report: &mut Report) -> Map<String, Value> {
+    pub(crate) fn object(self, what: &str, report: &mut Report) -> Map<String, Value> {
         match self.value() {
             Value::Object(fields) => fields,
             Value::Null => Map::new(),
@@ -99,7 +99,7 @@ impl<'t> Doc<'t> {
     }
 
     /// A scalar as written.
-    pub(super) fn text(self, what: &str, report: &mut Report) -> Option<&'t str> {
+    pub(crate) fn text(self, what: &str, report: &mut Report) -> Option<&'t str> {
         if let Kind::Scalar { text, .. } = &self.tree.node(self.id).kind {
             return Some(text);
         }
@@ -107,7 +107,7 @@ impl<'t> Doc<'t> {
         None
     }
 
-    pub(super) fn boolean(self, what: &str, report: &mut Report) -> Option<bool> {
+    pub(crate) fn boolean(self, what: &str, report: &mut Report) -> Option<bool> {
         let truth = self.value().as_bool();
         if truth.is_none() {
             report.add(self.place(), "", format!("{what} must be true or false"));
@@ -115,7 +115,7 @@ impl<'t> Doc<'t> {
         truth
     }
 
-    pub(super) fn count(self, what: &str, report: &mut Report) -> Option<u32> {
+    pub(crate) fn count(self, what: &str, report: &mut Report) -> Option<u32> {
         let count = self.value().as_u64().and_then(|count| u32::try_from(count).ok());
         if count.is_none() {
             report.add(self.place(), "", format!("{what} must be a whole number from 0 on"));
@@ -124,7 +124,7 @@ impl<'t> Doc<'t> {
     }
 
     /// Milliseconds.
-    pub(super) fn duration(self, what: &str, report: &mut Report) -> Option<u64> {
+    pub(crate) fn duration(self, what: &str, report: &mut Report) -> Option<u64> {
         let text = self.text(what, report)?;
         match author::parse_duration(text) {
             Ok(duration) => Some(duration),
@@ -136,7 +136,7 @@ impl<'t> Doc<'t> {
         }
     }
 
-    pub(super) fn instant(self, what: &str, report: &mut Report) -> Option<Micros> {
+    pub(crate) fn instant(self, what: &str, report: &mut Report) -> Option<Micros> {
         let text = self.text(what, report)?;
         let instant = crate::time::parse(text);
         if instant.is_none() {
@@ -148,7 +148,7 @@ impl<'t> Doc<'t> {
 }
 
 /// Complains about a key that is not one of `known`.
-pub(super) fn unknown_key(entry: Entry<'_>, what: &str, known: &[&str], report: &mut Report) {
+pub(crate) fn unknown_key(entry: Entry<'_>, what: &str, known: &[&str], report: &mut Report) {
     let help = did_you_mean(entry.key, known.iter().copied())
         .unwrap_or_else(|| format!("{what} has the keys {}", known.join(", ")));
     report.add_with_help(entry.place, "", format!("{what} has no key {}", quoted(entry.key)), help);
