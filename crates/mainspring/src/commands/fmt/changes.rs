@@ -54,9 +54,7 @@ fn compare<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(Mark, usize, usize, &'t
     let mut marked = Vec::new();
     let head = old.iter().zip(new).take_while(|(one, other)| one == other).count();
     let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(one, other)| one == other).count();
-    for line in 0..head {
-        marked.push((Mark::Same, line, line, old[line]));
-    }
+    marked.extend(old[..head].iter().enumerate().map(|(at, line)| (Mark::Same, at, at, *line)));
     let (old_end, new_end) = (old.len() - tail, new.len() - tail);
     middle(&mut marked, (old, head, old_end), (new, head, new_end));
     for step in 0..tail {
