@@ -17,8 +17,15 @@ const HELP: &str = "\
 Usage: mainspring [OPTIONS] COMMAND
 
 Write and try workflows
+  init         Make a folder to begin with
   run          Run one workflow to its end, with an embedded store
   validate     Check workflow files and show every problem
+  test         Play workflows in virtual time and check what their tests expect
+  graph        Draw a workflow
+  fmt          Lay out workflow files alike; comments stay
+  diff         Show how a file differs from the stored workflow
+  import       Make workflows of a crontab, a GitHub Actions or a Tasker file
+  schema       Print the JSON Schema of workflow files
 
 Serve
   dev          Serve with a folder of workflows that is watched
@@ -91,10 +98,24 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Make a folder to begin with
+    Init(commands::init::InitArgs),
     /// Run one workflow to its end, with an embedded store
     Run(commands::run::RunArgs),
     /// Check workflow files and show every problem
     Validate(commands::validate::ValidateArgs),
+    /// Play workflows in virtual time and check what their tests expect
+    Test(commands::testing::TestArgs),
+    /// Draw a workflow
+    Graph(commands::graph::GraphArgs),
+    /// Lay out workflow files alike; comments stay
+    Fmt(commands::fmt::FmtArgs),
+    /// Show how a file differs from the stored workflow
+    Diff(commands::diff::DiffArgs),
+    /// Make workflows of a crontab, a GitHub Actions or a Tasker file
+    Import(commands::import::ImportArgs),
+    /// Print the JSON Schema of workflow files
+    Schema,
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
     /// Serve with a folder of workflows that is watched

@@ -66,6 +66,12 @@ fn run(cli: Cli, out: Output) -> Exit {
 async fn dispatch(cli: Cli, out: &Output) -> Result {
     match &cli.command {
         Command::Validate(args) => return commands::validate::validate(args, out),
+        Command::Graph(args) => return commands::graph::graph(args, out),
+        Command::Test(args) => return commands::testing::test(args, out),
+        Command::Init(args) => return commands::init::init(args, out),
+        Command::Fmt(args) => return commands::fmt::fmt(args, out),
+        Command::Import(args) => return commands::import::import(args, out),
+        Command::Schema => return commands::schema::schema(out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
         Command::Doctor => return commands::doctor::doctor(&cli, out).await,
@@ -84,14 +90,23 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Tasks(command) => commands::tasks::tasks(&app, command).await,
         Command::Events(command) => commands::events::events(&app, command).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
         Command::Bench(args) => {
             app.start_logs();
             bench::run(&app.config.database, args).await?;
             Ok(Exit::Success)
         }
-        Command::Validate(_) | Command::Completions(_) | Command::Version | Command::Doctor | Command::Watchdog => {
-            Ok(Exit::Success)
-        }
+        Command::Validate(_)
+        | Command::Graph(_)
+        | Command::Test(_)
+        | Command::Init(_)
+        | Command::Fmt(_)
+        | Command::Import(_)
+        | Command::Schema
+        | Command::Completions(_)
+        | Command::Version
+        | Command::Doctor
+        | Command::Watchdog => Ok(Exit::Success),
     }
 }

@@ -88,25 +88,33 @@ impl Source {
     }
 }
 
-/// Reads and parses the one workflow of a command; problems are shown and end the command.
-pub(crate) fn workflow(app: &App<'_>, path: &str) -> Result<(Workflow, Source)> {
-    let source = match Source::read(path) {
-        Ok(source) => source,
-        Err(Unread::Missing(failure)) => return Err(failure),
-        Err(Unread::NoText(problem)) => {
-            return Err(Failure::bad_input(format!(
-                "{path}:{}:{}: {}",
-                problem.place.line, problem.place.column, problem.message
-            )));
+/// Reads one file as text; why that is not possible ends the command.
+pub(crate) fn read(path: &str) -> Result<Source> {
+    Source::read(path).map_err(|unread| match unread {
+        Unread::Missing(failure) => failure,
+        Unread::NoText(problem) => {
+            let Place { line, column, .. } = problem.place;
+            let failure = Failure::bad_input(format!("{path}:{line}:{column}: {}", problem.message));
+            Failure { remedy: problem.help, ..failure }
         }
-    };
-    let mut workflow = match source.parse() {
-        Ok(workflow) => workflow,
+    })
+}
+
+/// Reads and parses one workflow; problems are shown and end the command.
+pub(crate) fn parsed(out: &Output, path: &str) -> Result<(Workflow, Source)> {
+    let source = read(path)?;
+    match source.parse() {
+        Ok(workflow) => Ok((workflow, source)),
         Err(problems) => {
-            source.complain(app.out, &problems);
-            return Err(invalid(&source.name, problems.0.len()));
+            source.complain(out, &problems);
+            Err(invalid(&source.name, problems.0.len()))
         }
-    };
+    }
+}
+
+/// The one workflow of a command that acts on a store: [`parsed`], in the namespace of the command line.
+pub(crate) fn workflow(app: &App<'_>, path: &str) -> Result<(Workflow, Source)> {
+    let (mut workflow, source) = parsed(app.out, path)?;
     if let Some(namespace) = &app.namespace
         && workflow.namespace != *namespace
     {

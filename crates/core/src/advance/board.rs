@@ -76,6 +76,8 @@ pub struct Board<'w> {
     pub(super) run: RunState,
     /// How often cancelling was asked for, in this generation of the run.
     pub(super) cancels: u32,
+    /// Its time is up: main tasks are stopped, and the run has failed.
+    pub(super) timed_out: bool,
     /// Tasks that are not terminal, by stage.
     pub(super) open: [usize; 3],
     /// The stage whose tasks may start.
@@ -88,8 +90,16 @@ impl<'w> Board<'w> {
     pub fn new(workflow: &'w Workflow) -> Self {
         let slots = workflow.tasks.iter().map(|task| Slot::new(task.needs.len())).collect();
         let open = [Stage::Main, Stage::OnFailure, Stage::Finally].map(|stage| workflow.stage(stage).len());
-        let mut board =
-            Self { workflow, slots, run: RunState::Running, cancels: 0, open, stage: Stage::Main, changes: Vec::new() };
+        let mut board = Self {
+            workflow,
+            slots,
+            run: RunState::Running,
+            cancels: 0,
+            timed_out: false,
+            open,
+            stage: Stage::Main,
+            changes: Vec::new(),
+        };
         board.begin_stage();
         board
     }
@@ -244,7 +254,7 @@ impl<'w> Board<'w> {
     }
 
     /// A terminal state, without a look at what depends on it.
-    fn close(&mut self, index: usize, to: TaskState) {
+    pub(super) fn close(&mut self, index: usize, to: TaskState) {
         self.open[stage_number(self.workflow.tasks[index].stage)] -= 1;
         self.set(index, to);
     }
@@ -272,7 +282,7 @@ impl<'w> Board<'w> {
     }
 
     pub(super) fn is_stopped(&self, stage: Stage) -> bool {
-        self.cancels >= if stage == Stage::Finally { 2 } else { 1 }
+        self.cancels >= if stage == Stage::Finally { 2 } else { 1 } || self.timed_out && stage == Stage::Main
     }
 
     fn exhaust(&mut self, index: usize) {
@@ -371,11 +381,12 @@ impl<'w> Board<'w> {
 
     /// Whether something failed that the run answers for.
     pub(super) fn has_failed(&self) -> bool {
-        self.slots.iter().any(|slot| match slot.state {
-            TaskState::Failed => !slot.counts_as_success,
-            TaskState::UpstreamFailed => true,
-            _ => false,
-        })
+        self.timed_out
+            || self.slots.iter().any(|slot| match slot.state {
+                TaskState::Failed => !slot.counts_as_success,
+                TaskState::UpstreamFailed => true,
+                _ => false,
+            })
     }
 
     /// The counters as they follow from the states of the dependencies.

@@ -6,6 +6,7 @@
 
 mod board;
 mod check;
+mod expire;
 mod reopen;
 
 #[cfg(test)]

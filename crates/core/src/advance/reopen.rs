@@ -54,6 +54,7 @@ impl Board<'_> {
             }
         }
         self.cancels = 0;
+        self.timed_out = false;
         self.stage = stage.min(self.stage);
         if self.run.is_terminal() {
             self.set_run(self.run, RunState::Running)?;

@@ -180,6 +180,13 @@ pub(crate) fn rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0).max(5))
 }
 
+/// Whether the terminal's locale has more than ASCII.
+pub(crate) fn speaks_utf8() -> bool {
+    let set = |name: &&str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set).unwrap_or_default().to_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
+}
+
 fn to_stderr(text: &str) {
     // Nobody is left to be told that standard error is closed.
     let _ = io::stderr().lock().write_all(text.as_bytes());

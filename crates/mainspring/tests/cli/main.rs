@@ -1,5 +1,6 @@
 //! The real binary, as people and programs call it.
 
+mod authoring;
 mod bad_input;
 mod configuration;
 mod examples;

@@ -1,0 +1,27 @@
+//! Workflows to begin with, made of what other programs schedule.
+//!
+//! Only what means the same here is carried over. Everything else is named in a comment at its place, so that nobody
+//! finds out later.
+
+mod crontab;
+mod expressions;
+mod github;
+mod tasker;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use crontab::crontab;
+pub use github::github_actions;
+pub use tasker::tasker;
+
+/// One workflow file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Its name, which is also that of the workflow.
+    pub name: String,
+    pub text: String,
+    /// How many remarks say what was not carried over.
+    pub left_out: usize,
+}

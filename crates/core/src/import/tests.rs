@@ -1,0 +1,128 @@
+//! What is made of other programs' files is valid, and says what is missing.
+
+use proptest::prelude::*;
+
+use crate::parse;
+use crate::workflow::{Action, TriggerSource};
+
+use super::*;
+
+#[track_caller]
+fn valid(imported: &Imported) -> crate::Workflow {
+    parse(&imported.text).unwrap_or_else(|errors| panic!("{errors}\n{}", imported.text))
+}
+
+#[test]
+fn crontabs_become_a_workflow_a_line() {
+    let text = "MAILTO=ops@example.com\nSHELL=/bin/bash\nCRON_TZ=Europe/Paris\nPATH=/usr/bin\n\n# nightly backup\n30 2 * * 1-5 /opt/backup.sh --full > /dev/null\n@hourly date +\\%s\n@reboot /opt/agent\n0 0 1 * * mail -s x y%Hello%there\n";
+    let jobs = crontab(text, false).unwrap();
+    let names: Vec<&str> = jobs.iter().map(|job| job.name.as_str()).collect();
+    assert_eq!(names, ["backup", "date", "agent", "mail"]);
+    let backup = valid(&jobs[0]);
+    assert_eq!(backup.triggers[0].source, TriggerSource::Cron("30 2 * * 1-5".into()));
+    assert_eq!(backup.triggers[0].timezone.as_deref(), Some("Europe/Paris"));
+    assert_eq!((backup.env["PATH"].as_str(), backup.tasks[0].retry.attempts), ("/usr/bin", 1));
+    assert!(
+        jobs[0].text.contains("# nightly backup")
+            && jobs[0].text.contains("# not carried over: MAILTO=ops@example.com")
+    );
+    let script = |job: &Imported| match &valid(job).tasks[0].action {
+        Action::Run { script, .. } => script.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(script(&jobs[1]), "date +%s\n");
+    assert!(valid(&jobs[2]).triggers.is_empty() && jobs[2].text.contains("not carried over: @reboot"));
+    assert_eq!(script(&jobs[3]), "mail -s x y <<'END_OF_INPUT'\nHello\nthere\nEND_OF_INPUT\n");
+
+    let system = crontab("17 * * * * root cd / && run-parts /etc/cron.hourly\n", true).unwrap();
+    assert!(system[0].text.contains("not carried over: user root"), "{}", system[0].text);
+    valid(&system[0]);
+    for (wrong, expected) in [
+        ("* * * *\n", "1:1: `* * * *` is no line of a crontab"),
+        ("", "has no jobs"),
+        ("# x\n\n", "has no jobs"),
+        ("@never x\n", "is no line"),
+        ("a\0b", "control character"),
+    ] {
+        let problems = crontab(wrong, false).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{wrong:?}: {problems}");
+    }
+}
+
+const ACTIONS: &str = "name: CI Build\non:\n  push: {branches: [main]}\n  schedule: [{cron: '0 4 * * *'}]\n  workflow_dispatch:\n    inputs:\n      level: {type: choice, options: [info, debug], default: info}\n      dry: {type: boolean, default: false}\nenv: {A: '1', SHA: '${{ github.sha }}'}\njobs:\n  build:\n    name: Build it\n    runs-on: ubuntu-latest\n    timeout-minutes: 10\n    strategy: {matrix: {os: [a, b]}}\n    steps:\n      - uses: actions/checkout@v4\n      - name: Compile\n        run: |\n          make LEVEL='${{ inputs.level }}' TOKEN=${{ secrets.TOKEN }} ${{ matrix.os }}\n          echo ${{ env.A }}\n  deploy:\n    needs: build\n    if: always()\n    steps: [{run: 'deploy ${{ needs.build.outputs.version }}'}]\n  odd: {needs: [missing], if: \"github.ref == 'x'\", uses: ./other.yml}\n";
+
+#[test]
+fn jobs_become_tasks() {
+    let imported = github_actions(ACTIONS).unwrap();
+    let workflow = valid(&imported);
+    assert_eq!((workflow.name.as_str(), workflow.title.as_deref()), ("ci-build", Some("CI Build")));
+    assert_eq!(workflow.triggers[0].source, TriggerSource::Cron("0 4 * * *".into()));
+    assert_eq!(workflow.secrets, ["TOKEN"]);
+    assert_eq!(workflow.tasks[0].timeout_ms, Some(600_000));
+    assert_eq!(workflow.tasks[0].env["INPUT_LEVEL"], "${{ inputs.level }}");
+    assert_eq!(workflow.tasks[1].needs, [0]);
+    assert!(workflow.tasks[1].env["BUILD_VERSION"].ends_with(".output.version }}"));
+    for expected in [
+        "on.push",
+        "runs-on: ubuntu-latest",
+        "uses actions/checkout@v4",
+        "${{ github.sha }}",
+        "${{ matrix.os }}",
+        "strategy.matrix: {\"os\":[\"a\",\"b\"]}",
+        "needs: missing",
+        "if: github.ref == 'x'",
+        "uses: ./other.yml",
+    ] {
+        assert!(
+            imported.text.contains(&format!("not carried over: {expected}")) || imported.text.contains(expected),
+            "{expected}\n{}",
+            imported.text
+        );
+    }
+}
+
+#[test]
+fn templates_become_remote_tasks() {
+    let imported = tasker("name: credit_check\nnamespace_name: payments\nversion: 1.2.0\nsteps:\n  - name: fetch\n    handler: {callable: 'Payments::Fetch', initialization: {url: x}}\n    retry: {retryable: true, limit: 5, backoff: exponential, backoff_base_ms: 500, jitter: 1}\n    timeout_seconds: 30\n  - name: score\n    depends_on_step: fetch\n    handler: {callable: score}\n    publishes_events: []\n  - {name: done, depends_on_steps: [fetch, score, nobody], handler: {callable: done}}\nsystem_dependencies: {a: 1}\n").unwrap();
+    let workflow = valid(&imported);
+    assert_eq!((workflow.name.as_str(), workflow.namespace.as_str()), ("credit_check", "payments"));
+    assert_eq!(workflow.tasks[2].needs, [0, 1]);
+    assert_eq!((workflow.tasks[0].retry.attempts, workflow.tasks[0].retry.delay_ms), (5, 500));
+    let Action::Remote { handler, payload } = &workflow.tasks[0].action else { panic!() };
+    assert_eq!((handler.as_str(), payload["url"].as_str()), ("Payments::Fetch", Some("x")));
+    for expected in ["system_dependencies", "retry.jitter", "dependency nobody"] {
+        assert!(imported.text.contains(&format!("not carried over: {expected}")), "{expected}\n{}", imported.text);
+    }
+}
+
+#[test]
+fn hostile_files_are_refused() {
+    let bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b, *b, *b, *b, *b]\nd: &d [*c, *c, *c, *c, *c, *c, *c, *c, *c, *c]\ne: &e [*d, *d, *d, *d, *d, *d, *d, *d, *d, *d]\nf: &f [*e, *e, *e, *e, *e, *e, *e, *e, *e, *e]\njobs: *f\n";
+    for read in [github_actions, tasker] {
+        assert!(read(bomb).unwrap_err().to_string().contains("expand"), "a bomb");
+        for wrong in ["", "[]", "3", "a: [", "\0\u{1}", "name: x\n"] {
+            assert!(read(wrong).is_err(), "{wrong:?}");
+        }
+        assert!(read(&"x".repeat(17 << 20)).is_err());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_line_that_is_read_gives_a_valid_workflow(command in "[ -~]{1,80}", comment in "[ -~äß]{0,40}") {
+        if let Ok(jobs) = crontab(&format!("A=${{{{ x\n#{comment}\n5 4 * * * {command}\n"), false) {
+            for job in jobs {
+                prop_assert!(parse(&job.text).is_ok(), "{:?}\n{}", parse(&job.text), job.text);
+            }
+        }
+    }
+
+    #[test]
+    fn every_step_gives_a_valid_workflow(run in "[ -~\n]{0,120}", title in "[ -~äß]{0,40}") {
+        let file = serde_json::json!({"name": title, "jobs": {"a b": {"steps": [{"name": title, "run": run}], "env": {"X": run}}}});
+        let imported = github_actions(&file.to_string()).unwrap();
+        prop_assert!(parse(&imported.text).is_ok(), "{:?}\n{}", parse(&imported.text), imported.text);
+    }
+}

@@ -1,0 +1,21 @@
+//! Tests of workflows: a run played in virtual time, with outcomes that the test names instead of work.
+//!
+//! Nothing is executed and nothing waits. What follows from what is decided by [`crate::advance::Board`], the model
+//! that the databases are held against; expressions are evaluated as for a worker. Left out is what depends on the
+//! machine: workers, slots, pools, concurrency limits and priorities. Random parts of a delay take their mean.
+
+mod check;
+mod compare;
+mod items;
+mod mock;
+mod parked;
+mod play;
+mod suite;
+
+#[cfg(test)]
+mod tests;
+
+pub use compare::{Difference, compare};
+pub use mock::{Mock, Step, StepResult};
+pub use play::{Children, ItemOutcome, Outcome, Refusal, Subject, TaskOutcome, play};
+pub use suite::{Case, Expect, ExpectedTask, Located, Suite};
