@@ -147,7 +147,7 @@ impl<'t> Reader<'t, '_> {
             "leads out of its directory"
         } else if text.contains('\\') || text.chars().any(char::is_control) {
             "holds a backslash or a control character"
-        } else if text.split('/').any(|part| part.is_empty() || part == ".") {
+        } else if text.strip_suffix('/').unwrap_or(text).split('/').any(|part| part.is_empty() || part == ".") {
             "has an empty part"
         } else {
             return Some(text);

@@ -27,6 +27,11 @@ pub(super) struct RetrySpec {
 }
 
 impl RetrySpec {
+    /// As written.
+    pub(super) fn attempts(&self) -> Option<u16> {
+        self.attempts
+    }
+
     pub(super) fn over(self, base: &RetrySpec) -> RetrySpec {
         RetrySpec {
             attempts: self.attempts.or(base.attempts),

@@ -43,6 +43,11 @@ pub(super) fn read<'t>(
         [kind] => {
             if let Some(action) = actions::read(reader, kind, path, &mut spec.texts) {
                 spec.task.action = action;
+                if spec.task.action.parks() {
+                    // Defaults are meant for work: nobody wants a person asked three times, or a sub-workflow cut off by them.
+                    spec.task.timeout_ms = spec.task.timeout_ms.filter(|_| parts.has_timeout);
+                    spec.task.retry.attempts = parts.retry.attempts().unwrap_or(1);
+                }
             }
             process_options(reader, &mut spec, path, kind.name, &parts);
             check_repetition(reader, &spec, path, kind.name, &parts);
@@ -102,6 +107,8 @@ struct Parts<'t> {
     of_process: Vec<Entry<'t>>,
     foreach: Option<Entry<'t>>,
     max_parallel: Option<Entry<'t>>,
+    /// It has a timeout of its own.
+    has_timeout: bool,
 }
 
 fn field<'t>(
@@ -140,7 +147,10 @@ fn field<'t>(
             spec.rule_place = Some(reader.place(id));
             task.rule = reader.word(id, at, TriggerRule::ALL).unwrap_or(TriggerRule::AllSuccess);
         }
-        "timeout" => task.timeout_ms = reader.positive_duration(id, at),
+        "timeout" => {
+            parts.has_timeout = true;
+            task.timeout_ms = reader.positive_duration(id, at);
+        }
         "queue" => task.queue = reader.name(id, at).unwrap_or(DEFAULT_QUEUE).into(),
         "labels" => task.labels = labels(reader, id, at),
         "priority" => task.priority = reader.priority(id, at),

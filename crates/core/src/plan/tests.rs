@@ -284,7 +284,7 @@ fn answers_are_judged() {
         expect(yaml).check(status, &headers, &body).map_err(|failure| format!("{}: {}", failure.kind, failure.message))
     };
     assert_eq!(check("{}", 204, json!(null)), Ok(()));
-    assert_eq!(check("{}", 404, json!(null)), Err("http_status: the answer has the status 404, expected 2xx".into()));
+    assert_eq!(check("{}", 404, json!(null)), Err("http_status: the server answered 404; expected 2xx".into()));
     assert_eq!(
         check("{status: [200, 300-304]}", 201, json!(null)),
         Err("http_status: the answer has the status 201, expected 200, 300-304".into())

@@ -31,8 +31,7 @@ impl Player<'_> {
             Action::Wait(Wait::Until(template)) => now_or(self.wait_until(template, &env), &task.name),
             Action::Wait(Wait::Event { name, key, condition, timeout_ms }) => {
                 let event = Waited { name, key: key.as_deref(), condition: condition.as_deref() };
-                let timeout = timeout_ms.or(task.timeout_ms);
-                self.event(index, item, attempt, event, timeout, &env)
+                self.event(index, item, attempt, event, *timeout_ms, &env)
             }
             Action::Wait(Wait::Result { timeout_ms }) => {
                 let step = self.step(index, item, attempt);
@@ -42,7 +41,7 @@ impl Player<'_> {
                     StepResult::Output(output) => Some(Conclusion::Success(output)),
                     _ => Some(Conclusion::Success(empty())),
                 };
-                within(conclusion.map(|one| (micros(step.takes_ms), one)), timeout_ms.or(task.timeout_ms), expired)
+                within(conclusion.map(|one| (micros(step.takes_ms), one)), *timeout_ms, expired)
             }
             Action::Run { .. } | Action::Function { .. } | Action::Http(_) | Action::Remote { .. } => None,
         }
@@ -66,13 +65,12 @@ impl Player<'_> {
         let conclusion = match step.result {
             StepResult::Never => None,
             StepResult::Reject => Some(failed("rejected", "the approval was refused".into())),
-            _ => Some(Conclusion::Success(json!({"approved": true}))),
+            _ => Some(Conclusion::Success(json!({"approved": true, "by": "test", "reason": null}))),
         };
-        let timeout = approval.timeout_ms.or(self.workflow.tasks[index].timeout_ms);
         let on_timeout = approval.on_timeout;
-        within(conclusion.map(|one| (micros(step.takes_ms), one)), timeout, |limit| match on_timeout {
+        within(conclusion.map(|one| (micros(step.takes_ms), one)), approval.timeout_ms, |limit| match on_timeout {
             OnTimeout::Fail => expired(limit),
-            OnTimeout::Approve => Conclusion::Success(json!({"approved": true})),
+            OnTimeout::Approve => Conclusion::Success(json!({"approved": true, "by": "timeout", "reason": null})),
             OnTimeout::Skip => Conclusion::Skipped,
         })
     }
@@ -100,13 +98,14 @@ impl Player<'_> {
             (_, Err(error)) => return now(failed("expression", format!("`key`: {error}"))),
             (None, _) => None,
             (Some(data), Ok(key)) => {
-                let outer = self.scope.event.replace(json!({"name": waited.name, "key": key, "data": data}));
+                let event = json!({"name": waited.name, "key": key, "data": data, "source": "test"});
+                let outer = self.scope.event.replace(event.clone());
                 let wanted = waited.condition.map(|condition| evaluate(condition, &self.scope, env)).transpose();
                 self.scope.event = outer;
                 match wanted {
                     Err(error) => return now(failed("expression", format!("`if`: {error}"))),
                     Ok(Some(value)) if !is_true(&value) => None,
-                    Ok(_) => Some((micros(step.takes_ms), Conclusion::Success(data))),
+                    Ok(_) => Some((micros(step.takes_ms), Conclusion::Success(event))),
                 }
             }
         };

@@ -149,7 +149,7 @@ fn approvals_and_waits_end_as_the_test_says() {
     let yaml = "{name: w, tasks: {pause: {wait: {for: 10m}},
         approve: {needs: pause, approval: {timeout: 4h, on_timeout: skip}},
         bank: {needs: approve, wait: {event: bank.confirmed, if: event.data.amount > 0, timeout: 12h}},
-        result: {needs: bank, wait: {result: true}, }, pay: {needs: result, function: {handler: h, payload: '${{ tasks.bank.output.amount }}'}}}}";
+        result: {needs: bank, wait: {result: true}, }, pay: {needs: result, function: {handler: h, payload: '${{ tasks.bank.output.data.amount }}'}}}}";
     holds(
         yaml,
         "
