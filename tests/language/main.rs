@@ -4,6 +4,7 @@
 //! `MAINSPRING_TEST_BLESS=1` writes what comes out into the files, to be read before it is believed.
 
 mod case;
+mod expire;
 mod gates;
 mod report;
 mod scene;

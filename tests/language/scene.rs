@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_core::RunId;
-use mainspring_engine::{Client, Submission};
+use mainspring_engine::{Client, Submission, SubmitError};
 use mainspring_store::{Created, Flavor};
 use mainspring_testkit::invariants::{self, Violation};
 use mainspring_testkit::node::TestNode;
@@ -41,6 +41,10 @@ impl Scene {
         let gates = Gates::default();
         let node = TestNode::start(database.store(), gates.registry()).await.expect("a node starts");
         Self { database, node, gates }
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        self.database.url()
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -88,10 +92,15 @@ impl Play<'_> {
         for step in &case.steps {
             self.step(step).await.map_err(|error| error.context(format!("step `{step}`")))?;
         }
-        for run in self.runs.clone().into_iter().flatten() {
+        let mut all: Vec<RunId> = self.runs.iter().copied().flatten().collect();
+        let mut ended = 0;
+        while let Some(run) = all.get(ended).copied() {
             self.until_ended(run).await?;
+            let waits = self.scene.client().store().waits_of_run(run).await?;
+            all.extend(waits.into_iter().filter_map(|wait| wait.child));
+            ended += 1;
         }
-        self.check().await?;
+        self.check(&all).await?;
         Ok(self.so_far().await)
     }
 
@@ -120,6 +129,7 @@ impl Play<'_> {
                 Created::Refused => None,
                 other => other.run(),
             }),
+            Err(SubmitError::Inputs(problems)) => self.notes.push(format!("submit: {problems}")),
             Err(error) => self.notes.push(format!("submit: {error}")),
         }
         Ok(())
@@ -134,8 +144,8 @@ impl Play<'_> {
     }
 
     /// Everything about this case's runs must be in order. What concerns others is checked when all are over.
-    async fn check(&self) -> anyhow::Result<()> {
-        let ours: Vec<String> = self.runs.iter().flatten().map(|run| run.simple().to_string()).collect();
+    async fn check(&self, runs: &[RunId]) -> anyhow::Result<()> {
+        let ours: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
         until("nothing is left to do for these runs", PATIENCE, async || {
             let all = invariants::check_at_rest(self.scene.database.url()).await?;
             let wrong: Vec<_> = all

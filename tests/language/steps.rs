@@ -2,7 +2,7 @@
 //!
 //! | step | does |
 //! | --- | --- |
-//! | `submit [NAME] [INPUTS]` | submits a workflow, the first unless named |
+//! | `submit [NAME] [INPUTS]` | submits a workflow, the first unless named; `range(3)` in inputs is `[0,1,2]` |
 //! | `until PATH STATE` | waits until a task run, or the run `#2`, is in a state |
 //! | `end [#N]` | waits until a run has ended, the first unless named |
 //! | `say PATH` | notes the state now |
@@ -14,6 +14,7 @@
 //! | `retry [#N]`, `rerun TASK…` | what failed, or the first run from these tasks on |
 //! | `open GATE`, `peak GATE` | lets held tasks go; notes how many were held at once |
 //! | `pool NAME SLOTS` | bounds a pool |
+//! | `expire [PATH, #N or run-of PATH]` | the time that a task run waits for, or the deadline of a run, is now |
 //! | `lose` | the worker's session is found dead |
 //!
 //! A path is `task`, `task[2]`, `task/task-of-the-run-it-started`, each with `#2/` in front for the second run.
@@ -25,7 +26,7 @@ use mainspring_store::{Operator, Reopen};
 use mainspring_testkit::wait::until;
 use serde_json::{Map, Value};
 
-use crate::report;
+use crate::{expire, report};
 use crate::scene::{PATIENCE, Play};
 
 impl Play<'_> {
@@ -61,6 +62,7 @@ impl Play<'_> {
                 let client = self.scene.client();
                 Ok(client.store().set_pool(client.now(), &self.namespace, name, Some(slots.parse()?)).await?)
             }
+            "expire" => self.expire(rest).await,
             "lose" => self.lose().await,
             _ => bail!("there is no such step"),
         }
@@ -68,7 +70,7 @@ impl Play<'_> {
 
     async fn submit_step(&mut self, rest: &str) -> anyhow::Result<()> {
         let (name, inputs) = match rest.split_once('{') {
-            Some((name, _)) => (name.trim(), serde_json::from_str(&rest[name.len()..])?),
+            Some((name, _)) => (name.trim(), serde_json::from_str(&with_ranges(&rest[name.len()..]))?),
             None => (rest, Map::new()),
         };
         self.submit((!name.is_empty()).then_some(name), inputs).await
@@ -213,6 +215,16 @@ impl Play<'_> {
         Ok(())
     }
 
+    async fn expire(&self, rest: &str) -> anyhow::Result<()> {
+        let client = self.scene.client();
+        let of_run = rest.strip_prefix("run-of ").unwrap_or(rest);
+        if of_run != rest || rest.is_empty() || rest.starts_with('#') && !rest.contains('/') {
+            return expire::run(self.scene.url(), self.run(of_run).await?, client.now()).await;
+        }
+        let key = self.find(rest).await?.context("there is no such task")?;
+        expire::task(self.scene.url(), key, client.now()).await
+    }
+
     async fn lose(&self) -> anyhow::Result<()> {
         let client = self.scene.client();
         for session in client.store().live_sessions().await? {
@@ -220,4 +232,12 @@ impl Play<'_> {
         }
         Ok(())
     }
+}
+
+/// The text with every `range(N)` written out.
+fn with_ranges(text: &str) -> String {
+    let Some((before, rest)) = text.split_once("range(") else { return text.to_owned() };
+    let (count, after) = rest.split_once(')').unwrap_or((rest, ""));
+    let numbers: Vec<u32> = (0..count.parse().unwrap_or(0)).collect();
+    format!("{before}{numbers:?}{}", with_ranges(after))
 }
