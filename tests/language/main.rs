@@ -6,6 +6,7 @@
 mod case;
 mod expire;
 mod gates;
+mod random;
 mod report;
 mod scene;
 mod steps;

@@ -13,8 +13,8 @@ use mainspring_engine::Client;
 use mainspring_store::TaskRunRow;
 use regex::Regex;
 
-/// Longer errors are cut off.
-const LONGEST_ERROR: usize = 240;
+/// Longer errors and outputs are cut off.
+const LONGEST: usize = 240;
 
 static ID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"));
 static TIME: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"));
@@ -109,11 +109,14 @@ async fn task_line(client: &Client, workflow: &Workflow, row: &TaskRunRow) -> an
         }
     }
     if let Some(error) = &row.error {
-        let short: String = redacted(error).chars().take(LONGEST_ERROR).collect();
-        line.push_str(&format!(" {}: {}", row.error_kind.as_deref().unwrap_or("?"), short.replace('\n', " | ")));
+        line.push_str(&format!(" {}: {}", row.error_kind.as_deref().unwrap_or("?"), short(error).replace('\n', " | ")));
     }
     if let Some(output) = &row.output {
-        line.push_str(&redacted(&format!(" = {output}")));
+        line.push_str(&format!(" = {}", short(&output.to_string())));
     }
     Ok(line)
+}
+
+fn short(text: &str) -> String {
+    redacted(text).chars().take(LONGEST).collect()
 }
