@@ -39,7 +39,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     let mut ready = Vec::with_capacity(later.len());
     for (claim, spec) in later {
         let index = claim.token.key.index as usize;
-        let scope = scope(shared, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
+        let scope = scope(&shared.client, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
         match order(shared, &spec, index, &scope).await {
             Ok(order) => ready.push(assignment(&claim, Arc::new(order))),
             Err(failure) => fail(shared, &claim, failure),
@@ -96,7 +96,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     for (claim, spec) in waiting {
         let index = claim.token.key.index as usize;
         let reads = &spec.workflow.tasks[index].condition_reads;
-        let scope = scope(shared, &spec, claim.token.key, &[reads], &data);
+        let scope = scope(&shared.client, &spec, claim.token.key, &[reads], &data);
         match spec.workflow.decide(index, &scope) {
             Decision::Start => {
                 let start = DecidedStart { key: claim.token.key, session: claim.token.session };

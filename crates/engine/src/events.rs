@@ -1,14 +1,15 @@
 //! What people and programs tell waiting task runs: events, approvals, results.
 
 use mainspring_core::work::Clock;
-use mainspring_core::workflow::Action;
-use mainspring_core::{RunId, Scope, TaskKey};
+use mainspring_core::workflow::{Action, Wait};
+use mainspring_core::{RunId, TaskKey};
 use mainspring_store::{EventRow, Happening, Operator, Result, WaitKind, WaitRow};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::client::{Client, run_scope};
+use crate::client::Client;
 use crate::parked::event_view;
+use crate::scopes::scope;
 
 /// What an event may carry at most.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -99,16 +100,11 @@ impl Client {
         let spec = self.spec(summary.version).await?;
         let view = event_view(event);
         let index = wait.key.index as usize;
-        let has_condition = matches!(
-            &spec.workflow.tasks[index].action,
-            Action::Wait(mainspring_core::workflow::Wait::Event { condition: Some(_), .. })
-        );
-        if has_condition {
-            let row = self.store.run(wait.key.run).await?;
-            let mut scope = Scope { run: run_scope(wait.key.run), workflow: spec.workflow_scope(), ..Scope::default() };
-            if let Some(Value::Object(inputs)) = row.inputs {
-                scope.inputs = inputs;
-            }
+        let task = &spec.workflow.tasks[index];
+        if matches!(&task.action, Action::Wait(Wait::Event { condition: Some(_), .. })) {
+            let upstream: Vec<(RunId, i32)> = task.reads.tasks.iter().map(|read| (wait.key.run, *read)).collect();
+            let data = self.store.expression_data(&[wait.key.run], &upstream, &[]).await?;
+            let mut scope = scope(self, &spec, wait.key, &[&task.reads], &data);
             scope.event = Some(view.clone());
             match spec.workflow.event_matches(index, &scope) {
                 Ok(true) => {}

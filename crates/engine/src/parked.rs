@@ -32,7 +32,7 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
     for (claim, spec) in claims {
         let key = claim.token.key;
         let task = &spec.workflow.tasks[key.index as usize];
-        let scope = scope(&shared, &spec, key, &[&task.condition_reads, &task.reads], &data);
+        let scope = scope(&shared.client, &spec, key, &[&task.condition_reads, &task.reads], &data);
         let one = One { shared: &shared, claim: &claim, spec: &spec, task, scope };
         loop {
             match one.decide().await {
@@ -233,7 +233,9 @@ impl One<'_> {
             Ok(run) => Ok(Ok(run)),
             Err(SubmitError::Store(error)) => Err(error),
             Err(SubmitError::Inputs(problems)) => {
-                Ok(Err(failure("inputs", format!("the inputs do not fit workflow `{name}`: {problems}"))))
+                // Their places are those of a text that nobody wrote.
+                let problems: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+                Ok(Err(failure("inputs", format!("the inputs do not fit workflow `{name}`: {}", problems.join("; ")))))
             }
             Err(other) => Ok(Err(failure("workflow", other.to_string()))),
         }

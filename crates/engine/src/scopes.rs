@@ -9,7 +9,7 @@ use mainspring_core::{RunId, Scope, TaskKey, TaskView};
 use mainspring_store::{Claimed, ExpressionData};
 use serde_json::Value;
 
-use crate::client::run_scope;
+use crate::client::{Client, run_scope};
 use crate::node::Shared;
 use crate::specs::Spec;
 
@@ -65,7 +65,7 @@ pub(crate) async fn load(
 }
 
 /// What the expressions of one task run see.
-pub(crate) fn scope(shared: &Shared, spec: &Spec, key: TaskKey, reads: &[&Reads], data: &ExpressionData) -> Scope {
+pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads], data: &ExpressionData) -> Scope {
     let inputs = match data.inputs.get(&key.run) {
         Some(Value::Object(inputs)) => inputs.clone(),
         _ => serde_json::Map::new(),
@@ -82,7 +82,7 @@ pub(crate) fn scope(shared: &Shared, spec: &Spec, key: TaskKey, reads: &[&Reads]
         run: run_scope(key.run),
         workflow: spec.workflow_scope(),
         tasks: tasks.into_iter().collect(),
-        secrets: shared.client.secrets.of(&spec.workflow.secrets_for(key.index as usize)),
+        secrets: client.secrets.of(&spec.workflow.secrets_for(key.index as usize)),
         item: data.items.get(&key).cloned(),
         index: (key.item >= 0).then_some(key.item as u32),
         ..Scope::default()

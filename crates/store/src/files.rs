@@ -60,9 +60,8 @@ impl Store {
     }
 
     pub async fn artifact(&self, key: TaskKey, attempt: i32, name: &str) -> Result<Option<Vec<u8>>> {
-        let row: Option<(Vec<u8>,)> =
-            read!(self, |conn| {
-                sqlx::query_as(
+        let row: Option<(Vec<u8>,)> = read!(self, |conn| {
+            sqlx::query_as(
             "SELECT content FROM artifacts WHERE run_id = $1 AND idx = $2 AND item = $3 AND attempt = $4 AND name = $5"
         )
         .bind(key.run)
@@ -72,7 +71,7 @@ impl Store {
         .bind(name)
         .fetch_optional(conn)
         .await?
-            });
+        });
         Ok(row.map(|row| row.0))
     }
 }

@@ -87,20 +87,19 @@ impl Store {
         if quoted.is_empty() {
             return Ok(Vec::new());
         }
-        let found: Vec<Found> =
-            match self.flavor() {
-                Flavor::Postgres => read!(self, |conn| sqlx::query_as(
-                    "SELECT kind, id, title, left(body, 500) AS body FROM search_documents \
+        let found: Vec<Found> = match self.flavor() {
+            Flavor::Postgres => read!(self, |conn| sqlx::query_as(
+                "SELECT kind, id, title, left(body, 500) AS body FROM search_documents \
                  WHERE namespace = $1 AND words @@ plainto_tsquery('simple', $2) \
                  ORDER BY ts_rank(words, plainto_tsquery('simple', $2)) DESC, id DESC LIMIT $3"
-                )
-                .bind(namespace)
-                .bind(words)
-                .bind(limit)
-                .fetch_all(conn)
-                .await?),
-                Flavor::Sqlite => read!(self, |conn| {
-                    sqlx::query_as(
+            )
+            .bind(namespace)
+            .bind(words)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?),
+            Flavor::Sqlite => read!(self, |conn| {
+                sqlx::query_as(
                 "SELECT CAST(kind AS INTEGER) AS kind, id, title, substr(body, 1, 500) AS body FROM search_documents \
                  WHERE search_documents MATCH $2 AND namespace = $1 ORDER BY rank, id DESC LIMIT $3"
             )
@@ -109,8 +108,8 @@ impl Store {
             .bind(limit)
             .fetch_all(conn)
             .await?
-                }),
-            };
+            }),
+        };
         Ok(found)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use mainspring_core::state::TaskState;
+use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 use serde_json::Value;
 use uuid::Uuid;
@@ -223,12 +223,15 @@ impl Store {
         if waits == 0 {
             return Ok(false);
         }
+        // What happened to a paused run is concluded when that goes on.
+        let next = if run.state == RunState::Running { TaskState::Deciding } else { TaskState::Held };
         within!(tx, |conn| {
-            sqlx::query("UPDATE task_runs SET state = 4, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 8")
+            sqlx::query("UPDATE task_runs SET state = $5, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 8")
                 .bind(key.run)
                 .bind(key.index)
                 .bind(key.item)
                 .bind(now)
+                .bind(next.code())
                 .execute(conn)
                 .await?
                 .rows_affected()

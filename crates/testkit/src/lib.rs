@@ -7,6 +7,7 @@ pub mod customer;
 pub mod database;
 pub mod effects;
 pub mod invariants;
+pub mod node;
 pub mod proxy;
 pub mod server;
 pub mod wait;

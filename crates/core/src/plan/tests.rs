@@ -287,7 +287,7 @@ fn answers_are_judged() {
     assert_eq!(check("{}", 404, json!(null)), Err("http_status: the server answered 404; expected 2xx".into()));
     assert_eq!(
         check("{status: [200, 300-304]}", 201, json!(null)),
-        Err("http_status: the answer has the status 201, expected 200, 300-304".into())
+        Err("http_status: the server answered 201; expected 200, 300-304".into())
     );
     assert_eq!(check("{body: ok}", 200, json!("it is ok")), Ok(()));
     assert_eq!(check("{body: ok}", 200, json!("no")), Err("expect: the body does not hold `ok`".into()));

@@ -1,0 +1,3 @@
+//! Hostile values, end to end through the real program.
+
+fn main() {}
