@@ -11,3 +11,4 @@ mod run;
 mod server;
 mod support;
 mod validate;
+mod waiting;
