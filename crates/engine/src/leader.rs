@@ -82,7 +82,7 @@ impl Leadership {
         if store.expire_runs(shared.client.now(), &term).await? > 0 {
             shared.client.bell.look();
         }
-        self.keep_house(shared, store).await
+        self.keep_house(shared, store, &term).await
     }
 
     async fn try_to_lead(&mut self, shared: &Shared) -> Result<Option<Term>> {
@@ -124,13 +124,13 @@ impl Leadership {
         Ok(())
     }
 
-    async fn keep_house(&mut self, shared: &Shared, store: &Store) -> Result<()> {
+    async fn keep_house(&mut self, shared: &Shared, store: &Store, term: &Term) -> Result<()> {
         let now = Instant::now();
-        if is_due(&mut self.swept, SWEEP_EVERY, now) && store.sweep_claims(shared.client.now()).await? > 0 {
+        if is_due(&mut self.swept, SWEEP_EVERY, now) && store.sweep_claims(shared.client.now(), term).await? > 0 {
             shared.client.bell.look();
         }
         if is_due(&mut self.reconciled, RECONCILE_EVERY, now) {
-            let mended = store.reconcile_limits(shared.client.now()).await?;
+            let mended = store.reconcile_limits(shared.client.now(), term).await?;
             if mended > 0 {
                 tracing::error!(mended, "limits held other than what was counted; mended");
             }

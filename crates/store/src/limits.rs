@@ -4,6 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, read, within};
 use crate::error::{Error, Result};
+use crate::terms::{self, Term};
 
 pub(crate) const POOL: i16 = 0;
 pub(crate) const CONCURRENCY: i16 = 1;
@@ -92,12 +93,15 @@ impl Store {
     }
 
     /// Recounts what limits hold from the rows that hold them, and hands on what is free. For the sweep.
-    pub async fn reconcile_limits(&self, now: Micros) -> Result<u64> {
+    pub async fn reconcile_limits(&self, now: Micros, term: &Term) -> Result<u64> {
         let ids: Vec<(i32, i16)> =
             read!(self, |conn| sqlx::query_as("SELECT id, kind FROM limits ORDER BY id").fetch_all(conn).await?);
         let mut mended = 0;
         for (id, kind) in ids {
             let mut tx = self.begin().await?;
+            if !terms::hold(&mut tx, term).await? {
+                break;
+            }
             let sql = crate::db::locking!(tx, "SELECT held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
             let (held,): (i32,) = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_one(conn).await?);
             let counting = if kind == POOL {

@@ -130,6 +130,12 @@ impl Store {
         tx.commit().await?;
         while returned > 0 && returned % ROWS_PER_REAP as u64 == 0 {
             let mut tx = self.begin().await?;
+            if let Some(term) = term
+                && !terms::hold(&mut tx, term).await?
+            {
+                // The sweep of whoever leads now returns the rest.
+                break;
+            }
             let more = return_rows(&mut tx, now, id).await?;
             tx.commit().await?;
             if more == 0 {
@@ -141,7 +147,7 @@ impl Store {
     }
 
     /// Returns every claimed row whose session is not live: what a crash between mark and return left behind.
-    pub async fn sweep_claims(&self, now: Micros) -> Result<u64> {
+    pub async fn sweep_claims(&self, now: Micros, term: &Term) -> Result<u64> {
         let dead: Vec<(i64,)> = read!(self, |conn| sqlx::query_as(
             "SELECT DISTINCT t.session FROM task_runs t LEFT JOIN sessions s ON s.id = t.session AND NOT s.dead \
              WHERE t.session IS NOT NULL AND s.id IS NULL"
@@ -152,6 +158,9 @@ impl Store {
         for (session,) in dead {
             loop {
                 let mut tx = self.begin().await?;
+                if !terms::hold(&mut tx, term).await? {
+                    return Ok(returned);
+                }
                 let more = return_rows(&mut tx, now, session).await?;
                 tx.commit().await?;
                 returned += more;

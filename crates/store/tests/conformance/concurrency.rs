@@ -10,7 +10,7 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{
     Claimed, DecidedStart, Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, Reopen, Result, RunFilter,
-    Store, VersionRef, Want,
+    Store, Term, VersionRef, Want,
 };
 use mainspring_testkit::database::NOW;
 use mainspring_testkit::{TestDatabase, invariants};
@@ -39,6 +39,17 @@ struct Shared {
 }
 
 impl Shared {
+    /// The one leader's term, taken by whoever asks first.
+    async fn term(&self) -> Term {
+        loop {
+            let seen = self.store.term("leader").await.unwrap();
+            match seen {
+                Some(term) => return term,
+                None => _ = self.store.take_term("leader", Uuid::from_u128(1), self.id(), None).await.unwrap(),
+            }
+        }
+    }
+
     fn now(&self) -> Micros {
         self.clock.fetch_add(MILLI, Ordering::Relaxed)
     }
@@ -184,8 +195,8 @@ async fn operate(shared: Arc<Shared>, seed: u64) {
                 let (pool, slots) = (["p", "q"][rng.usize(..2)], rng.i32(3..6));
                 _ = shared.happened(store.set_pool(now, "default", pool, Some(slots)).await);
             }
-            14 => _ = shared.happened(store.sweep_claims(now).await),
-            15 => _ = shared.happened(store.reconcile_limits(now).await),
+            14 => _ = shared.happened(store.sweep_claims(now, &shared.term().await).await),
+            15 => _ = shared.happened(store.reconcile_limits(now, &shared.term().await).await),
             16 => _ = shared.happened(store.proceed(now).await),
             _ => _ = shared.happened(store.promote_due(now, 100).await),
         }
@@ -198,8 +209,8 @@ async fn drain(shared: &Arc<Shared>) {
     for session in store.live_sessions().await.unwrap() {
         store.end_session(shared.now(), session.id).await.unwrap();
     }
-    store.sweep_claims(shared.now()).await.unwrap();
-    store.reconcile_limits(shared.now()).await.unwrap();
+    store.sweep_claims(shared.now(), &shared.term().await).await.unwrap();
+    store.reconcile_limits(shared.now(), &shared.term().await).await.unwrap();
     let mut worker = Worker::new(shared, 99).await;
     for _ in 0..2_000 {
         let open = store.list_runs(&RunFilter { limit: 1_000, ..RunFilter::default() }).await.unwrap();

@@ -258,9 +258,10 @@ conformance! {
     async fn the_sweep_recounts_what_is_held(w: &mut World) {
         set_pool(w, Some(1)).await;
         w.submit(POOLED).await;
-        assert_eq!(w.store.reconcile_limits(w.now).await.unwrap(), 0);
+        let term = w.lead().await;
+        assert_eq!(w.store.reconcile_limits(w.now, &term).await.unwrap(), 0);
         w.expect("running a=ready b=gated c=gated").await;
         w.submit(&limited("").replace("name: w", "name: v")).await;
-        assert_eq!(w.store.reconcile_limits(w.now).await.unwrap(), 0);
+        assert_eq!(w.store.reconcile_limits(w.now, &term).await.unwrap(), 0);
     }
 }

@@ -128,7 +128,8 @@ conformance! {
     async fn the_sweep_finds_nothing_while_everybody_lives(w: &mut World) {
         w.submit(ONE).await;
         w.claim(1).await;
-        assert_eq!(w.store.sweep_claims(w.now).await.unwrap(), 0);
+        let term = w.lead().await;
+        assert_eq!(w.store.sweep_claims(w.now, &term).await.unwrap(), 0);
         w.expect("running a=running b=pending").await;
     }
 
@@ -137,7 +138,10 @@ conformance! {
         w.claim(1).await;
         crate::world::execute(&w.db, &format!("UPDATE sessions SET dead = TRUE WHERE id = {}", w.session)).await;
         w.session = w.open_session().await;
-        assert_eq!(w.store.sweep_claims(w.now).await.unwrap(), 1);
+        let old = w.lead().await;
+        let term = w.lead().await;
+        assert_eq!(w.store.sweep_claims(w.now, &old).await.unwrap(), 0, "a leader of old sweeps nothing");
+        assert_eq!(w.store.sweep_claims(w.now, &term).await.unwrap(), 1);
         w.held.clear();
         w.expect("running a=ready b=pending").await;
         w.play(&[], &[]).await;
