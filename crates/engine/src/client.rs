@@ -30,6 +30,9 @@ pub enum SubmitError {
     Inputs(Diagnostics),
     #[error("the concurrency key has no value: {}", .0.message)]
     Key(Failure),
+    /// No database stores it, and nobody means it.
+    #[error("the {0} holds a NUL character: leave it out")]
+    Nul(&'static str),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -144,6 +147,13 @@ impl Client {
 
     /// Validates inputs and finds the limit that a run counts against.
     pub(crate) async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        for (what, text) in
+            [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
+        {
+            if text.as_ref().is_some_and(|text| text.contains('\0')) {
+                return Err(SubmitError::Nul(what));
+            }
+        }
         let id = self.clock.new_id();
         let workflow = &spec.workflow;
         let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
@@ -156,6 +166,9 @@ impl Client {
                 None => None,
                 Some(concurrency) => {
                     let key = workflow.concurrency_key(&scope).map_err(SubmitError::Key)?.unwrap_or_default();
+                    if key.contains('\0') {
+                        return Err(SubmitError::Nul("concurrency key"));
+                    }
                     let key = format!("{}/{}/{key}", workflow.namespace, workflow.name);
                     Some(
                         self.store
