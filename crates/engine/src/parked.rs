@@ -37,6 +37,12 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
             match one.decide().await {
                 Ok(()) => break,
                 Err(Error::Repeat(error)) => tracing::debug!(%error, task = %key, "repeating a decision"),
+                // It would be refused again and again, and hold up everything behind it.
+                Err(error) if !error.is_transient() => {
+                    tracing::error!(%error, task = %key, "deciding");
+                    one.fail(failure("internal", error.to_string()));
+                    break;
+                }
                 Err(error) => {
                     tracing::warn!(%error, task = %key, "deciding");
                     if pause(&shared).await.is_none() {
