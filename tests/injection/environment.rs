@@ -14,8 +14,10 @@ const OWN: &[(&str, &str)] = &[
     ("SSH_AUTH_SOCK", "hidden-7"),
 ];
 
-const SEEN: &[&str] =
-    &["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "PWD", "SHLVL", "_", "OWN"];
+const SEEN: &[&str] = &[
+    "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL", "PWD", "SHLVL", "_",
+    "OWN",
+];
 
 /// By no way that a process has to look at its own environment; and a secret that another workflow may read is hidden too.
 #[test]
@@ -49,6 +51,10 @@ outputs: {env: "${{ tasks.all.output.env }}", set: "${{ tasks.all.output.set }}"
         names.iter().filter(|name| !SEEN.contains(name) && !name.starts_with("MAINSPRING_")).collect();
     assert!(unexpected.is_empty(), "{unexpected:?}");
     let own: Vec<&&str> = names.iter().filter(|name| name.starts_with("MAINSPRING_")).collect();
-    assert!(own.iter().all(|name| !name.contains("SECRET") && !name.contains("TOKEN") || **name == "MAINSPRING_FENCING_TOKEN"), "{own:?}");
+    assert!(
+        own.iter()
+            .all(|name| !name.contains("SECRET") && !name.contains("TOKEN") || **name == "MAINSPRING_FENCING_TOKEN"),
+        "{own:?}"
+    );
     assert!(names.contains("OWN") && names.contains("MAINSPRING_RUN_ID"), "{names:?}");
 }

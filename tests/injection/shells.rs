@@ -9,7 +9,9 @@ const REPORT: &str = r#"echo "hex=$(printf %s "$x" | od -An -v -tx1 | tr -d ' \n
 
 /// A workflow whose one task is repeated over all values, and reports `$x` or whatever the script reports.
 fn repeated(task: &str) -> String {
-    format!("name: w\ninputs: {{values: {{type: list}}}}\ntasks:\n  t:\n    foreach: inputs.values\n{task}\noutputs: {{all: \"${{{{ tasks.t.output }}}}\"}}\n")
+    format!(
+        "name: w\ninputs: {{values: {{type: list}}}}\ntasks:\n  t:\n    foreach: inputs.values\n{task}\noutputs: {{all: \"${{{{ tasks.t.output }}}}\"}}\n"
+    )
 }
 
 fn script(lines: &[&str]) -> String {
@@ -116,7 +118,10 @@ fn command_injection_through_a_directory() {
                 let there = literally.canonicalize().expect("it is a directory").display().to_string();
                 assert_eq!(task["output"]["hex"], hex(&there), "{value:?}");
             }
-            _ => assert!(task["error"].as_str().is_some_and(|error| error.contains("cwd") || error.contains("directory")), "{task}"),
+            _ => assert!(
+                task["error"].as_str().is_some_and(|error| error.contains("cwd") || error.contains("directory")),
+                "{task}"
+            ),
         }
     }
     place.assert_no_canary();

@@ -23,7 +23,8 @@ async fn check(flavor: Flavor) {
     let values = values::all(&place);
     let database = TestDatabase::new(flavor).await;
     let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-    let spec = client.put_workflow(mainspring_core::parse(TEXT).expect("a workflow"), TEXT).await.expect("it is stored");
+    let spec =
+        client.put_workflow(mainspring_core::parse(TEXT).expect("a workflow"), TEXT).await.expect("it is stored");
     for value in &values {
         let submission = || Submission {
             inputs: Map::from_iter([("v".to_owned(), Value::from(value.as_str()))]),
@@ -69,7 +70,7 @@ async fn emit(client: &Client, value: &str) {
         source: value.to_owned(),
     };
     client.emit(event).await.unwrap_or_else(|error| panic!("{value:?}: {error}"));
-    let found = client.store().events_since(value, value, 0).await.expect("events");
+    let found = client.store().events_since(value, value, 0, None).await.expect("events");
     assert_eq!(found.len(), 1, "{value:?}");
     assert_eq!((found[0].key.as_deref(), &found[0].data), (Some(value), &json!({"v": value})));
 }
@@ -95,7 +96,8 @@ async fn check_program(flavor: Flavor) {
         let arguments = ["--database", database.url(), "submit", "w.yaml", "-i", &input, "--correlation-id", value];
         let made = place.call(&arguments);
         assert_eq!(made.code, 0, "{value:?}: {made:?}");
-        let listed = place.call(&["--database", database.url(), "-o", "json", "runs", "list", "--correlation-id", value]);
+        let listed =
+            place.call(&["--database", database.url(), "-o", "json", "runs", "list", "--correlation-id", value]);
         let items = listed.json()["items"].clone();
         assert_eq!(items.as_array().map(Vec::len), Some(1), "{value:?}: {items}");
         assert_eq!(items[0]["id"], made.json()["id"], "{value:?}");

@@ -5,10 +5,10 @@ use std::time::Duration;
 use mainspring_core::RunId;
 use mainspring_engine::{Client, Submission, SubmitError};
 use mainspring_store::{Created, Flavor};
+use mainspring_testkit::TestDatabase;
 use mainspring_testkit::invariants::{self, Violation};
 use mainspring_testkit::node::TestNode;
 use mainspring_testkit::wait::until;
-use mainspring_testkit::TestDatabase;
 use serde_json::{Map, Value};
 
 use crate::case::Case;

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
+use mainspring_core::workflow::{Concurrency, Overlap};
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
@@ -133,13 +135,10 @@ impl Client {
                 self.store.proceed_run(self.now(), id).await?;
             }
         }
-        if spec
-            .version
-            .concurrency
-            .as_ref()
-            .is_some_and(|limit| limit.overlap == mainspring_core::workflow::Overlap::CancelRunning)
-        {
-            self.make_room(&runs, &created).await?;
+        for (run, created) in runs.iter().zip(&created) {
+            if matches!(created, Created::Queued(_)) {
+                self.make_room_for(run).await?;
+            }
         }
         self.wake().await;
         Ok(created)
@@ -192,15 +191,18 @@ impl Client {
         })
     }
 
-    /// `overlap: cancel_running`: those that hold the limit make room for the newcomers that wait for it.
-    async fn make_room(&self, runs: &[NewRun], created: &[Created]) -> Result<(), SubmitError> {
+    /// `overlap: cancel_running`: those that hold the limit make room for a newcomer that waits for it.
+    pub(crate) async fn make_room_for(&self, newcomer: &NewRun) -> mainspring_store::Result<()> {
+        let cancels = |limit: &Concurrency| limit.overlap == Overlap::CancelRunning;
+        let Some(limit) = newcomer.limit.filter(|_| newcomer.version.concurrency.as_ref().is_some_and(cancels)) else {
+            return Ok(());
+        };
+        if self.store.run_summary(newcomer.id).await?.state != RunState::Pending {
+            return Ok(());
+        }
         let operator = Operator::new("system", Some("a newer run takes its place".into()));
-        for (run, created) in runs.iter().zip(created) {
-            if let (Created::Queued(newcomer), Some(limit)) = (created, run.limit) {
-                for older in self.store.runs_on_limit(limit, *newcomer).await? {
-                    self.store.cancel_run(self.now(), self.clock.new_id(), older, &operator).await?;
-                }
-            }
+        for older in self.store.runs_on_limit(limit, newcomer.id).await? {
+            self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), older, &operator)).await?;
         }
         Ok(())
     }

@@ -50,12 +50,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
 }
 
 /// The order with everything that does not come from expressions.
-async fn order(
-    shared: &Shared,
-    spec: &Spec,
-    index: usize,
-    scope: &mainspring_core::Scope,
-) -> Result<Order, Failure> {
+async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_core::Scope) -> Result<Order, Failure> {
     if let Some(name) = shared.client.secrets.missing(&spec.workflow).first() {
         return Err(Failure {
             kind: "secret".into(),

@@ -1,8 +1,8 @@
 //! What people and programs tell waiting task runs: events, approvals, results.
 
-use mainspring_core::{RunId, TaskKey};
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::{Action, Wait};
+use mainspring_core::{RunId, TaskKey};
 use mainspring_store::{EventRow, Happening, Operator, Result, WaitKind, WaitRow};
 use serde_json::Value;
 use uuid::Uuid;
@@ -31,9 +31,13 @@ pub enum Answer {
     Approve,
     Reject,
     /// An external result.
-    Deliver { output: Value },
+    Deliver {
+        output: Value,
+    },
     /// An external result that is a failure.
-    DeliverFailure { message: String },
+    DeliverFailure {
+        message: String,
+    },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +67,12 @@ impl Client {
             Some(Value::Number(key)) => Some(key.to_string()),
             _ => None,
         });
-        let texts =
-            [("name", Some(&event.name)), ("namespace", Some(&event.namespace)), ("key", key.as_ref()), ("source", Some(&event.source))];
+        let texts = [
+            ("name", Some(&event.name)),
+            ("namespace", Some(&event.namespace)),
+            ("key", key.as_ref()),
+            ("source", Some(&event.source)),
+        ];
         if let Some((what, _)) = texts.iter().find(|(_, text)| text.is_some_and(|text| text.contains('\0'))) {
             return Err(AnswerError::Nul(what));
         }
@@ -166,7 +174,8 @@ impl Client {
         };
         let happening = Happening { kind, well, output, reason };
         let id = self.clock.new_id();
-        let told = self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
+        let told =
+            self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
         if !told {
             return Err(AnswerError::DoesNotWait { run: key.run, task: task.name.clone(), what });
         }

@@ -192,6 +192,9 @@ impl One<'_> {
                 if run.version.main_tasks > 5_000 {
                     self.shared.client.store.proceed_run(now, run.id).await?;
                 }
+                if parked == Parked::Waiting {
+                    self.shared.client.make_room_for(&run).await?;
+                }
                 self.after(parked, due_at);
                 Ok(())
             }
@@ -322,7 +325,9 @@ impl One<'_> {
     }
 
     async fn conclude_child(&self, wait: &WaitRow) -> Result<()> {
-        let Some(child) = wait.child else { return Ok(self.fail(failure("internal", "the child is not known".into()))) };
+        let Some(child) = wait.child else {
+            return Ok(self.fail(failure("internal", "the child is not known".into())));
+        };
         let summary = self.shared.client.store.run_summary(child).await?;
         if summary.state == RunState::Success {
             return match self.shared.client.outputs(child).await? {
@@ -371,12 +376,19 @@ async fn match_earlier(shared: &Shared, claim: &Claimed, name: &str) -> Result<(
     let Some(wait) = client.store.wait(key).await? else { return Ok(()) };
     let since = client.store.run_summary(key.run).await?.created_at;
     let namespace = wait.namespace.clone().unwrap_or_default();
-    for event in client.store.events_since(&namespace, name, since).await? {
-        if client.tell(&wait, &event).await? {
-            break;
+    let mut last: Option<EventRow> = None;
+    loop {
+        let events = client.store.events_since(&namespace, name, since, last.as_ref()).await?;
+        for event in &events {
+            if client.tell(&wait, event).await? {
+                return Ok(());
+            }
+        }
+        match events.into_iter().last() {
+            None => return Ok(()),
+            found => last = found,
         }
     }
-    Ok(())
 }
 
 /// An event as expressions and outputs see it.

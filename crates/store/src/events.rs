@@ -50,7 +50,8 @@ impl TryFrom<Row> for EventRow {
 
 impl Store {
     pub async fn insert_event(&self, event: &EventRow) -> Result<()> {
-        write!(self, |conn| sqlx::query(
+        write!(self, |conn| {
+            sqlx::query(
             "INSERT INTO events (id, namespace, name, key, data, source, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
         )
         .bind(event.id)
@@ -62,18 +63,21 @@ impl Store {
         .bind(event.created_at)
         .execute(conn)
         .await?
-        .rows_affected());
+        .rows_affected()
+        });
         Ok(())
     }
 
     /// Events that nobody has matched yet, oldest first.
     pub async fn unmatched_events(&self, limit: i64) -> Result<Vec<EventRow>> {
-        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
+        let rows: Vec<Row> = read!(self, |conn| {
+            sqlx::query_as(
             "SELECT id, namespace, name, key, data, source, created_at FROM events WHERE NOT matched ORDER BY created_at, id LIMIT $1"
         )
         .bind(limit)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
@@ -87,15 +91,23 @@ impl Store {
         Ok(())
     }
 
-    /// Events of a name since an instant, oldest first.
-    pub async fn events_since(&self, namespace: &str, name: &str, since: Micros) -> Result<Vec<EventRow>> {
+    /// Events of a name since an instant, oldest first, at most a thousand; then those behind the last one.
+    pub async fn events_since(
+        &self,
+        namespace: &str,
+        name: &str,
+        since: Micros,
+        behind: Option<&EventRow>,
+    ) -> Result<Vec<EventRow>> {
+        let (at, id) = behind.map_or((since, Uuid::nil()), |event| (event.created_at, event.id));
         let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
             "SELECT id, namespace, name, key, data, source, created_at FROM events \
-             WHERE namespace = $1 AND name = $2 AND created_at >= $3 ORDER BY created_at, id LIMIT 1000"
+             WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT 1000"
         )
         .bind(namespace)
         .bind(name)
-        .bind(since)
+        .bind(at)
+        .bind(id)
         .fetch_all(conn)
         .await?);
         rows.into_iter().map(EventRow::try_from).collect()

@@ -245,27 +245,29 @@ impl Store {
 
     /// The value of an item, as it was when the task was expanded.
     pub async fn item_value(&self, key: TaskKey) -> Result<Option<Value>> {
-        let row: Option<(String,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT value FROM items WHERE run_id = $1 AND idx = $2 AND item = $3"
-        )
-        .bind(key.run)
-        .bind(key.index)
-        .bind(key.item)
-        .fetch_optional(conn)
-        .await?);
+        let row: Option<(String,)> =
+            read!(self, |conn| sqlx::query_as("SELECT value FROM items WHERE run_id = $1 AND idx = $2 AND item = $3")
+                .bind(key.run)
+                .bind(key.index)
+                .bind(key.item)
+                .fetch_optional(conn)
+                .await?);
         row.map(|(text,)| serde_json::from_str(&text).map_err(|error| Error::bad_row("items", "value", key, error)))
             .transpose()
     }
 
     /// What the items of a task left, in their order.
     pub async fn item_results(&self, run: RunId, index: i32) -> Result<Vec<ItemResult>> {
-        let rows: Vec<(i32, i16, i16, Option<String>, Option<String>)> = read!(self, |conn| sqlx::query_as(
+        type Ended = (i32, i16, i16, Option<String>, Option<String>);
+        let rows: Vec<Ended> = read!(self, |conn| {
+            sqlx::query_as(
             "SELECT item, state, flags, error, output FROM history WHERE run_id = $1 AND idx = $2 AND item >= 0 ORDER BY item"
         )
         .bind(run)
         .bind(index)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         rows.into_iter()
             .map(|(item, state, flags, error, output)| {
                 let key = TaskKey { run, index, item };
@@ -295,12 +297,14 @@ pub(crate) async fn call_off(tx: &mut Tx, now: Micros, run: RunId) -> Result<()>
         .await?
         .rows_affected()
     });
-    within!(tx, |conn| sqlx::query("UPDATE waits SET outcome = 2, happened_at = $2 WHERE run_id = $1 AND outcome IS NULL")
-        .bind(run)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, |conn| sqlx::query(
+        "UPDATE waits SET outcome = 2, happened_at = $2 WHERE run_id = $1 AND outcome IS NULL"
+    )
+    .bind(run)
+    .bind(now)
+    .execute(conn)
+    .await?
+    .rows_affected());
     Ok(())
 }
 

@@ -67,7 +67,8 @@ impl TestNode {
         let pool = Pool::start(pool_config, client.clock().clone(), registry, completions, logs)
             .context("starting the worker")?;
         let workforce = Arc::new(Hands(pool.clone()));
-        let node = Node::start(client.clone(), config, workforce, finished, chunks).await.context("starting the node")?;
+        let node =
+            Node::start(client.clone(), config, workforce, finished, chunks).await.context("starting the node")?;
         Ok(Self { client, node, pool })
     }
 

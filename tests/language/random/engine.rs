@@ -46,7 +46,13 @@ pub(super) async fn check(flavor: Flavor, seed: u64, size: Size) {
     }
 }
 
-async fn check_on_one_database(flavor: Flavor, random: &mut fastrand::Rng, runs: usize, size: Size, seed: u64) -> usize {
+async fn check_on_one_database(
+    flavor: Flavor,
+    random: &mut fastrand::Rng,
+    runs: usize,
+    size: Size,
+    seed: u64,
+) -> usize {
     let database = TestDatabase::new(flavor).await;
     let seeds = Seeds::default();
     let node = TestNode::start(database.store(), seeds.registry()).await.expect("a node starts");
@@ -180,7 +186,10 @@ impl Seeds {
         let submissions = vec![Submission::default(); drawn.len()];
         let created = client.submit_many(&spec, submissions).await.expect("the runs are made");
         let runs: Vec<RunId> = created.iter().map(|created| created.run().expect("nothing is refused")).collect();
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).extend(runs.iter().copied().zip(drawn.iter().copied()));
+        self.known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(runs.iter().copied().zip(drawn.iter().copied()));
         self.changed.send_replace(());
         runs.into_iter().zip(drawn).map(|(run, drawn)| (run, Arc::clone(plan), *drawn)).collect()
     }

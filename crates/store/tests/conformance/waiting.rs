@@ -12,7 +12,8 @@ use crate::world::{SECOND, World, operator};
 
 const APPROVAL: &str = "{name: w, tasks: {a: {approval: {}}, b: {needs: a, run: x}}}";
 const LIST: &str = "{name: w, tasks: {a: {run: x, foreach: [1, 2, 3], max_parallel: 2}, b: {needs: a, run: x}}}";
-const CHILD: &str = "{name: parent, tasks: {a: {workflow: {name: child}}, b: {needs: a, run: x}}, finally: {f: {run: x}}}";
+const CHILD: &str =
+    "{name: parent, tasks: {a: {workflow: {name: child}}, b: {needs: a, run: x}}, finally: {f: {run: x}}}";
 
 impl World {
     async fn decision_token(&mut self, name: &str) -> TaskToken {
@@ -366,7 +367,7 @@ conformance! {
         w.store.events_matched(event.id).await.unwrap();
         assert!(w.store.unmatched_events(10).await.unwrap().is_empty());
         assert!(w.store.waits_for_event("default", "e").await.unwrap().is_empty());
-        assert_eq!(w.store.events_since("default", "e", w.now - SECOND).await.unwrap().len(), 1);
+        assert_eq!(w.store.events_since("default", "e", w.now - SECOND, None).await.unwrap().len(), 1);
         w.conclude("a", TaskState::Success).await;
         w.expect("success a=success").await;
     }
