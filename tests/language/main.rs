@@ -4,8 +4,8 @@
 //! `MAINSPRING_TEST_BLESS=1` writes what comes out into the files, to be read before it is believed.
 
 mod case;
-mod expire;
 mod gates;
+mod meddling;
 mod random;
 mod report;
 mod scene;

@@ -10,6 +10,7 @@
 //! | `approve PATH`, `reject PATH` | with `by NAME`, `as ROLE,ROLE`, `because TEXT` |
 //! | `deliver PATH JSON`, `deliver-failure PATH TEXT` | an external result |
 //! | `emit NAME [key=KEY] [JSON]` | announces an event |
+//! | `flood N NAME` | as if so many events with the key `other` had been announced |
 //! | `cancel`, `pause`, `resume` `[#N or PATH]` | a run; with a path the one that this task started |
 //! | `retry [#N]`, `rerun TASK…` | what failed, or the first run from these tasks on |
 //! | `open GATE`, `peak GATE` | lets held tasks go; notes how many were held at once |
@@ -27,7 +28,7 @@ use mainspring_testkit::wait::until;
 use serde_json::{Map, Value};
 
 use crate::scene::{PATIENCE, Play};
-use crate::{expire, report};
+use crate::{meddling, report};
 
 impl Play<'_> {
     pub(crate) async fn step(&mut self, step: &str) -> anyhow::Result<()> {
@@ -48,6 +49,11 @@ impl Play<'_> {
             }
             "approve" | "reject" | "deliver" | "deliver-failure" => self.answer(word, rest).await,
             "emit" => self.emit(rest).await,
+            "flood" => {
+                let (count, name) = rest.split_once(' ').context("flood N NAME")?;
+                let now = self.scene.client().now();
+                meddling::events(self.scene.url(), &self.namespace, name, count.parse()?, now).await
+            }
             "cancel" | "pause" | "resume" | "retry" | "rerun" => self.operate(word, rest).await,
             "open" => {
                 self.scene.gates.open(&self.namespace, rest);
@@ -219,10 +225,10 @@ impl Play<'_> {
         let client = self.scene.client();
         let of_run = rest.strip_prefix("run-of ").unwrap_or(rest);
         if of_run != rest || rest.is_empty() || rest.starts_with('#') && !rest.contains('/') {
-            return expire::run(self.scene.url(), self.run(of_run).await?, client.now()).await;
+            return meddling::run(self.scene.url(), self.run(of_run).await?, client.now()).await;
         }
         let key = self.find(rest).await?.context("there is no such task")?;
-        expire::task(self.scene.url(), key, client.now()).await
+        meddling::task(self.scene.url(), key, client.now()).await
     }
 
     async fn lose(&self) -> anyhow::Result<()> {

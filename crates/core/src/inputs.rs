@@ -143,6 +143,7 @@ fn conform_type(kind: InputKind, value: &Value) -> Result<(), String> {
         return Ok(());
     }
     let expected = match kind {
+        InputKind::String if value.is_string() => "a text without NUL characters",
         InputKind::String => "a text",
         InputKind::Integer => "a whole number",
         InputKind::Number => "a number",

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
+use mainspring_core::workflow::{Concurrency, Overlap};
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
@@ -30,6 +32,9 @@ pub enum SubmitError {
     Inputs(Diagnostics),
     #[error("the concurrency key has no value: {}", .0.message)]
     Key(Failure),
+    /// No database stores it, and nobody means it.
+    #[error("the {0} holds a NUL character: leave it out")]
+    Nul(&'static str),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -130,13 +135,10 @@ impl Client {
                 self.store.proceed_run(self.now(), id).await?;
             }
         }
-        if spec
-            .version
-            .concurrency
-            .as_ref()
-            .is_some_and(|limit| limit.overlap == mainspring_core::workflow::Overlap::CancelRunning)
-        {
-            self.make_room(&runs, &created).await?;
+        for (run, created) in runs.iter().zip(&created) {
+            if matches!(created, Created::Queued(_)) {
+                self.make_room_for(run).await?;
+            }
         }
         self.wake().await;
         Ok(created)
@@ -144,6 +146,13 @@ impl Client {
 
     /// Validates inputs and finds the limit that a run counts against.
     pub(crate) async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        for (what, text) in
+            [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
+        {
+            if text.as_ref().is_some_and(|text| text.contains('\0')) {
+                return Err(SubmitError::Nul(what));
+            }
+        }
         let id = self.clock.new_id();
         let workflow = &spec.workflow;
         let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
@@ -156,6 +165,9 @@ impl Client {
                 None => None,
                 Some(concurrency) => {
                     let key = workflow.concurrency_key(&scope).map_err(SubmitError::Key)?.unwrap_or_default();
+                    if key.contains('\0') {
+                        return Err(SubmitError::Nul("concurrency key"));
+                    }
                     let key = format!("{}/{}/{key}", workflow.namespace, workflow.name);
                     Some(
                         self.store
@@ -179,15 +191,18 @@ impl Client {
         })
     }
 
-    /// `overlap: cancel_running`: those that hold the limit make room for the newcomers that wait for it.
-    async fn make_room(&self, runs: &[NewRun], created: &[Created]) -> Result<(), SubmitError> {
+    /// `overlap: cancel_running`: those that hold the limit make room for a newcomer that waits for it.
+    pub(crate) async fn make_room_for(&self, newcomer: &NewRun) -> mainspring_store::Result<()> {
+        let cancels = |limit: &Concurrency| limit.overlap == Overlap::CancelRunning;
+        let Some(limit) = newcomer.limit.filter(|_| newcomer.version.concurrency.as_ref().is_some_and(cancels)) else {
+            return Ok(());
+        };
+        if self.store.run_summary(newcomer.id).await?.state != RunState::Pending {
+            return Ok(());
+        }
         let operator = Operator::new("system", Some("a newer run takes its place".into()));
-        for (run, created) in runs.iter().zip(created) {
-            if let (Created::Queued(newcomer), Some(limit)) = (created, run.limit) {
-                for older in self.store.runs_on_limit(limit, *newcomer).await? {
-                    self.store.cancel_run(self.now(), self.clock.new_id(), older, &operator).await?;
-                }
-            }
+        for older in self.store.runs_on_limit(limit, newcomer.id).await? {
+            self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), older, &operator)).await?;
         }
         Ok(())
     }

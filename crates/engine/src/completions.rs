@@ -172,7 +172,7 @@ fn retry_at(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -
 }
 
 /// PostgreSQL cannot store NUL.
-fn without_nul(mut failure: Failure) -> Failure {
+pub(crate) fn without_nul(mut failure: Failure) -> Failure {
     for text in [Some(&mut failure.kind), Some(&mut failure.message), failure.detail.as_mut()].into_iter().flatten() {
         if text.contains('\0') {
             *text = text.replace('\0', "");

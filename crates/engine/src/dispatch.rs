@@ -7,6 +7,7 @@ use mainspring_core::state::TaskState;
 use mainspring_core::work::{Assignment, Clock, Failure, Order};
 use mainspring_store::{Claimed, DecidedStart, Ended};
 
+use crate::completions::without_nul;
 use crate::node::Shared;
 use crate::parked;
 use crate::scopes::{WithSpec, load, load_spec, scope};
@@ -123,7 +124,7 @@ pub(crate) fn conclude(
         state,
         started_at: None,
         finished_at: shared.client.clock.now(),
-        failure,
+        failure: failure.map(without_nul),
         output,
     };
     let lane = shared.inbox().push_ended(ended);
@@ -151,7 +152,7 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
         state: TaskState::Failed,
         started_at: Some(now),
         finished_at: now,
-        failure: Some(failure),
+        failure: Some(without_nul(failure)),
         output: None,
     });
     drop(inbox);

@@ -44,6 +44,9 @@ pub enum Answer {
 pub enum AnswerError {
     #[error("an event carries at most {MAX_EVENT_BYTES} bytes of data, this one has {0}")]
     TooLarge(usize),
+    /// No database stores it, and nobody means it.
+    #[error("the {0} holds a NUL character: leave it out")]
+    Nul(&'static str),
     #[error("task `{task}` of run {run} does not wait for {what} (any more)")]
     DoesNotWait { run: RunId, task: String, what: &'static str },
     #[error("task `{task}` may be decided by {roles}, not by {by}")]
@@ -64,6 +67,15 @@ impl Client {
             Some(Value::Number(key)) => Some(key.to_string()),
             _ => None,
         });
+        let texts = [
+            ("name", Some(&event.name)),
+            ("namespace", Some(&event.namespace)),
+            ("key", key.as_ref()),
+            ("source", Some(&event.source)),
+        ];
+        if let Some((what, _)) = texts.iter().find(|(_, text)| text.is_some_and(|text| text.contains('\0'))) {
+            return Err(AnswerError::Nul(what));
+        }
         let row = EventRow {
             id: self.clock.new_id(),
             namespace: event.namespace,
@@ -150,11 +162,15 @@ impl Client {
                 by: format!("{} ({})", operator.by, roles.join(", ")),
             });
         }
+        if [Some(&operator.by), operator.reason.as_ref()].into_iter().flatten().any(|text| text.contains('\0')) {
+            return Err(AnswerError::Nul("reason or name"));
+        }
         let (well, output, reason) = match answer {
             Answer::Approve => (true, None, operator.reason.clone()),
             Answer::Reject => (false, None, operator.reason.clone()),
             Answer::Deliver { output } => (true, Some(output.to_string()), operator.reason.clone()),
-            Answer::DeliverFailure { message } => (false, None, Some(message.clone())),
+            // It is somebody else's text, and the failure matters more than its wording.
+            Answer::DeliverFailure { message } => (false, None, Some(message.replace('\0', ""))),
         };
         let happening = Happening { kind, well, output, reason };
         let id = self.clock.new_id();

@@ -38,6 +38,12 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
             match one.decide().await {
                 Ok(()) => break,
                 Err(Error::Repeat(error)) => tracing::debug!(%error, task = %key, "repeating a decision"),
+                // It would be refused again and again, and hold up everything behind it.
+                Err(error) if !error.is_transient() => {
+                    tracing::error!(%error, task = %key, "deciding");
+                    one.fail(failure("internal", error.to_string()));
+                    break;
+                }
                 Err(error) => {
                     tracing::warn!(%error, task = %key, "deciding");
                     if pause(&shared).await.is_none() {
@@ -190,6 +196,9 @@ impl One<'_> {
             parked => {
                 if run.version.main_tasks > 5_000 {
                     self.shared.client.store.proceed_run(now, run.id).await?;
+                }
+                if parked == Parked::Waiting {
+                    self.shared.client.make_room_for(&run).await?;
                 }
                 self.after(parked, due_at);
                 Ok(())
@@ -372,12 +381,19 @@ async fn match_earlier(shared: &Shared, claim: &Claimed, name: &str) -> Result<(
     let Some(wait) = client.store.wait(key).await? else { return Ok(()) };
     let since = client.store.run_summary(key.run).await?.created_at;
     let namespace = wait.namespace.clone().unwrap_or_default();
-    for event in client.store.events_since(&namespace, name, since).await? {
-        if client.tell(&wait, &event).await? {
-            break;
+    let mut last: Option<EventRow> = None;
+    loop {
+        let events = client.store.events_since(&namespace, name, since, last.as_ref()).await?;
+        for event in &events {
+            if client.tell(&wait, event).await? {
+                return Ok(());
+            }
+        }
+        match events.into_iter().last() {
+            None => return Ok(()),
+            found => last = found,
         }
     }
-    Ok(())
 }
 
 /// An event as expressions and outputs see it.

@@ -129,7 +129,7 @@ impl From<mainspring_engine::SubmitError> for Failure {
                 }
                 Self::bad_input(message)
             }
-            error @ SubmitError::Key(_) => Self::bad_input(error.to_string()),
+            error @ (SubmitError::Key(_) | SubmitError::Nul(_)) => Self::bad_input(error.to_string()),
         }
     }
 }

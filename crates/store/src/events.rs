@@ -93,15 +93,23 @@ impl Store {
         Ok(())
     }
 
-    /// Events of a name since an instant, oldest first.
-    pub async fn events_since(&self, namespace: &str, name: &str, since: Micros) -> Result<Vec<EventRow>> {
+    /// Events of a name since an instant, oldest first, at most a thousand; then those behind the last one.
+    pub async fn events_since(
+        &self,
+        namespace: &str,
+        name: &str,
+        since: Micros,
+        behind: Option<&EventRow>,
+    ) -> Result<Vec<EventRow>> {
+        let (at, id) = behind.map_or((since, Uuid::nil()), |event| (event.created_at, event.id));
         let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
             "SELECT id, namespace, name, key, data, source, created_at FROM events \
-             WHERE namespace = $1 AND name = $2 AND created_at >= $3 ORDER BY created_at, id LIMIT 1000"
+             WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT 1000"
         )
         .bind(namespace)
         .bind(name)
-        .bind(since)
+        .bind(at)
+        .bind(id)
         .fetch_all(conn)
         .await?);
         rows.into_iter().map(EventRow::try_from).collect()

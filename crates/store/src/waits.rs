@@ -258,7 +258,8 @@ impl Store {
 
     /// What the items of a task left, in their order.
     pub async fn item_results(&self, run: RunId, index: i32) -> Result<Vec<ItemResult>> {
-        let rows: Vec<(i32, i16, i16, Option<String>, Option<String>)> = read!(self, |conn| {
+        type Ended = (i32, i16, i16, Option<String>, Option<String>);
+        let rows: Vec<Ended> = read!(self, |conn| {
             sqlx::query_as(
             "SELECT item, state, flags, error, output FROM history WHERE run_id = $1 AND idx = $2 AND item >= 0 ORDER BY item"
         )

@@ -20,9 +20,9 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
         }
     }
     // Everything of the main stage has ended when a later one begins.
-    for task in main..tasks.len() {
+    for task in tasks.iter_mut().skip(main) {
         if random.f64() < 0.2 {
-            tasks[task].condition = Condition::StatusIs(random.usize(..main), status(random));
+            task.condition = Condition::StatusIs(random.usize(..main), status(random));
         }
     }
     Plan { tasks }

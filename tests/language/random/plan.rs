@@ -58,7 +58,7 @@ pub(super) enum Outcome {
 
 /// What becomes of an attempt in the run with this seed.
 pub(super) fn outcome(seed: u64, task: usize, item: i32, attempt: i32) -> Outcome {
-    let place = (task as u64) << 40 | (i64::from(item) + 1) as u64 * 1_000 + attempt as u64;
+    let place = ((task as u64) << 40) | ((i64::from(item) + 1) as u64 * 1_000 + attempt as u64);
     let mut random = fastrand::Rng::with_seed(seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     match random.u32(..100) {
         0..60 => Outcome::Well(random.usize(..4)),

@@ -132,7 +132,11 @@ impl Workflow {
         let Action::Wait(Wait::Event { key: Some(key), .. }) = &task.action else { return Ok(None) };
         let within = |error| failure(&format!("`wait.key` of task `{}`", task.name), error);
         let env = self.needed_env(Some(task), Needed::template(key), scope).map_err(within)?;
-        render_text(key, scope, &env).map(Some).map_err(within)
+        let key = render_text(key, scope, &env).map_err(within)?;
+        if key.contains('\0') {
+            return Err(within(EvalError("the key holds a NUL character".into())));
+        }
+        Ok(Some(key))
     }
 
     /// Whether the event in the scope is one that the task waits for, its name and key aside.

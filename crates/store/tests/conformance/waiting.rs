@@ -367,7 +367,7 @@ conformance! {
         w.store.events_matched(event.id).await.unwrap();
         assert!(w.store.unmatched_events(10).await.unwrap().is_empty());
         assert!(w.store.waits_for_event("default", "e").await.unwrap().is_empty());
-        assert_eq!(w.store.events_since("default", "e", w.now - SECOND).await.unwrap().len(), 1);
+        assert_eq!(w.store.events_since("default", "e", w.now - SECOND, None).await.unwrap().len(), 1);
         w.conclude("a", TaskState::Success).await;
         w.expect("success a=success").await;
     }

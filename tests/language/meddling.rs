@@ -1,4 +1,5 @@
-//! Moves deadlines to the present, so that no case depends on how long something takes.
+//! What cases do behind the engine's back: deadlines are moved to the present, so that none depends on how long something
+//! takes, and there have been many events, without anybody's having announced each.
 
 use mainspring_core::{Micros, RunId, TaskKey};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
@@ -32,6 +33,30 @@ async fn execute(url: &str, sql: &str, now: Micros, key: TaskKey) -> anyhow::Res
         on!(SqliteConnection)
     } else {
         on!(PgConnection)
+    }
+    Ok(())
+}
+
+/// As many events as if they had been announced just now.
+pub(crate) async fn events(url: &str, namespace: &str, name: &str, count: i32, now: Micros) -> anyhow::Result<()> {
+    let sql = |id: &str| {
+        AssertSqlSafe(format!(
+            "INSERT INTO events (id, namespace, name, key, data, source, created_at, matched) \
+             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $4) \
+             SELECT {id}, $1, $2, 'other', '{{}}', 'test', $3, TRUE FROM n"
+        ))
+    };
+    macro_rules! on {
+        ($connection:ty, $id:literal) => {{
+            let mut connection = <$connection>::connect(url).await?;
+            sqlx::query(sql($id)).bind(namespace).bind(name).bind(now).bind(count).execute(&mut connection).await?;
+            connection.close().await?;
+        }};
+    }
+    if url.starts_with("sqlite") {
+        on!(SqliteConnection, "randomblob(16)")
+    } else {
+        on!(PgConnection, "gen_random_uuid()")
     }
     Ok(())
 }
