@@ -40,6 +40,7 @@ Look and repair
   runs         List, show, follow, cancel, pause, resume and repeat runs
   tasks        List the tasks of a run, approve, reject, deliver results
   events       Announce events that tasks wait for
+  search       Find workflows, runs and errors by words
   pools        Show and set named pools
 
 Maintain
@@ -135,6 +136,8 @@ pub(crate) enum Command {
     /// Announce events that tasks wait for
     #[command(subcommand)]
     Events(commands::events::EventsCommand),
+    /// Find workflows, runs and errors by words
+    Search(commands::search::SearchArgs),
     /// Show and set named pools
     #[command(subcommand)]
     Pools(commands::pools::PoolsCommand),

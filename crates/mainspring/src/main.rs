@@ -89,6 +89,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Runs(command) => commands::runs::runs(&app, command).await,
         Command::Tasks(command) => commands::tasks::tasks(&app, command).await,
         Command::Events(command) => commands::events::events(&app, command).await,
+        Command::Search(args) => commands::search::search(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,

@@ -15,6 +15,7 @@ pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schema;
+pub(crate) mod search;
 pub(crate) mod server;
 pub(crate) mod submit;
 pub(crate) mod tasks;

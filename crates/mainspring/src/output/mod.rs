@@ -130,11 +130,15 @@ impl Output {
 
     /// Writes and flushes at once.
     pub(crate) fn raw(&self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(crate) fn bytes(&self, bytes: &[u8]) {
         if self.is_gone() {
             return;
         }
         let mut stdout = io::stdout().lock();
-        if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
+        if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
             self.gone.store(true, Ordering::Relaxed);
         }
     }

@@ -101,7 +101,8 @@ fn all_of_them_run_on_a_server(database: &str) {
     place.call(&["apply", &example("load-part.yaml")]).expect(0);
     for path in workflows() {
         let inputs = inputs(&path, &server.address);
-        let arguments: Vec<&str> = ["submit", &path, "--wait"].into_iter().chain(inputs.iter().map(String::as_str)).collect();
+        let arguments: Vec<&str> =
+            ["submit", &path, "--wait"].into_iter().chain(inputs.iter().map(String::as_str)).collect();
         place.call(&arguments).expect(0);
     }
 }

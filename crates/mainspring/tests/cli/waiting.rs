@@ -9,6 +9,7 @@ on_both_databases! {
     a_list_that_failed_is_retried_where_it_failed
     cancelling_reaches_sub_workflows
     a_run_stays_with_the_version_it_began_with
+    files_are_kept_and_errors_are_found
 }
 
 const GATE: &str = "\
@@ -55,7 +56,10 @@ fn people_and_programs_answer_what_waits(database: &str) {
     place.call(&["events", "emit", "bank.confirmed", "--data", "{"]).expect(2).says(&["--data is not JSON"]);
     place.call(&["events", "emit", "bank.confirmed", "--key", &run, "--data", "{\"ok\": true}"]).expect(0);
     until_waiting(&place, &run, "outside");
-    place.call(&["tasks", "deliver", &run, "outside", "--result", "nonsense"]).expect(2).says(&["--result is not JSON"]);
+    place
+        .call(&["tasks", "deliver", &run, "outside", "--result", "nonsense"])
+        .expect(2)
+        .says(&["--result is not JSON"]);
     place.call(&["tasks", "deliver", &run, "outside", "--result", "{\"x\": 42}"]).expect(0);
     let shown = place.ended(&run);
     assert_eq!(shown["status"], "success");
@@ -130,12 +134,51 @@ fn a_run_stays_with_the_version_it_began_with(database: &str) {
     place.call(&["runs", "logs", &run]).expect(0).says(&["first"]);
 }
 
+fn files_are_kept_and_errors_are_found(database: &str) {
+    let place = Place::on(database);
+    place.write(
+        "w.yaml",
+        "name: w\ntasks:\n  keep: {run: 'echo content > report.txt', artifacts: ['*.txt']}\n  \
+         broken: {function: {handler: fail, payload: {message: zanzibar}}, retry: {attempts: 1}}\n  \
+         index: {needs: broken, trigger_rule: all_done, function: 'kb:reindex'}\n",
+    );
+    let _server = place.server(&[]);
+    place.call(&["submit", "w.yaml", "--wait"]).expect(1);
+    let run = place.call(&["runs", "list"]).expect(0).json()["items"][0]["id"].as_str().unwrap().to_owned();
+    let kept = place.call(&["runs", "artifacts", &run]).expect(0).json();
+    assert_eq!(kept["items"], json!([{"name": "keep/1/report.txt", "bytes": 8}]));
+    place.call(&["runs", "artifacts", &run, "--get", "keep/1/report.txt", "copy.txt"]).expect(0);
+    assert_eq!(std::fs::read_to_string(place.path("copy.txt")).unwrap(), "content\n");
+    place
+        .call(&["runs", "artifacts", &run, "--get", "keep/1/report.txt", "copy.txt"])
+        .expect(2)
+        .says(&["cannot write"]);
+    place.call(&["runs", "artifacts", &run, "--get", "nothing", "x"]).expect(2).says(&["kept no file `nothing`"]);
+    let found = place.call(&["search", "zanzibar"]).expect(0).json();
+    let kinds: Vec<&str> = found["items"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
+    assert!(kinds.contains(&"error") && kinds.contains(&"workflow"), "{found:#}");
+    for hostile in ["\" OR 1=1 --", "a* NEAR(b)", "'; DROP TABLE runs; --", "(((", "zanzibar\u{0}"] {
+        if !hostile.contains('\u{0}') {
+            place.call(&["search", hostile]).expect(0);
+        }
+    }
+}
+
 #[test]
 fn a_sub_workflow_beside_the_file_is_found_and_one_that_is_missing_is_named() {
     let place = Place::new();
-    place.write("top.yaml", "name: top\ntasks: {m: {workflow: {name: part, inputs: {n: 2}}}}\noutputs: {n: '${{ tasks.m.output.n }}'}\n");
-    place.call(&["run", "top.yaml"]).expect(2).says(&["task `m` starts workflow `part`, which no file beside this one defines"]);
-    place.write("part.yaml", "name: part\ninputs: {n: {type: integer}}\ntasks: {t: {run: 'true'}}\noutputs: {n: '${{ inputs.n + 1 }}'}\n");
+    place.write(
+        "top.yaml",
+        "name: top\ntasks: {m: {workflow: {name: part, inputs: {n: 2}}}}\noutputs: {n: '${{ tasks.m.output.n }}'}\n",
+    );
+    place
+        .call(&["run", "top.yaml"])
+        .expect(2)
+        .says(&["task `m` starts workflow `part`, which no file beside this one defines"]);
+    place.write(
+        "part.yaml",
+        "name: part\ninputs: {n: {type: integer}}\ntasks: {t: {run: 'true'}}\noutputs: {n: '${{ inputs.n + 1 }}'}\n",
+    );
     let report = place.call(&["run", "top.yaml", "--json"]).expect(0).json();
     assert_eq!(report["outputs"], json!({"n": 3}));
 }

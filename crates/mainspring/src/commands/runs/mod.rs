@@ -1,6 +1,7 @@
 //! `mainspring runs`: look at runs and change their course.
 
 mod act;
+mod artifacts;
 mod list;
 mod logs;
 mod show;
@@ -26,6 +27,8 @@ pub(crate) enum RunsCommand {
     },
     /// Print what the tasks of a run printed
     Logs(logs::LogsArgs),
+    /// List the files that its tasks left, or write one of them
+    Artifacts(artifacts::ArtifactsArgs),
     /// Cancel a run: nothing more starts, what runs is killed. A second time calls off its finalisers
     Cancel(act::ActArgs),
     /// Start nothing more of a run; what runs goes on
@@ -52,6 +55,7 @@ pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
         RunsCommand::List(args) => list::list(app, &client, args).await,
         RunsCommand::Show { run } => show::show(app, &client, parse_run(&run)?).await,
         RunsCommand::Logs(args) => logs::logs(app, &client, args).await,
+        RunsCommand::Artifacts(args) => artifacts::artifacts(app, &client, parse_run(&args.run)?, args).await,
         RunsCommand::Cancel(args) => act::cancel(app, &client, args).await,
         RunsCommand::Pause(args) => act::pause(app, &client, args).await,
         RunsCommand::Resume(args) => act::resume(app, &client, args).await,
@@ -66,6 +70,7 @@ impl RunsCommand {
             Self::List(_) => None,
             Self::Show { run } => Some(run),
             Self::Logs(args) => Some(&args.run),
+            Self::Artifacts(args) => Some(&args.run),
             Self::Cancel(args) | Self::Pause(args) | Self::Resume(args) | Self::Retry(args) => Some(&args.run),
             Self::Rerun(args) => Some(&args.act.run),
         }

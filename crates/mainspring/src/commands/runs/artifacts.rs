@@ -1,0 +1,73 @@
+//! `mainspring runs artifacts`: files that tasks left to be kept.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mainspring_core::{RunId, TaskKey};
+use mainspring_engine::Client;
+use mainspring_store::ArtifactRow;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::failure::{Exit, Failure, Result, cause};
+use crate::output::{Format, Table};
+
+#[derive(Debug, Args)]
+pub(crate) struct ArtifactsArgs {
+    #[arg(value_name = "RUN")]
+    pub(super) run: String,
+    /// Write one of them, named as the list names it, to a file; `-` is standard output
+    #[arg(long, num_args = 2, value_names = ["NAME", "FILE"])]
+    get: Option<Vec<String>>,
+}
+
+pub(super) async fn artifacts(app: &App<'_>, client: &Client, run: RunId, args: ArtifactsArgs) -> Result {
+    let version = client.store().run_summary(run).await?.version;
+    let spec = client.spec(version).await?;
+    let rows = client.store().artifacts(run).await?;
+    let full_name = |row: &ArtifactRow| {
+        let task = spec.workflow.tasks.get(row.idx as usize).map_or("", |task| task.name.as_str());
+        let item = if row.item < 0 { String::new() } else { format!("[{}]", row.item) };
+        format!("{task}{item}/{}/{}", row.attempt, row.name)
+    };
+    if let Some(wanted) = &args.get {
+        let row = rows.iter().find(|row| full_name(row) == wanted[0]).ok_or_else(|| {
+            Failure::bad_input(format!("the run kept no file `{}`", wanted[0]))
+                .remedy(format!("`mainspring runs artifacts {run}` lists them"))
+        })?;
+        return write(app, client, run, row, &wanted[1]).await;
+    }
+    match app.out.record_format() {
+        Format::Table => {
+            let mut table = Table::new(&["NAME", "BYTES"]);
+            for row in &rows {
+                table.row(vec![(full_name(row), None), (row.bytes.to_string(), None)]);
+            }
+            table.print(app.out);
+        }
+        format => {
+            let items: Vec<Value> =
+                rows.iter().map(|row| json!({"name": full_name(row), "bytes": row.bytes})).collect();
+            app.out.value(format, &json!({"items": items, "next": null}));
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn write(app: &App<'_>, client: &Client, run: RunId, row: &ArtifactRow, file: &str) -> Result {
+    let key = TaskKey { run, index: row.idx, item: row.item };
+    let content = client.store().artifact(key, row.attempt, &row.name).await?.unwrap_or_default();
+    if file == "-" {
+        app.out.bytes(&content);
+        return Ok(Exit::Success);
+    }
+    let path = PathBuf::from(file);
+    // A file that exists is somebody's.
+    let mut options = std::fs::OpenOptions::new();
+    let written = options.write(true).create_new(true).open(&path).and_then(|mut file| {
+        use std::io::Write;
+        file.write_all(&content)
+    });
+    written.map_err(|error| Failure::bad_input(format!("cannot write {}: {}", path.display(), cause(&error))))?;
+    Ok(Exit::Success)
+}
