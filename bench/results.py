@@ -74,9 +74,12 @@ def rows(median):
     graphile = median("graphile-worker", "postgres", "drain", "rate")
     yield compared("drain, PostgreSQL: of raw claim + complete", drain, raw, "≥", 0.45, unit="/s")
     yield compared("drain, PostgreSQL: of the same with rows kept", drain, kept_raw, unit="/s")
+    moved = floor("postgres", "claim_history")
+    yield compared("drain, PostgreSQL: of the same with who, when and a history", drain, moved, unit="/s")
     yield compared("drain, PostgreSQL: of graphile-worker, tuned", drain, graphile, "≥", 1, unit="/s")
     yield compared("jobs, PostgreSQL: of raw claim + complete", jobs, raw, "≥", 0.35, unit="/s")
     yield compared("jobs, PostgreSQL: of the same with rows kept", jobs, kept_raw, unit="/s")
+    yield compared("jobs, PostgreSQL: of the same with who, when and a history", jobs, moved, unit="/s")
 
     drain_sqlite = ours("sqlite", "drain", "rate")
     yield compared(
@@ -88,10 +91,14 @@ def rows(median):
     yield compared(
         "enqueue in batches, PostgreSQL: of raw insert", enqueue, floor("postgres", "insert"), "≥", 0.5, unit="/s"
     )
+    pairs = floor("postgres", "insert_pair")
+    yield compared("enqueue in batches, PostgreSQL: of raw insert of run and task", enqueue, pairs, unit="/s")
     yield compared("enqueue one by one, PostgreSQL: of one commit", single, commit, "≤", 1.5, unit="ms")
 
     p50, p99 = ours("postgres", "latency", "p50_ms"), ours("postgres", "latency", "p99_ms")
     yield compared("latency p50, PostgreSQL: of one commit", p50, commit, "≤", 5, unit="ms")
+    paced = floor("postgres", "commit_paced", "ms")
+    yield compared("latency p50, PostgreSQL: of one commit every 20 ms", p50, paced, unit="ms")
     yield absolute("latency p99, PostgreSQL", p99, "≤", 6, unit="ms")
 
     chain, fanout = ours("postgres", "chain", "seconds"), ours("postgres", "fanout", "seconds")

@@ -8,6 +8,11 @@
 //! - `claim_complete`: a full queue emptied 1,000 rows at a time, each batch claimed in one transaction and deleted in
 //!   the next, on two connections (SQLite: on its single writer).
 //! - `claim_keep`: the same, but a completed row stays in the table with another state, as a history would.
+//! - `claim_history`: the same with what any scheduler with a history records: the claim says who, which attempt and when,
+//!   and a completed row moves into a history table. PostgreSQL only.
+//! - `insert_pair`: what a run of one task is: a row for the run and one for its task, with the indexes that finding, claiming
+//!   and listing them needs, 1,000 runs at a time, on one connection. PostgreSQL only.
+//! - `commit_paced`: like `commit`, but one every 20 ms, as the workload `latency` submits. PostgreSQL only.
 
 mod measure;
 mod postgres;
@@ -17,6 +22,7 @@ use anyhow::{Context, Result, bail};
 
 pub(crate) const BATCH: usize = 1_000;
 pub(crate) const FLOORS: [&str; 4] = ["commit", "insert", "claim_complete", "claim_keep"];
+pub(crate) const POSTGRES_FLOORS: [&str; 3] = ["claim_history", "insert_pair", "commit_paced"];
 
 struct Arguments {
     database: String,
@@ -38,6 +44,9 @@ fn arguments() -> Result<Arguments> {
     }
     if floors.is_empty() {
         floors = FLOORS.map(String::from).to_vec();
+        if database.as_ref().is_some_and(|url: &String| url.starts_with("postgres")) {
+            floors.extend(POSTGRES_FLOORS.map(String::from));
+        }
     }
     Ok(Arguments { database: database.context("--database is missing")?, floors, n })
 }

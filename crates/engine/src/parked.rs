@@ -41,7 +41,8 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
                 // It would be refused again and again, and hold up everything behind it.
                 Err(error) if !error.is_transient() => {
                     tracing::error!(%error, task = %key, "deciding");
-                    one.fail(failure("internal", error.to_string()));
+                    let failure = failure("internal", error.to_string());
+                    conclude(&shared, &claim, TaskState::Failed, Some(failure), None);
                     break;
                 }
                 Err(error) => {
@@ -81,7 +82,7 @@ impl One<'_> {
         self.shared.client.clock.now()
     }
 
-    async fn succeed(&self, output: Option<Value>) {
+    async fn succeed(&self, output: Option<Value>) -> Result<()> {
         if !self.task.publishes_events.is_empty() && self.claim.token.key.item < 0 {
             let generation = i32::from(self.claim.generation);
             publish(self.shared, self.spec, self.claim.token.key, generation, output.as_ref()).await;
@@ -92,14 +93,17 @@ impl One<'_> {
             return self.fail(failure("output", message));
         }
         conclude(self.shared, self.claim, TaskState::Success, None, output);
+        Ok(())
     }
 
-    fn skip(&self) {
+    fn skip(&self) -> Result<()> {
         conclude(self.shared, self.claim, TaskState::Skipped, None, None);
+        Ok(())
     }
 
-    fn fail(&self, failure: Failure) {
+    fn fail(&self, failure: Failure) -> Result<()> {
         conclude(self.shared, self.claim, TaskState::Failed, Some(failure), None);
+        Ok(())
     }
 
     async fn begin(&self) -> Result<()> {
@@ -107,8 +111,8 @@ impl One<'_> {
         if !is_item {
             match self.spec.workflow.decide(self.index(), &self.scope) {
                 Decision::Start => {}
-                Decision::Skip => return Ok(self.skip()),
-                Decision::Fail(failure) => return Ok(self.fail(failure)),
+                Decision::Skip => return self.skip(),
+                Decision::Fail(failure) => return self.fail(failure),
             }
             if self.task.foreach.is_some() {
                 return self.expand().await;
@@ -120,7 +124,7 @@ impl One<'_> {
             Action::Wait(wait) => self.wait(wait).await,
             other => {
                 let message = format!("a task of kind `{}` is not decided by a node", other.kind());
-                Ok(self.fail(failure("internal", message)))
+                self.fail(failure("internal", message))
             }
         }
     }
@@ -128,10 +132,10 @@ impl One<'_> {
     async fn expand(&self) -> Result<()> {
         let items = match self.spec.workflow.foreach_items(self.index(), &self.scope) {
             Ok(items) => items,
-            Err(failure) => return Ok(self.fail(failure)),
+            Err(failure) => return self.fail(failure),
         };
         if items.is_empty() {
-            return Ok(self.succeed(Some(Value::Array(Vec::new()))).await);
+            return self.succeed(Some(Value::Array(Vec::new()))).await;
         }
         let values: Vec<String> = items.iter().map(Value::to_string).collect();
         let store = &self.shared.client.store;
@@ -144,7 +148,7 @@ impl One<'_> {
     async fn ask(&self) -> Result<()> {
         let approval = match self.spec.workflow.approval(self.index(), self.now(), &self.scope) {
             Ok(approval) => approval,
-            Err(failure) => return Ok(self.fail(failure)),
+            Err(failure) => return self.fail(failure),
         };
         let mut parking = Parking::new(WaitKind::Approval, approval.expires_at);
         parking.body = Some(json!({"roles": approval.roles, "message": approval.message}).to_string());
@@ -155,7 +159,7 @@ impl One<'_> {
         let workflow = &self.spec.workflow;
         let due_at = match workflow.wait_until(self.index(), self.now(), &self.scope) {
             Ok(due_at) => due_at,
-            Err(failure) => return Ok(self.fail(failure)),
+            Err(failure) => return self.fail(failure),
         };
         match wait {
             Wait::For(_) | Wait::Until(_) => self.park(Parking::new(WaitKind::Timer, due_at)).await,
@@ -163,7 +167,7 @@ impl One<'_> {
             Wait::Event { name, .. } => {
                 let key = match workflow.event_key(self.index(), &self.scope) {
                     Ok(key) => key,
-                    Err(failure) => return Ok(self.fail(failure)),
+                    Err(failure) => return self.fail(failure),
                 };
                 let mut parking = Parking::new(WaitKind::Event, due_at);
                 parking.event = Some((workflow.namespace.clone(), name.clone()));
@@ -185,7 +189,7 @@ impl One<'_> {
         let now = self.now();
         let run = match self.child_run().await? {
             Ok(run) => run,
-            Err(failure) => return Ok(self.fail(failure)),
+            Err(failure) => return self.fail(failure),
         };
         let due_at = self.task.timeout_ms.map(|timeout| now + timeout as i64 * 1_000);
         match self.shared.client.store.park_for_child(now, self.claim.token, &run, due_at).await? {
@@ -272,34 +276,34 @@ impl One<'_> {
                 self.shared.duty.notify_one();
                 self.go_wrong(timed_out("the sub-workflow did not end", self.task.timeout_ms)).await
             }
-            (WaitKind::Timer, _) if is_due => Ok(self.succeed(None).await),
-            (WaitKind::Approval, Some(outcome)) => Ok(self.conclude_approval(&wait, outcome).await),
-            (WaitKind::Approval, None) if is_due => Ok(self.nobody_decided().await),
-            (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => Ok(self.succeed(wait.output).await),
+            (WaitKind::Timer, _) if is_due => self.succeed(None).await,
+            (WaitKind::Approval, Some(outcome)) => self.conclude_approval(&wait, outcome).await,
+            (WaitKind::Approval, None) if is_due => self.nobody_decided().await,
+            (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => self.succeed(wait.output).await,
             (WaitKind::Event | WaitKind::Result, Some(_)) => {
                 let reason = wait.reason.unwrap_or_else(|| "the result says that it failed".into());
-                Ok(self.fail(failure("result", reason)))
+                self.fail(failure("result", reason))
             }
             (WaitKind::Event, None) if is_due => {
                 let name = wait.event.unwrap_or_default();
-                Ok(self.fail(timed_out(&format!("no event `{name}` came"), None)))
+                self.fail(timed_out(&format!("no event `{name}` came"), None))
             }
-            (WaitKind::Result, None) if is_due => Ok(self.fail(timed_out("nobody delivered a result", None))),
+            (WaitKind::Result, None) if is_due => self.fail(timed_out("nobody delivered a result", None)),
             (_, None) => self.shared.client.store.park_again(self.claim.token, wait.due_at).await,
-            (_, Some(_)) => Ok(self.succeed(None).await),
+            (_, Some(_)) => self.succeed(None).await,
         }
     }
 
-    async fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) {
+    async fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) -> Result<()> {
         let by = wait.actor.as_deref().unwrap_or("somebody");
         if outcome == WaitOutcome::Well {
             return self.succeed(Some(json!({"approved": true, "by": by, "reason": wait.reason}))).await;
         }
         let why = wait.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        self.fail(failure("rejected", format!("rejected by {by}{why}")));
+        self.fail(failure("rejected", format!("rejected by {by}{why}")))
     }
 
-    async fn nobody_decided(&self) {
+    async fn nobody_decided(&self) -> Result<()> {
         let Action::Approval(approval) = &self.task.action else { return self.skip() };
         match approval.on_timeout {
             OnTimeout::Fail => self.fail(timed_out("nobody approved", approval.timeout_ms)),
@@ -323,21 +327,21 @@ impl One<'_> {
                 results.len(),
                 named.join(", ")
             );
-            return Ok(self.fail(failure("items", message)));
+            return self.fail(failure("items", message));
         }
         let outputs = results.into_iter().map(|result| result.output.unwrap_or(Value::Null)).collect();
-        Ok(self.succeed(Some(Value::Array(outputs))).await)
+        self.succeed(Some(Value::Array(outputs))).await
     }
 
     async fn conclude_child(&self, wait: &WaitRow) -> Result<()> {
         let Some(child) = wait.child else {
-            return Ok(self.fail(failure("internal", "the child is not known".into())));
+            return self.fail(failure("internal", "the child is not known".into()));
         };
         let summary = self.shared.client.store.run_summary(child).await?;
         if summary.state == RunState::Success {
             return match self.shared.client.outputs(child).await? {
-                Ok(outputs) => Ok(self.succeed(Some(Value::Object(outputs))).await),
-                Err(failure) => Ok(self.fail(failure)),
+                Ok(outputs) => self.succeed(Some(Value::Object(outputs))).await,
+                Err(failure) => self.fail(failure),
             };
         }
         let why = self.first_error(child).await?;
@@ -364,7 +368,7 @@ impl One<'_> {
             && !failure.permanent
             && self.task.retry.allows(&failure.kind, failure.code());
         if !allowed {
-            return Ok(self.fail(failure));
+            return self.fail(failure);
         }
         let due_at = self.now() + self.task.retry.delay_micros(failures, fastrand::f64());
         let store = &self.shared.client.store;

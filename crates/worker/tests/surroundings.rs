@@ -84,7 +84,7 @@ async fn each_limit_bites_and_says_so() {
     let with = |limits: Limits, order: Order| Order { limits, ..order };
     let memory = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
     let failure =
-        rig.failure(with(memory.clone(), script("x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}"))).await;
+        rig.failure(with(memory, script("x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}"))).await;
     assert!(failure.message.contains("its limit of 64 MiB of memory"), "{failure:?}");
     let files = Limits { files: Some(16), ..Limits::default() };
     let failure = rig.failure(with(files, script_for("python3", "x = [open('/dev/null') for _ in range(100)]"))).await;
@@ -97,7 +97,7 @@ async fn each_limit_bites_and_says_so() {
         "sh -e {0} '$(exit 9)' '; exit 9'",
         "test \"$1\" = '$(exit 9)'; test \"$2\" = '; exit 9'; ulimit -v > $MAINSPRING_OUTPUT.x; echo v=$(ulimit -v) > $MAINSPRING_OUTPUT",
     );
-    assert_eq!(rig.output(with(memory.clone(), order)).await, Some(json!({"v": "65536"})));
+    assert_eq!(rig.output(with(memory, order)).await, Some(json!({"v": "65536"})));
     let meddling = Order { env: vec![("BASH_FUNC_ulimit%%".into(), "() { :; }".into())], ..script("true") };
     assert_eq!(rig.failure(with(memory, meddling)).await.kind, "spawn");
 }

@@ -358,7 +358,7 @@ conformance! {
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();
-        assert_eq!(w.store.unmatched_events(10).await.unwrap(), [event.clone()]);
+        assert_eq!(w.store.unmatched_events(10).await.unwrap(), std::slice::from_ref(&event));
         let waiting = w.store.waits_for_event("default", "e").await.unwrap();
         assert_eq!(waiting.len(), 1);
         assert_eq!(waiting[0].event_key.as_deref(), Some("k"));
