@@ -28,6 +28,7 @@ const PERIODIC: &[&str] = &[
     "FROM runs WHERE deadline_at",
     "SELECT due_at FROM task_runs",
     "FROM continuations",
+    "FROM events WHERE NOT matched",
     "FROM routes",
     "SELECT DISTINCT t.session",
     "FROM limits",

@@ -176,6 +176,15 @@ async fn a_finish_without_advance_is_found() {
         assert_sound(&plain_work(flavor, None).await);
         assert_found(&plain_work(flavor, Some(bug)).await, "what became of a task follows from its trigger rule");
     }
+    // The same on the way that a lone result takes.
+    let bug = Mutation {
+        function: "settle_one_v1",
+        passage: "IF p_flags & 1 = 0 THEN RETURN; END IF;",
+        instead: "RETURN;",
+        trigger: None,
+    };
+    let found = plain_work(Flavor::Postgres, Some(bug)).await;
+    assert_found(&found, "what became of a task follows from its trigger rule");
 }
 
 /// A session is reaped while an exchange of it is about to claim.

@@ -95,13 +95,33 @@ impl Client {
     /// Tells everyone who waits for this event.
     pub(crate) async fn match_event(&self, event: &EventRow) -> Result<()> {
         for wait in self.store.waits_for_event(&event.namespace, &event.name).await? {
-            self.tell(&wait, event).await?;
+            self.tell_first(&wait).await?;
         }
         self.store.events_matched(event.id).await
     }
 
+    /// Tells a waiting task run of the first event it waits for, of all that were announced since its run was made. Whoever
+    /// is the first to look comes to the same one.
+    pub(crate) async fn tell_first(&self, wait: &WaitRow) -> Result<()> {
+        let (Some(namespace), Some(name)) = (&wait.namespace, &wait.event) else { return Ok(()) };
+        let since = self.store.run_summary(wait.key.run).await?.created_at;
+        let mut last: Option<EventRow> = None;
+        loop {
+            let events = self.store.events_since(namespace, name, since, last.as_ref()).await?;
+            for event in &events {
+                if self.tell(wait, event).await? {
+                    return Ok(());
+                }
+            }
+            match events.into_iter().last() {
+                None => return Ok(()),
+                found => last = found,
+            }
+        }
+    }
+
     /// Tells one waiting task run of an event; false if it is not the one it waits for.
-    pub(crate) async fn tell(&self, wait: &WaitRow, event: &EventRow) -> Result<bool> {
+    async fn tell(&self, wait: &WaitRow, event: &EventRow) -> Result<bool> {
         if wait.event_key.is_some() && wait.event_key != event.key {
             return Ok(false);
         }

@@ -174,7 +174,10 @@ impl One<'_> {
                 parking.key = key;
                 self.park(parking).await?;
                 // Whatever was announced since the run was made counts; what comes from now on finds us waiting.
-                match_earlier(self.shared, self.claim, name).await
+                match self.shared.client.store.wait(self.claim.token.key).await? {
+                    Some(wait) => self.shared.client.tell_first(&wait).await,
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -375,28 +378,6 @@ impl One<'_> {
         let parked = store.retry_parked(self.now(), self.claim.token, due_at, &failure).await?;
         self.after(parked, Some(due_at));
         Ok(())
-    }
-}
-
-/// Tells a waiting task run of events that were announced before it waited.
-async fn match_earlier(shared: &Shared, claim: &Claimed, name: &str) -> Result<()> {
-    let client = &shared.client;
-    let key = claim.token.key;
-    let Some(wait) = client.store.wait(key).await? else { return Ok(()) };
-    let since = client.store.run_summary(key.run).await?.created_at;
-    let namespace = wait.namespace.clone().unwrap_or_default();
-    let mut last: Option<EventRow> = None;
-    loop {
-        let events = client.store.events_since(&namespace, name, since, last.as_ref()).await?;
-        for event in &events {
-            if client.tell(&wait, event).await? {
-                return Ok(());
-            }
-        }
-        match events.into_iter().last() {
-            None => return Ok(()),
-            found => last = found,
-        }
     }
 }
 

@@ -83,8 +83,7 @@ async fn each_limit_bites_and_says_so() {
     let mut rig = Rig::new();
     let with = |limits: Limits, order: Order| Order { limits, ..order };
     let memory = Limits { memory_bytes: Some(64 << 20), ..Limits::default() };
-    let failure =
-        rig.failure(with(memory, script("x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}"))).await;
+    let failure = rig.failure(with(memory, script("x=$(head -c 300000000 /dev/zero | tr '\\0' x); echo ${#x}"))).await;
     assert!(failure.message.contains("its limit of 64 MiB of memory"), "{failure:?}");
     let files = Limits { files: Some(16), ..Limits::default() };
     let failure = rig.failure(with(files, script_for("python3", "x = [open('/dev/null') for _ in range(100)]"))).await;

@@ -9,10 +9,11 @@ use crate::work::Failure;
 use crate::workflow::{BodyExpect, HttpExpect};
 
 impl HttpExpect {
-    /// Judges the status and the body. `headers` have lower-case names; `body` is JSON or a text.
+    /// Judges the status and the body. `headers` have lower-case names; `text` is the body as it was sent, `body` the same as
+    /// JSON if it is any.
     ///
     /// A wrong status is an `http_status` failure, a wrong body an `expect` failure.
-    pub fn check(&self, status: u16, headers: &Map<String, Value>, body: &Value) -> Result<(), Failure> {
+    pub fn check(&self, status: u16, headers: &Map<String, Value>, text: &str, body: &Value) -> Result<(), Failure> {
         if !self.accepts(status) {
             return Err(Failure {
                 kind: "http_status".into(),
@@ -23,17 +24,13 @@ impl HttpExpect {
         }
         let unexpected =
             |message: String| Failure { kind: "expect".into(), message, status: Some(status), ..Failure::default() };
-        let text = || match body {
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
         match &self.body {
             None => Ok(()),
-            Some(BodyExpect::Contains(wanted)) if text().contains(wanted) => Ok(()),
+            Some(BodyExpect::Contains(wanted)) if text.contains(wanted) => Ok(()),
             Some(BodyExpect::Contains(wanted)) => Err(unexpected(format!("the body does not hold {}", quoted(wanted)))),
             Some(BodyExpect::Matches(wanted)) => {
                 let regex = pattern::compile(wanted).map_err(|cause| unexpected(format!("`matches`: {cause}")))?;
-                if regex.is_match(&text()) {
+                if regex.is_match(text) {
                     return Ok(());
                 }
                 Err(unexpected(format!("the body does not match {}", quoted(wanted))))

@@ -281,7 +281,10 @@ fn answers_are_judged() {
         };
     let headers = Map::from_iter([("x-a".to_owned(), json!("b"))]);
     let check = |yaml: &str, status: u16, body: Value| {
-        expect(yaml).check(status, &headers, &body).map_err(|failure| format!("{}: {}", failure.kind, failure.message))
+        let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+        expect(yaml)
+            .check(status, &headers, &text, &body)
+            .map_err(|failure| format!("{}: {}", failure.kind, failure.message))
     };
     assert_eq!(check("{}", 204, json!(null)), Ok(()));
     assert_eq!(check("{}", 404, json!(null)), Err("http_status: the server answered 404; expected 2xx".into()));

@@ -11,7 +11,8 @@ pub(super) fn check(expect: &HttpExpect, answer: &Answer, facts: &Map<String, Va
     let nothing = Map::new();
     let headers = facts.get("headers").and_then(Value::as_object).unwrap_or(&nothing);
     let body = facts.get("body").unwrap_or(&Value::Null);
+    let text = String::from_utf8_lossy(&answer.body);
     expect
-        .check(answer.status.as_u16(), headers, body)
+        .check(answer.status.as_u16(), headers, &text, body)
         .map_err(|failure| Failure { detail: answer.excerpt(), ..failure })
 }
