@@ -36,7 +36,7 @@ fn expression(source: &TriggerSource) -> String {
     }
 }
 
-/// How late a fire is: in `0..=jitter_ms`, in microseconds, and always the same for the same trigger and nominal
+/// How late a fire is: at least 0 and less than `jitter_ms`, in microseconds, and always the same for the same trigger and nominal
 /// instant, whoever asks and however often.
 pub fn jitter(trigger_id: &str, nominal: Micros, jitter_ms: u64) -> Micros {
     if jitter_ms == 0 {
@@ -45,7 +45,7 @@ pub fn jitter(trigger_id: &str, nominal: Micros, jitter_ms: u64) -> Micros {
     let digest =
         Sha256::new().chain_update(trigger_id).chain_update([0]).chain_update(nominal.to_be_bytes()).finalize();
     let random = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    let width = u128::from(jitter_ms.saturating_mul(1_000)) + 1;
+    let width = u128::from(jitter_ms.saturating_mul(1_000));
     // The upper half of the product: as even as the 64 bits are, without a division.
     let late = (u128::from(random) * width) >> 64;
     Micros::try_from(late).unwrap_or(Micros::MAX)

@@ -14,6 +14,8 @@ mod timetable;
 mod zone;
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 pub use calendar::{Calendar, CalendarAction, CalendarError, CalendarSpec, Window};

@@ -5,7 +5,8 @@ use mainspring_core::Micros;
 use mainspring_core::diagnostic::quoted;
 use mainspring_core::schedule::{self, Cron, CronError};
 use mainspring_core::time::rfc3339_short;
-use mainspring_engine::{Clock, SystemClock};
+use mainspring_core::work::Clock;
+use mainspring_engine::SystemClock;
 use serde_json::json;
 
 use crate::failure::{Exit, Failure, Result};

@@ -7,7 +7,8 @@ use crate::support::Place;
 #[test]
 fn an_expression_is_explained_in_words_local_time_and_utc() {
     let place = Place::new();
-    let arguments = ["cron", "explain", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-27T12:00:00Z", "-n", "3"];
+    let arguments =
+        ["cron", "explain", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2026-03-27T12:00:00Z", "-n", "3"];
     let ended = place.call(&[&arguments[..], &["-o", "table"]].concat()).expect(0);
     ended.says(&[
         "at 02:30 every day, Europe/Berlin",
@@ -44,7 +45,10 @@ fn what_is_wrong_is_refused_with_field_and_cause() {
     check(&["0 0 31 2 *"], &["it never fires: there is no such day"]);
     check(&["* * *"], &["it has 3 fields", "write minute, hour, day, month and weekday"]);
     check(&[""], &["it is empty"]);
-    check(&["* * * * *", "--tz", "Europe/Berln"], &["there is no timezone `Europe/Berln`", "did you mean `Europe/Berlin`?"]);
+    check(
+        &["* * * * *", "--tz", "Europe/Berln"],
+        &["there is no timezone `Europe/Berln`", "did you mean `Europe/Berlin`?"],
+    );
     check(&["* * * * *", "--from", "yesterday"], &["--from is `yesterday`"]);
     check(&["* * * * *", "-n", "0"], &["-n is `0`", "from 1 to 1000"]);
     check(&["* * * * *", "-n", "many"], &["-n is `many`"]);
