@@ -83,6 +83,23 @@ proptest! {
         prop_assert_eq!(found, expected);
     }
 
+    /// The definition, local minute by local minute.
+    #[test]
+    fn fixed_times_fire_at_the_first_instant_that_is_not_before_them(
+        cron in cron().prop_filter("fixed minutes", |cron| cron.is_fixed() && cron.fields.0[0] == "0"),
+        from in instant(),
+    ) {
+        use chrono::{TimeDelta, Timelike};
+        let clock = super::zone::instant(from, cron.timezone()).unwrap().naive_local();
+        let minute = clock.with_second(0).and_then(|clock| clock.with_nanosecond(0)).unwrap();
+        // A day and more on both sides: no clock was ever changed by more.
+        let minutes = (-1_500..3_000).map(|offset| minute + TimeDelta::minutes(offset));
+        let instants = minutes.filter(|clock| cron.fits(*clock)).filter_map(|clock| super::zone::earliest(clock, cron.timezone()));
+        let expected = instants.filter(|at| *at > from).min();
+        let end = from + 1_440 * 60_000_000;
+        prop_assert_eq!(cron.next_after(from).filter(|at| *at < end), expected.filter(|at| *at < end));
+    }
+
     #[test]
     fn no_catch_up_exceeds_its_bound(
         (cron, longest) in prop::sample::select(vec![
