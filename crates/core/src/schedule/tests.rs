@@ -287,6 +287,9 @@ fn a_catch_up_of_a_hundred_million_is_bounded_and_said() {
     let missed = owed.missed.unwrap();
     assert_eq!((missed.count, missed.exact), (MOST_COUNTED, false));
     assert_eq!((missed.first, missed.last), (since + 1_000_000, owed.fire[0].nominal - 1_000_000));
+    let most = seconds.owed(since, 0, now, catchup(CatchupPolicy::All, None, Some(u32::MAX)));
+    assert_eq!(most.fire.len(), MOST_CATCHUP as usize);
+    assert_eq!(most.fire[0].nominal, now - i64::from(MOST_CATCHUP - 1) * 1_000_000);
 }
 
 #[test]
