@@ -19,6 +19,7 @@ mod pattern;
 pub mod plan;
 pub mod retry;
 pub mod rule;
+pub mod schedule;
 pub mod schema;
 pub mod simulate;
 pub mod state;

@@ -26,6 +26,7 @@ Write and try workflows
   diff         Show how a file differs from the stored workflow
   import       Make workflows of a crontab, a GitHub Actions or a Tasker file
   schema       Print the JSON Schema of workflow files
+  cron         Explain cron expressions
 
 Serve
   dev          Serve with a folder of workflows that is watched
@@ -117,6 +118,9 @@ pub(crate) enum Command {
     Import(commands::import::ImportArgs),
     /// Print the JSON Schema of workflow files
     Schema,
+    /// Explain cron expressions
+    #[command(subcommand)]
+    Cron(commands::cron::CronCommand),
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
     /// Serve with a folder of workflows that is watched

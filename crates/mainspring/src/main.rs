@@ -72,6 +72,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Fmt(args) => return commands::fmt::fmt(args, out),
         Command::Import(args) => return commands::import::import(args, out),
         Command::Schema => return commands::schema::schema(out),
+        Command::Cron(command) => return commands::cron::cron(command, out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
         Command::Doctor => return commands::doctor::doctor(&cli, out).await,
@@ -105,6 +106,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         | Command::Fmt(_)
         | Command::Import(_)
         | Command::Schema
+        | Command::Cron(_)
         | Command::Completions(_)
         | Command::Version
         | Command::Doctor

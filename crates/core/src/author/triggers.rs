@@ -1,14 +1,10 @@
 //! `triggers` as written.
 
-use std::str::FromStr;
-
-use chrono::TimeZone;
-use croner::errors::CronError;
-use croner::parser::{CronParser, Seconds, Year};
 use indexmap::IndexMap;
 
-use crate::diagnostic::{Place, did_you_mean, quoted};
-use crate::workflow::{Catchup, CatchupPolicy, Debounce, Overlap, RunEnd, Trigger, TriggerSource};
+use crate::diagnostic::{Place, quoted};
+use crate::schedule::{self, Cron, CronError, identity};
+use crate::workflow::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, Overlap, RunEnd, Trigger, TriggerSource};
 use crate::yaml::{Kind, NodeId};
 
 use super::actions::values;
@@ -49,10 +45,11 @@ pub(super) fn read(
         triggers.push(trigger);
     }
     for position in unnamed {
-        let kind = triggers[position].source.kind();
+        let own = identity(&triggers[position]);
         let taken = |id: &str| triggers.iter().any(|other| other.id == id);
-        let free = (1..).map(|number| if number == 1 { kind.to_owned() } else { format!("{kind}-{number}") });
-        let id = free.into_iter().find(|id| !taken(id)).unwrap_or_default();
+        // Two that fire alike are told apart by their order.
+        let mut free = (1..).map(|number| if number == 1 { own.clone() } else { format!("{own}-{number}") });
+        let id = free.find(|id| !taken(id)).unwrap_or_default();
         triggers[position].id = id;
     }
     (triggers, places)
@@ -246,20 +243,13 @@ fn run_ends(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Vec<RunE
 
 fn timezone(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Option<String> {
     let text = reader.constant(id, path)?;
-    if chrono_tz::Tz::from_str(text).is_ok() {
-        return Some(text.to_owned());
+    match schedule::timezone(text) {
+        Ok(_) => Some(text.to_owned()),
+        Err(unknown) => {
+            reader.report.add_with_help(reader.place(id), path, unknown.to_string(), unknown.help);
+            None
+        }
     }
-    let help = did_you_mean(text, chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()))
-        .or_else(|| same_city(text).map(|name| format!("did you mean {}?", quoted(name))))
-        .unwrap_or_else(|| "write a name of the tz database, like `Europe/Paris` or `UTC`".into());
-    reader.report.add_with_help(reader.place(id), path, format!("there is no timezone {}", quoted(text)), help);
-    None
-}
-
-/// `Paris` for `Europe/Paris`.
-fn same_city(text: &str) -> Option<&'static str> {
-    let city = |name: &str| name.rsplit('/').next().is_some_and(|city| city.eq_ignore_ascii_case(text));
-    chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| city(name))
 }
 
 /// A policy, or a mapping.
@@ -338,51 +328,16 @@ fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<
     }
 }
 
-/// Whether croner understands it and some day ever fits it.
+/// Whether it can be read and some day ever fits it.
 fn check_cron(reader: &mut Reader<'_, '_>, cron: &str, kind: Entry<'_>, path: Path<'_>) {
-    let at = path.key("cron");
-    let place = reader.place(kind.value);
-    let fields = cron.split_whitespace().count();
-    if !cron.starts_with('@') && !(5..=6).contains(&fields) {
-        let message = format!("{} has {fields} fields", quoted(cron));
-        let help = "write minute, hour, day, month and weekday, with seconds before them if need be: `0 2 * * 1-5`";
-        reader.report.add_with_help(place, at, message, help);
-        return;
-    }
-    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-    let parsed = match parser.parse(cron) {
-        Ok(parsed) if cron.len() <= 256 => parsed,
-        Ok(_) => {
-            reader.report.add(place, at, "`cron` is longer than 256 characters");
-            return;
-        }
-        Err(cause) => {
-            let message = format!("{} is not a cron expression: {}", quoted(cron), cron_problem(&cause));
-            reader.report.add_with_help(
-                place,
-                at,
-                message,
-                "write minute, hour, day, month and weekday: `0 2 * * 1-5`",
-            );
-            return;
-        }
+    // A bad timezone has its own place.
+    let Err(error) = Cron::parse(cron, DEFAULT_TIMEZONE) else { return };
+    let message = match &error {
+        CronError::FieldCount(1) => format!("{} has 1 field", quoted(cron)),
+        CronError::FieldCount(fields) => format!("{} has {fields} fields", quoted(cron)),
+        CronError::NeverFires => format!("{} never fires: there is no such day", quoted(cron)),
+        CronError::TooLong => "`cron` is longer than 256 characters".into(),
+        error => format!("{} is not a cron expression: {error}", quoted(cron)),
     };
-    // The search ends with the year 5000. Days and weekdays repeat after 28 years, so 32 years are enough to know; the
-    // whole time would be far too long for a hundred triggers.
-    let start = chrono::Utc.with_ymd_and_hms(4968, 1, 1, 0, 0, 0).single();
-    if start.is_some_and(|start| parsed.find_next_occurrence(&start, false).is_err()) {
-        let message = format!("{} never fires: there is no such day", quoted(cron));
-        reader.report.add(place, at, message);
-    }
-}
-
-/// The parser's words, as the rest of a sentence.
-fn cron_problem(error: &CronError) -> String {
-    let text = match error {
-        CronError::InvalidPattern(text) | CronError::IllegalCharacters(text) | CronError::ComponentError(text) => text,
-        other => &other.to_string(),
-    };
-    let text = text.trim_end_matches('.').replace("CronPattern", "it");
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().collect::<String>() + letters.as_str()).unwrap_or_default()
+    reader.report.add_with_help(reader.place(kind.value), path.key("cron"), message, error.help());
 }

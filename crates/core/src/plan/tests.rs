@@ -212,7 +212,7 @@ fn triggers_judge_and_feed() {
     assert_eq!(by_event.debounce_key(&scope).as_deref(), Ok("k-1"));
     assert_eq!(by_hand.debounce_key(&scope).as_deref(), Ok(""));
     let failure = by_event.matches(&Scope::default()).unwrap_err();
-    assert!(failure.message.starts_with("`if` of trigger `event`: "), "{}", failure.message);
+    assert!(failure.message.starts_with(&format!("`if` of trigger `{}`: ", by_event.id)), "{}", failure.message);
 }
 
 #[test]

@@ -14,7 +14,8 @@ pub const DEFAULT_TIMEZONE: &str = "UTC";
 /// One entry of `triggers`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Trigger {
-    /// Unique in the workflow. Unless given: the kind, and a number behind it from the second of a kind on.
+    /// Unique in the workflow. Unless given: [`crate::schedule::identity`], with a number behind it from the second of
+    /// those that fire alike on.
     pub id: String,
     pub source: TriggerSource,
     /// Of a cron trigger: the name of a zone in the tz database.

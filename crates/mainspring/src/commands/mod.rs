@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod completions;
+pub(crate) mod cron;
 pub(crate) mod dev;
 pub(crate) mod diff;
 pub(crate) mod doctor;

@@ -3,6 +3,7 @@
 mod authoring;
 mod bad_input;
 mod configuration;
+mod cron;
 mod examples;
 mod maintain;
 mod operate;
