@@ -3,7 +3,7 @@
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
-use mainspring_core::{Micros, RunId};
+use mainspring_core::{Micros, RunId, TaskKey};
 
 use crate::db::{Store, Tx, within};
 use crate::error::Result;
@@ -221,13 +221,7 @@ impl Store {
             .await?
             .rows_affected()
         });
-        within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        forget_wait(&mut tx, key).await?;
         within!(tx, |conn| sqlx::query("UPDATE runs SET seq = seq + 1, progress_at = $2 WHERE id = $1")
             .bind(run.id)
             .bind(now)
@@ -268,7 +262,7 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
         .await?);
     let Some(row) = row else { return Ok(Held::Not(Parked::Fenced)) };
     if run.is_stopped() {
-        delete_row(tx, &row).await?;
+        row.delete(tx).await?;
         let mut gone = row.gone(now, TaskState::Cancelled, None);
         gone.session = None;
         gone.flags &= !HAS_DEPENDENTS;
@@ -290,11 +284,12 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
     Ok(Held::Go(run, Box::new(row)))
 }
 
-async fn delete_row(tx: &mut Tx, row: &LiveRow) -> Result<()> {
-    within!(tx, |conn| sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
-        .bind(row.run_id)
-        .bind(row.idx)
-        .bind(row.item)
+/// What was waited for is not waited for any more.
+async fn forget_wait(tx: &mut Tx, key: TaskKey) -> Result<()> {
+    within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
+        .bind(key.run)
+        .bind(key.index)
+        .bind(key.item)
         .execute(conn)
         .await?
         .rows_affected());
@@ -318,13 +313,7 @@ async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking,
         .await?
         .rows_affected()
     });
-    within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
-        .bind(key.run)
-        .bind(key.index)
-        .bind(key.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    forget_wait(tx, key).await?;
     within!(tx, |conn| {
         sqlx::query(
             "INSERT INTO waits (run_id, idx, item, kind, attempt, namespace, event, key, child, body, due_at, created_at) \

@@ -210,6 +210,18 @@ impl LiveRow {
         TaskKey { run: self.run_id, index: self.idx, item: self.item }
     }
 
+    /// Takes the row out of the live ones. Whoever calls holds its lock.
+    pub(crate) async fn delete(&self, tx: &mut Tx) -> Result<()> {
+        within!(tx, |conn| sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
+            .bind(self.run_id)
+            .bind(self.idx)
+            .bind(self.item)
+            .execute(conn)
+            .await?
+            .rows_affected());
+        Ok(())
+    }
+
     /// Whether the row held a slot of its pool.
     pub(crate) fn held_pool(&self) -> Option<i32> {
         self.pool.filter(|_| self.state == TaskState::Running.code() || self.state == TaskState::Ready.code())
@@ -271,13 +283,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
                 released.extend(row.held_pool());
             }
             Fate::Ends(state, failure) => {
-                within!(tx, |conn| sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
-                    .bind(row.run_id)
-                    .bind(row.idx)
-                    .bind(row.item)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+                row.delete(tx).await?;
                 let mut ended = row.gone(now, state, failure);
                 ended.lost += 1;
                 if state == TaskState::Cancelled {
