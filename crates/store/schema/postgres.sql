@@ -24,6 +24,32 @@ table attempts
     CHECK (((outcome >= 0) AND (outcome <= 2)))
     PRIMARY KEY (run_id, idx, item, attempt)
 
+table backfills
+    id uuid not null
+    trigger_id uuid not null
+    from_at bigint not null
+    to_at bigint not null
+    position_at bigint not null
+    max_parallel integer not null
+    priority smallint not null
+    status smallint not null default 0
+    created_by text not null
+    created_at bigint not null
+    finished_at bigint
+    CHECK ((max_parallel > 0))
+    PRIMARY KEY (id)
+    CHECK (((status >= 0) AND (status <= 2)))
+    FOREIGN KEY (trigger_id) REFERENCES triggers(id) ON DELETE CASCADE
+    CREATE INDEX backfills_active ON public.backfills USING btree (created_at) WHERE (status = 0)
+
+table calendars
+    namespace text not null
+    name text not null
+    spec text not null
+    created_at bigint not null
+    updated_at bigint not null
+    PRIMARY KEY (namespace, name)
+
 table cancel_requests
     session bigint not null
     run_id uuid not null
@@ -83,6 +109,21 @@ table events
     PRIMARY KEY (id)
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
+
+table fires
+    trigger_id uuid not null
+    nominal_at bigint not null
+    backfill uuid not null
+    outcome smallint not null
+    until_at bigint
+    count bigint not null default 1
+    run_id uuid
+    reason text
+    fired_at bigint not null
+    CHECK (((outcome = 0) = (run_id IS NOT NULL)))
+    CHECK (((outcome >= 0) AND (outcome <= 4)))
+    PRIMARY KEY (trigger_id, nominal_at, backfill)
+    CREATE INDEX fires_of_backfills ON public.fires USING btree (backfill, nominal_at) WHERE (backfill <> '00000000-0000-0000-0000-000000000000'::uuid)
 
 partitioned table history RANGE (run_id)
     run_id uuid not null
@@ -400,6 +441,37 @@ table terms with (fillfactor=50)
     beat bigint not null
     released boolean not null default false
     PRIMARY KEY (name)
+
+table triggers with (fillfactor=80)
+    id uuid not null
+    workflow_id uuid not null
+    namespace text not null
+    name text not null
+    kind smallint not null
+    listens text
+    calendar text
+    spec text not null
+    revision bigint not null default 1
+    present boolean not null default true
+    paused boolean not null default false
+    anchor_at bigint not null
+    covered_at bigint not null
+    next_nominal bigint
+    next_fire_at bigint
+    fired bigint not null default 0
+    last_fire_at bigint
+    problem text
+    created_at bigint not null
+    updated_at bigint not null
+    CHECK (((next_fire_at IS NULL) = (next_nominal IS NULL)))
+    CHECK (((kind >= 0) AND (kind <= 5)))
+    PRIMARY KEY (id)
+    FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
+    UNIQUE (workflow_id, name)
+    CREATE INDEX triggers_by_calendar ON public.triggers USING btree (namespace, calendar) WHERE ((calendar IS NOT NULL) AND present)
+    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present)
+    CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
+    CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 
 table unsuccessful_runs
     run_id uuid not null

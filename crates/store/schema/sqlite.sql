@@ -25,6 +25,31 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 ) WITHOUT ROWID;
 
+CREATE TABLE backfills (
+    id           BLOB PRIMARY KEY,
+    trigger_id   BLOB NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
+    from_at      INTEGER NOT NULL,
+    to_at        INTEGER NOT NULL,
+    position_at  INTEGER NOT NULL,
+    max_parallel INTEGER NOT NULL CHECK (max_parallel > 0),
+    priority     INTEGER NOT NULL,
+    status       INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 2),
+    created_by   TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    finished_at  INTEGER
+);
+
+CREATE INDEX backfills_active ON backfills (created_at) WHERE status = 0;
+
+CREATE TABLE calendars (
+    namespace    TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    spec         TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
+
 CREATE TABLE cancel_requests (
     session     INTEGER NOT NULL,
     run_id      BLOB NOT NULL,
@@ -87,6 +112,22 @@ CREATE TABLE events (
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
 
 CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;
+
+CREATE TABLE fires (
+    trigger_id   BLOB NOT NULL,
+    nominal_at   INTEGER NOT NULL,
+    backfill     BLOB NOT NULL,
+    outcome      INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 4),
+    until_at     INTEGER,
+    count        INTEGER NOT NULL DEFAULT 1,
+    run_id       BLOB,
+    reason       TEXT,
+    fired_at     INTEGER NOT NULL,
+    PRIMARY KEY (trigger_id, nominal_at, backfill),
+    CHECK ((outcome = 0) = (run_id IS NOT NULL))
+) WITHOUT ROWID;
+
+CREATE INDEX fires_of_backfills ON fires (backfill, nominal_at) WHERE backfill <> x'00000000000000000000000000000000';
 
 CREATE TABLE history (
     run_id       BLOB NOT NULL,
@@ -324,6 +365,37 @@ CREATE TABLE terms (
     beat        INTEGER NOT NULL,
     released    BOOLEAN NOT NULL DEFAULT FALSE
 ) WITHOUT ROWID;
+
+CREATE TABLE triggers (
+    id           BLOB PRIMARY KEY,
+    workflow_id  BLOB NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
+    namespace    TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
+    listens      TEXT, -- the event, webhook or workflow it listens to
+    calendar     TEXT,
+    spec         TEXT NOT NULL,
+    revision     INTEGER NOT NULL DEFAULT 1,
+    present      BOOLEAN NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
+    paused       BOOLEAN NOT NULL DEFAULT FALSE,
+    anchor_at    INTEGER NOT NULL,
+    covered_at   INTEGER NOT NULL,
+    next_nominal INTEGER,
+    next_fire_at INTEGER,
+    fired        INTEGER NOT NULL DEFAULT 0,
+    last_fire_at INTEGER,
+    problem      TEXT, -- why it cannot fire
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    UNIQUE (workflow_id, name),
+    CHECK ((next_fire_at IS NULL) = (next_nominal IS NULL))
+);
+
+CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calendar IS NOT NULL AND present;
+
+CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present;
+
+CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
 
 CREATE TABLE unsuccessful_runs (
     run_id      BLOB PRIMARY KEY,

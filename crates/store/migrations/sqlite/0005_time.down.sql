@@ -1,0 +1,4 @@
+DROP TABLE backfills;
+DROP TABLE calendars;
+DROP TABLE fires;
+DROP TABLE triggers;
