@@ -267,6 +267,7 @@ table lanes with (fillfactor=50)
     id bigint not null generated always as identity
     node uuid not null
     seq bigint not null default 0
+    voided bigint not null default 0
     created_at bigint not null
     PRIMARY KEY (id)
 

@@ -185,6 +185,7 @@ CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
+    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 
