@@ -7,6 +7,7 @@
 mod backfills;
 mod calendars;
 mod db;
+mod doors;
 mod due;
 mod error;
 mod events;
@@ -41,6 +42,7 @@ mod wake;
 pub use backfills::{BackfillRow, NewBackfill};
 pub use calendars::CalendarRow;
 pub use db::{Connect, Flavor, Store};
+pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{
