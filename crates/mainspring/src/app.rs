@@ -65,7 +65,9 @@ impl<'a> App<'a> {
             let name = name.to_str()?.strip_prefix(SECRET_PREFIX)?.to_owned();
             Some((name, value.into_string().ok()?))
         });
-        Client::new(store, Arc::new(SystemClock::new())).with_secrets(Secrets::new(secrets))
+        Client::new(store, Arc::new(SystemClock::new()))
+            .with_secrets(Secrets::new(secrets))
+            .with_minimum_interval(self.config.scheduler.minimum_interval)
     }
 
     /// Who acts from this command line.
@@ -91,6 +93,8 @@ impl<'a> App<'a> {
             retention: self.config.retention,
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
+            schedule_interval: self.config.scheduler.interval,
+            schedule_batch: self.config.scheduler.batch_size,
             ..defaults
         }
     }

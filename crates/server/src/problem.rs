@@ -174,6 +174,7 @@ impl From<mainspring_store::Error> for Problem {
             }
             Error::NotFound { what } => Self::not_found(format!("{what} was not found")),
             Error::Conflict(cause) => Self::conflict(cause),
+            Error::Invalid(cause) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, cause),
             error @ (Error::Rejected(_)
             | Error::BadRow { .. }
             | Error::NewerSchema { .. }

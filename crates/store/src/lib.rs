@@ -64,6 +64,7 @@ pub use sessions::{NewSession, SessionRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use terms::Term;
+pub use trigger_sync::NewTrigger;
 pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};

@@ -44,6 +44,9 @@ keys! {
     "database_connections": "how many connections to PostgreSQL are held at most",
     "server.listen": "address and port of the HTTP server",
     "server.roles": "what this node does: api, scheduler, worker",
+    "scheduler.interval": "the longest sleep of the loop that fires schedules",
+    "scheduler.batch_size": "how many schedules it takes at once when few are due",
+    "scheduler.minimum_interval": "workflows whose schedules fire more often are refused",
     "worker.id": "the name of this worker",
     "worker.slots": "processes at once",
     "worker.function_slots": "functions at once",
@@ -105,6 +108,14 @@ pub(crate) struct WorkerSettings {
     pub(crate) environment: Vec<String>,
 }
 
+/// How schedules are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct SchedulerSettings {
+    pub(crate) interval: Duration,
+    pub(crate) batch_size: usize,
+    pub(crate) minimum_interval: Option<Duration>,
+}
+
 /// What `http` tasks may reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HttpSettings {
@@ -118,6 +129,7 @@ pub(crate) struct Config {
     pub(crate) database_connections: u32,
     pub(crate) listen: SocketAddr,
     pub(crate) roles: BTreeSet<Role>,
+    pub(crate) scheduler: SchedulerSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) http: HttpSettings,
     pub(crate) smtp: Option<SmtpConfig>,

@@ -1,12 +1,18 @@
 //! One file per resource: its shapes, its handlers, and `register`, which says what each of them demands.
 
 pub(crate) mod about;
+pub(crate) mod backfills;
+pub(crate) mod calendars;
 pub(crate) mod pools;
+pub(crate) mod schedules;
 
 use crate::doors::access::Doors;
 
 /// Every route there is.
 pub(crate) fn register(doors: &mut Doors) {
     about::register(doors);
+    backfills::register(doors);
+    calendars::register(doors);
     pools::register(doors);
+    schedules::register(doors);
 }
