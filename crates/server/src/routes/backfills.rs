@@ -31,7 +31,9 @@ pub(crate) fn register(doors: &mut Doors) {
 /// A backfill.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Backfill {
+    #[schema(value_type = String)]
     id: Uuid,
+    #[schema(value_type = String)]
     schedule_id: Uuid,
     workflow: String,
     namespace: String,
@@ -145,7 +147,7 @@ pub(crate) async fn list(
 }
 
 /// Show a backfill
-#[utoipa::path(get, path = "/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(get, path = "/backfills/{id}", tag = "schedules", params(("id" = String, Path)),
     responses((status = 200, body = Backfill)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -158,7 +160,7 @@ pub(crate) async fn show(
 }
 
 /// Make no more runs of a backfill; those that were made go on
-#[utoipa::path(post, path = "/backfills/{id}/cancel", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(post, path = "/backfills/{id}/cancel", tag = "schedules", params(("id" = String, Path)),
     responses((status = 200, body = Backfill), (status = 409, description = "It has ended already")))]
 pub(crate) async fn cancel(
     State(state): State<ApiState>,

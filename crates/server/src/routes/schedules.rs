@@ -38,7 +38,9 @@ pub(crate) fn register(doors: &mut Doors) {
 /// A trigger of a workflow's newest version.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Schedule {
+    #[schema(value_type = String)]
     id: Uuid,
+    #[schema(value_type = String)]
     workflow_id: Uuid,
     workflow: String,
     namespace: String,
@@ -103,8 +105,10 @@ pub(crate) struct FireShown {
     /// `fired`, `skipped`, `missed`, `blacked_out` or `failed`.
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     run_id: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
     backfill: Option<Uuid>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
@@ -244,7 +248,7 @@ pub(crate) async fn list(
 }
 
 /// Show a schedule
-#[utoipa::path(get, path = "/schedules/{id}", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(get, path = "/schedules/{id}", tag = "schedules", params(("id" = String, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -255,7 +259,7 @@ pub(crate) async fn show(
 }
 
 /// When a schedule fires next
-#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = Uuid, Path), Ahead),
+#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = String, Path), Ahead),
     responses((status = 200, body = List<NextFire>)))]
 pub(crate) async fn next(
     State(state): State<ApiState>,
@@ -277,7 +281,7 @@ pub(crate) async fn next(
 }
 
 /// What became of the fires of a schedule, the latest first
-#[utoipa::path(get, path = "/schedules/{id}/fires", tag = "schedules", params(("id" = Uuid, Path), PageParams),
+#[utoipa::path(get, path = "/schedules/{id}/fires", tag = "schedules", params(("id" = String, Path), PageParams),
     responses((status = 200, body = List<FireShown>)))]
 pub(crate) async fn fires(
     State(state): State<ApiState>,
@@ -293,7 +297,7 @@ pub(crate) async fn fires(
 }
 
 /// Pause or resume a schedule
-#[utoipa::path(patch, path = "/schedules/{id}", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(patch, path = "/schedules/{id}", tag = "schedules", params(("id" = String, Path)),
     request_body = ChangeSchedule, responses((status = 200, body = Schedule)))]
 pub(crate) async fn change(
     State(state): State<ApiState>,
@@ -308,7 +312,7 @@ pub(crate) async fn change(
 }
 
 /// Let a schedule rest
-#[utoipa::path(post, path = "/schedules/{id}/pause", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(post, path = "/schedules/{id}/pause", tag = "schedules", params(("id" = String, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn pause(
     State(state): State<ApiState>,
@@ -320,7 +324,7 @@ pub(crate) async fn pause(
 }
 
 /// Let a schedule go on; what it missed is up to its catch-up policy
-#[utoipa::path(post, path = "/schedules/{id}/resume", tag = "schedules", params(("id" = Uuid, Path)),
+#[utoipa::path(post, path = "/schedules/{id}/resume", tag = "schedules", params(("id" = String, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn resume(
     State(state): State<ApiState>,

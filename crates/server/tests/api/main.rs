@@ -4,6 +4,7 @@ mod doors;
 mod frame;
 mod house;
 mod pools;
+mod schedules;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {
