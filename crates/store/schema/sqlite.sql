@@ -45,6 +45,8 @@ CREATE TABLE continuations (
     created_at  INTEGER NOT NULL
 );
 
+CREATE INDEX continuations_of_run ON continuations (run_id);
+
 CREATE TABLE dead_letters (
     id                BLOB PRIMARY KEY,
     run_id            BLOB NOT NULL,
