@@ -82,6 +82,7 @@ table events
     created_at bigint not null
     matched boolean not null default false
     PRIMARY KEY (id)
+    CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 

@@ -86,6 +86,8 @@ CREATE TABLE events (
     matched     BOOLEAN NOT NULL DEFAULT FALSE
 );
 
+CREATE INDEX events_by_age ON events (created_at) WHERE matched;
+
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
 
 CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;

@@ -225,7 +225,7 @@ conformance! {
     async fn a_queued_child_of_a_cancelled_parent_never_starts(w: &mut World) {
         let yaml = "{name: child, concurrency: {limit: 1}, tasks: {c: {run: x}}}";
         let holder = w.submit(yaml).await;
-        assert_eq!(w.claim(5).await, ["child.c"]);
+        assert_eq!(w.claim(5).await, ["c"]);
         let parent = w.submit(CHILD).await;
         let child = w.child_of("a", yaml).await;
         let next = w.submit(yaml).await;
