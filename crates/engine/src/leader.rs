@@ -15,6 +15,10 @@ const DUTY: &str = "scheduler";
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Seldom: which events may go depends on every run that is open.
+const FORGET_EVENTS_EVERY: Duration = Duration::from_secs(3_600);
+/// Events are kept at least so long, however soon runs are forgotten.
+const EVENTS_LAST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How long something has been seen standing still.
 #[derive(Debug, Default)]
@@ -61,6 +65,7 @@ struct Leadership {
     swept: Option<Instant>,
     reconciled: Option<Instant>,
     forgot: Option<Instant>,
+    forgot_events: Option<Instant>,
 }
 
 impl Leadership {
@@ -142,6 +147,12 @@ impl Leadership {
                 let before = shared.client.now() - retention.as_micros() as i64;
                 while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
             }
+        }
+        if let Some(retention) = shared.config.retention
+            && is_due(&mut self.forgot_events, FORGET_EVENTS_EVERY, now)
+        {
+            let before = shared.client.now() - retention.max(EVENTS_LAST).as_micros() as i64;
+            while store.forget_events(before).await? > 0 && !shared.stop.is_cancelled() {}
         }
         Ok(())
     }

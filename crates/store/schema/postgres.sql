@@ -97,6 +97,7 @@ table continuations
     created_at bigint not null
     CHECK (((kind >= 0) AND (kind <= 4)))
     PRIMARY KEY (id)
+    CREATE INDEX continuations_of_run ON public.continuations USING btree (run_id)
 
 table dead_letters
     id uuid not null
@@ -135,6 +136,7 @@ table events
     created_at bigint not null
     matched boolean not null default false
     PRIMARY KEY (id)
+    CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 
@@ -694,7 +696,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 023d2f9579a34c4c63673a950e1e423a
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 919be0e17e2fa2160dabc966d2cd8995
 
 function items_v1(
     p_now bigint,
@@ -710,7 +712,7 @@ function limits_v1(
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body b26fceb012914004aae0228718a96a22
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a4b2e42c3688c0f8705190d25277f719
 
 function next_stage_v1(
     p_now bigint,

@@ -99,6 +99,8 @@ CREATE TABLE continuations (
     created_at  INTEGER NOT NULL
 );
 
+CREATE INDEX continuations_of_run ON continuations (run_id);
+
 CREATE TABLE dead_letters (
     id                BLOB PRIMARY KEY,
     run_id            BLOB NOT NULL,
@@ -137,6 +139,8 @@ CREATE TABLE events (
     created_at  INTEGER NOT NULL,
     matched     BOOLEAN NOT NULL DEFAULT FALSE
 );
+
+CREATE INDEX events_by_age ON events (created_at) WHERE matched;
 
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
 

@@ -7,6 +7,9 @@ use uuid::Uuid;
 use crate::db::{Store, read, write};
 use crate::error::{Error, Result};
 
+/// How many events one statement forgets.
+const EVENTS_PER_TURN: i64 = 2_000;
+
 /// Something that was announced.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EventRow {
@@ -115,12 +118,23 @@ impl Store {
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
-    /// Forgets events that are older than anybody may ask for.
+    /// Forgets events from before an instant that nobody can ask for any more: a run may match what was announced since it
+    /// was made, as long as it has not ended. Call again until none is forgotten.
     pub async fn forget_events(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| sqlx::query("DELETE FROM events WHERE matched AND created_at < $1")
-            .bind(before)
-            .execute(conn)
-            .await?
-            .rows_affected()))
+        let (oldest,): (Option<Micros>,) = read!(self, |conn| sqlx::query_as(
+            "SELECT min(r.created_at) FROM runs r WHERE r.id IN (SELECT run_id FROM task_runs \
+             UNION SELECT id FROM runs WHERE waits_for IS NOT NULL UNION SELECT run_id FROM continuations)"
+        )
+        .fetch_one(conn)
+        .await?);
+        Ok(write!(self, |conn| sqlx::query(
+            "DELETE FROM events WHERE id IN \
+             (SELECT id FROM events WHERE matched AND created_at < $1 ORDER BY created_at LIMIT $2)"
+        )
+        .bind(oldest.map_or(before, |oldest| before.min(oldest)))
+        .bind(EVENTS_PER_TURN)
+        .execute(conn)
+        .await?
+        .rows_affected()))
     }
 }

@@ -43,7 +43,7 @@ fn worker_process() {
     let pids = std::env::var("PIDS").unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = PoolConfig { lease_ttl: Duration::from_millis(400), ..guarded() };
+        let config = PoolConfig { lease_ttl: Duration::from_secs(3), ..guarded() };
         let mut rig = Rig::with(config, Registry::default());
         std::fs::write(std::env::var("ROOT").unwrap(), rig.root.path().to_str().unwrap()).unwrap();
         let text = "trap '' TERM; sleep 1000 & touch file; printf '%s\n%s\n' $$ $! > $PIDS; wait";

@@ -58,7 +58,7 @@ BEGIN
         l.held := greatest(l.held - l.back, 0);
         free := coalesce(l.capacity, 2147483647) - l.held;
         IF l.kind = 0 AND free > 0 THEN
-            UPDATE task_runs t SET state = 1, due_at = p_now
+            UPDATE task_runs t SET state = 1, due_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
             WHERE t.ctid = ANY (ARRAY(
                 SELECT s.ctid FROM task_runs s WHERE s.state = 5 AND s.pool = l.id
                 ORDER BY s.rank, s.due_at LIMIT least(free, 5000) FOR UPDATE SKIP LOCKED));
@@ -66,7 +66,9 @@ BEGIN
             l.held := l.held + n;
         ELSIF l.kind = 1 THEN
             WHILE free > 0 LOOP
+                -- A child whose parent was cancelled (4) will be: it does not start before that.
                 SELECT r.id, r.open INTO admitted, n FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0
+                  AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id AND c.kind = 4)
                 ORDER BY r.rank, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
                 EXIT WHEN NOT FOUND;
                 UPDATE runs SET state = 1, waits_for = NULL, holds = l.id, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
@@ -713,14 +715,16 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- Claims, one route at a time: SKIP LOCKED does not skip one's own locks.
+    -- Claims, one route at a time: SKIP LOCKED does not skip one's own locks. `p_now` is from before this call waited for
+    -- anything: what was due later than that began later.
     FOR i IN 1 .. cardinality(w_route) LOOP
         IF w_slots[i] > 0 THEN
             got := 0;
             IF w_floor_due[i] IS NOT NULL THEN
                 -- Above the floor's rank everything is looked at; at its rank only what lies behind the floor.
                 RETURN QUERY UPDATE task_runs t
-                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim, started_at = p_now
+                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim,
+                        started_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
                     WHERE t.ctid = ANY (ARRAY(
                         SELECT s.ctid FROM task_runs s WHERE s.state = 1 AND s.route = w_route[i] AND s.rank < w_floor_rank[i]
                         ORDER BY s.rank, s.due_at LIMIT w_slots[i] FOR UPDATE SKIP LOCKED))
@@ -729,7 +733,8 @@ BEGIN
             END IF;
             IF got < w_slots[i] THEN
                 RETURN QUERY UPDATE task_runs t
-                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim, started_at = p_now
+                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim,
+                        started_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
                     WHERE t.ctid = ANY (ARRAY(
                         SELECT s.ctid FROM task_runs s WHERE s.state = 1 AND s.route = w_route[i]
                           AND (s.rank, s.due_at) >= (coalesce(w_floor_rank[i], 0::smallint), coalesce(w_floor_due[i], 0::bigint))
