@@ -50,6 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             lead.holder = Standing::default();
         }
     }
+    shared.term.send_replace(None);
     if let Some(term) = lead.term
         && let Err(error) = shared.client.store.release_term(&term).await
     {
@@ -76,6 +77,7 @@ impl Leadership {
             Some(_) => {
                 tracing::warn!("leadership was taken over");
                 *self = Self::default();
+                shared.term.send_replace(None);
                 return Ok(());
             }
             None => match self.try_to_lead(shared).await? {
@@ -103,6 +105,7 @@ impl Leadership {
         if let Some(term) = &taken {
             tracing::info!(epoch = term.epoch, "this node leads");
             self.term = taken.clone();
+            shared.term.send_replace(taken.clone());
             self.sessions = Standing::default();
         }
         Ok(taken)

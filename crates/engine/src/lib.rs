@@ -3,12 +3,14 @@
 //! A [`Client`] only talks to the store. A [`Node`] also executes: it gathers what its worker finished and hands it in by
 //! exchanges, several lanes at a time. No SQL and no HTTP here; what executes tasks is behind [`Workforce`].
 
+mod backfilling;
 mod client;
 mod clock;
 mod completions;
 mod dispatch;
 mod duties;
 mod events;
+mod firing;
 mod inbox;
 mod lane;
 mod leader;
@@ -16,14 +18,19 @@ mod logs;
 mod node;
 mod parked;
 mod publish;
+mod schedules;
 mod scopes;
 mod secrets;
 mod specs;
+mod timekeeping;
 mod wake;
 
+pub use backfilling::BackfillRequest;
 pub use client::{Client, Submission, SubmitError};
 pub use clock::SystemClock;
 pub use events::{Answer, AnswerError, NewEvent};
+pub use firing::{FireError, Fires};
 pub use node::{Node, NodeConfig, NodeHandle, Workforce};
 pub use secrets::Secrets;
 pub use specs::Spec;
+pub use timekeeping::TimekeepingStatus;

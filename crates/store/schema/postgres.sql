@@ -518,6 +518,7 @@ table triggers with (fillfactor=80)
     spec text not null
     revision bigint not null default 1
     present boolean not null default true
+    active boolean not null default true
     paused boolean not null default false
     anchor_at bigint not null
     covered_at bigint not null
@@ -534,7 +535,8 @@ table triggers with (fillfactor=80)
     FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
     UNIQUE (workflow_id, name)
     CREATE INDEX triggers_by_calendar ON public.triggers USING btree (namespace, calendar) WHERE ((calendar IS NOT NULL) AND present)
-    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present)
+    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present AND active)
+    CREATE INDEX triggers_following ON public.triggers USING btree (listens) WHERE ((kind = 5) AND present)
     CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
     CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 

@@ -440,11 +440,12 @@ CREATE TABLE triggers (
     namespace    TEXT NOT NULL,
     name         TEXT NOT NULL,
     kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
-    listens      TEXT, -- the event, webhook or workflow it listens to
+    listens      TEXT, -- the event or webhook, or `namespace/name` of the workflow it listens to
     calendar     TEXT,
     spec         TEXT NOT NULL,
     revision     INTEGER NOT NULL DEFAULT 1,
     present      BOOLEAN NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
+    active       BOOLEAN NOT NULL DEFAULT TRUE, -- that of its workflow
     paused       BOOLEAN NOT NULL DEFAULT FALSE,
     anchor_at    INTEGER NOT NULL,
     covered_at   INTEGER NOT NULL,
@@ -461,7 +462,9 @@ CREATE TABLE triggers (
 
 CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calendar IS NOT NULL AND present;
 
-CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present;
+CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active;
+
+CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present;
 
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
 

@@ -4,6 +4,8 @@
 //! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
+mod backfills;
+mod calendars;
 mod db;
 mod doors;
 mod due;
@@ -11,6 +13,7 @@ mod error;
 mod events;
 mod exchange;
 mod files;
+mod fires;
 mod flags;
 mod limits;
 mod logs;
@@ -30,10 +33,14 @@ mod settle;
 mod snapshot;
 mod sqlite;
 mod terms;
+mod trigger_sync;
+mod triggers;
 mod versions;
 mod waits;
 mod wake;
 
+pub use backfills::{BackfillRow, NewBackfill};
+pub use calendars::CalendarRow;
 pub use db::{Connect, Flavor, Store};
 pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
 pub use error::{Error, Result};
@@ -42,6 +49,7 @@ pub use exchange::{
     Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use files::ArtifactRow;
+pub use fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use limits::{LimitRow, PoolRow};
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};
@@ -56,6 +64,7 @@ pub use sessions::{NewSession, SessionRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use terms::Term;
+pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use wake::Listener;
