@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{Rig, eventually, function, is_running, script, until_gone, until_pids};
 use mainspring_core::work::{LogStream, Order, Outcome};
+use mainspring_core::workflow;
 use mainspring_worker::{CancelReason, OnStoreLoss, PoolConfig, Registry};
 use serde_json::json;
 
@@ -224,4 +225,22 @@ async fn a_silent_store_ends_everything() {
     let pids = until_pids(&pids, 1).await;
     assert_eq!(rig.next().await.outcome, Outcome::Released);
     until_gone(pids[0]).await;
+}
+
+#[tokio::test]
+async fn what_a_task_says_about_a_silent_store_wins() {
+    for own in [OnStoreLoss::Kill, OnStoreLoss::default()] {
+        let config = PoolConfig { on_store_loss: own, lease_ttl: Duration::from_millis(400), ..PoolConfig::default() };
+        let mut rig = Rig::with(config, Registry::default());
+        let (order, goes_on) = writes_pids(&rig, STUBBORN);
+        let goes_on_key = rig.start(Order { on_store_loss: Some(workflow::OnStoreLoss::Continue), ..order }).key;
+        let goes_on = until_pids(&goes_on, 1).await;
+        let killed = rig.start(Order { on_store_loss: Some(workflow::OnStoreLoss::Kill), ..script("sleep 1000") }).key;
+        let ended = rig.next().await;
+        assert_eq!((ended.key, ended.outcome), (killed, Outcome::Released), "{own:?}");
+        assert_eq!(rig.pool.holding(), [(goes_on_key, 1)], "{own:?}");
+        assert!(is_running(goes_on[0]), "{own:?}");
+        rig.pool.kill_all();
+        until_gone(goes_on[0]).await;
+    }
 }

@@ -123,7 +123,7 @@ fn watchdog_alone() -> (Child, ChildStdin, Child) {
 async fn a_silent_store_is_noticed_even_if_the_worker_is_alive() {
     let (mut dog, mut pipe, mut sleeper) = watchdog_alone();
     let group = sleeper.id();
-    writeln!(pipe, "+{group}\nalive 600000\nbeat 200").unwrap();
+    writeln!(pipe, "+{group} 200\nalive 600000\nbeat").unwrap();
     eventually("end of the group", || sleeper.try_wait().unwrap()).await;
     assert_eq!(dog.try_wait().unwrap(), None, "it goes on watching");
     drop(pipe);
