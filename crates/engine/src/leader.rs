@@ -15,6 +15,7 @@ const DUTY: &str = "scheduler";
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+const EVENTS_ARE_KEPT: Duration = Duration::from_secs(30 * 86_400);
 
 /// How long something has been seen standing still.
 #[derive(Debug, Default)]
@@ -45,6 +46,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             lead.sessions = Standing::default();
             lead.holder = Standing::default();
         }
+        shared.leading.send_if_modified(|leading| {
+            let changed = *leading != lead.term;
+            leading.clone_from(&lead.term);
+            changed
+        });
     }
     if let Some(term) = lead.term
         && let Err(error) = shared.client.store.release_term(&term).await
@@ -138,6 +144,7 @@ impl Leadership {
         if is_due(&mut self.forgot, FORGET_EVERY, now) {
             store.ensure_history_partitions(shared.client.now()).await?;
             store.forget_lanes(shared.client.now() - 3_600_000_000).await?;
+            store.forget_events(shared.client.now() - EVENTS_ARE_KEPT.as_micros() as i64).await?;
             if let Some(retention) = shared.config.retention {
                 let before = shared.client.now() - retention.as_micros() as i64;
                 while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}

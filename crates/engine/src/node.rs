@@ -9,8 +9,8 @@ use mainspring_core::TaskKey;
 use mainspring_core::state::RunState;
 use mainspring_core::work::{Assignment, Completion, LogChunk};
 use mainspring_core::workflow::SlotClass;
-use mainspring_store::{Flavor, NewSession, RouteRow};
-use tokio::sync::{broadcast, mpsc};
+use mainspring_store::{Flavor, NewSession, RouteRow, Term};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::wake::MAX_LANES;
-use crate::{completions, duties, lane, leader, logs};
+use crate::{completions, duties, follower, lane, leader, logs};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -86,6 +86,8 @@ pub(crate) struct Shared {
     pub(crate) duty: tokio::sync::Notify,
     pub(crate) next_due: Mutex<Option<i64>>,
     pub(crate) barrier: LogBarrier,
+    /// The term while this node leads.
+    pub(crate) leading: watch::Sender<Option<Term>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -202,6 +204,7 @@ impl Node {
             duty: tokio::sync::Notify::new(),
             next_due: Mutex::new(None),
             barrier,
+            leading: watch::channel(None).0,
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
@@ -220,6 +223,7 @@ impl Node {
         });
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
+            tasks.spawn(follower::run(Arc::clone(&shared)));
         }
         shared.client.bell.look_here();
         Ok(Self { shared, tasks })

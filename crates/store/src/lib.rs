@@ -5,12 +5,15 @@
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
 mod db;
+mod deliveries;
 mod due;
 mod error;
 mod events;
 mod exchange;
 mod files;
 mod flags;
+mod following;
+mod handlers;
 mod limits;
 mod logs;
 mod migrate;
@@ -22,6 +25,7 @@ mod reads;
 mod reopen;
 mod reopen_items;
 mod retention;
+mod run_ends;
 mod runs;
 mod search;
 mod sessions;
@@ -34,12 +38,16 @@ mod waits;
 mod wake;
 
 pub use db::{Connect, Flavor, Store};
+pub use deliveries::{
+    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
+};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{
     Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use files::ArtifactRow;
+pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use limits::{LimitRow, PoolRow};
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};
@@ -48,6 +56,7 @@ pub use parking::{Parked, Parking};
 pub use reads::{AttemptRow, ExpressionData, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reopen::{Reopen, Reopened};
 pub use retention::Purged;
+pub use run_ends::Concluded;
 pub use runs::{Created, NewRun};
 pub use search::{Found, Indexed};
 pub use sessions::{NewSession, SessionRow};

@@ -124,6 +124,7 @@ impl Store {
             .execute(conn)
             .await?
             .rows_affected());
+        crate::following::follow_workflow(&mut tx, workflow_id, &workflow.namespace).await?;
         let pools = root_pools(&mut tx, id).await?;
         tx.commit().await?;
         Ok(reference(id, number, workflow_id, workflow, pools))
