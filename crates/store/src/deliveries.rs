@@ -13,6 +13,7 @@ use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 use crate::events::EventRow;
 use crate::handlers::{self, HandlerRow};
+use crate::jobs::{self, NewJob};
 use crate::runs::{Created, NewRun, create_one};
 
 /// What webhooks are announced as: `webhook.` and their name, by this source.
@@ -78,6 +79,7 @@ impl Recipient {
 #[derive(Debug, Clone)]
 pub enum Reaction {
     Start(Box<NewRun>),
+    CreateJob(Box<NewJob>),
     /// It waits whether another follows within the window.
     Debounce {
         key: String,
@@ -353,6 +355,11 @@ async fn react(
             supersede(tx, listener.id(), key).await?;
             debounce(tx, event.id, listener.id(), key, *due_at).await?;
             delivery.outcome = DeliveryOutcome::Debounced;
+        }
+        Reaction::CreateJob(job) => {
+            jobs::create_in(tx, now, job).await?;
+            delivery.outcome = DeliveryOutcome::Started;
+            delivery.job = Some(job.id);
         }
         Reaction::Start(run) => {
             if !may_fire(tx, now, listener).await? {

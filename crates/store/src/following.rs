@@ -56,15 +56,14 @@ pub(crate) fn is_about_runs(name: &str) -> bool {
 pub(crate) async fn follow_workflow(tx: &mut Tx, workflow: Uuid, namespace: &str) -> Result<()> {
     let mut turned: Turned =
         within!(tx, |conn| sqlx::query_as(turn!("w.id = $1")).bind(workflow).fetch_all(conn).await?);
-    let named: Vec<(i16, String)> =
-        within!(tx, |conn| {
-            sqlx::query_as(
+    let named: Vec<(i16, String)> = within!(tx, |conn| {
+        sqlx::query_as(
         "SELECT DISTINCT kind, listens FROM triggers WHERE workflow_id = $1 AND kind IN (3, 5) AND listens IS NOT NULL"
     )
     .bind(workflow)
     .fetch_all(conn)
     .await?
-        });
+    });
     for (kind, listens) in &named {
         match listens.split_once('/') {
             Some((other, name)) if *kind == 5 => {

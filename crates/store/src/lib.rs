@@ -14,6 +14,7 @@ mod files;
 mod flags;
 mod following;
 mod handlers;
+mod jobs;
 mod limits;
 mod logs;
 mod migrate;
@@ -48,6 +49,7 @@ pub use exchange::{
 };
 pub use files::ArtifactRow;
 pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
+pub use jobs::{ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob};
 pub use limits::{LimitRow, PoolRow};
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};

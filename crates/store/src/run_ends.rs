@@ -35,6 +35,7 @@ struct EndRow {
     #[sqlx(rename = "trigger")]
     started_by: Option<String>,
     job_id: Option<Uuid>,
+    job_depth: Option<i32>,
     started_at: Option<Micros>,
     task_finished_at: Option<Micros>,
 }
@@ -89,7 +90,7 @@ async fn take(tx: &mut Tx, limit: i64) -> Result<Vec<EndRow>> {
 
 // The task of a job is the first of its workflow; a reopening may have moved its end aside meanwhile.
 const DETAILS: &str = concat!(
-    "SELECT e.run_id, e.generation, e.state, e.finished_at, w.namespace, w.name, d.trigger, j.id AS job_id, ",
+    "SELECT e.run_id, e.generation, e.state, e.finished_at, w.namespace, w.name, d.trigger, j.id AS job_id, j.depth AS job_depth, ",
     heard!(),
     " AS heard, coalesce(h.started_at, s.started_at) AS started_at, coalesce(h.finished_at, s.finished_at) AS task_finished_at \
      FROM run_ends e JOIN workflows w ON w.id = e.workflow_id \
@@ -154,7 +155,7 @@ fn event_of(end: &EndRow, now: Micros, id: Uuid, name: String, key: String, data
         data,
         source: "system".into(),
         run: Some(end.run_id),
-        depth: depth_of(end.started_by.as_deref()).saturating_add(1),
+        depth: depth_of(end.started_by.as_deref()).max(end.job_depth.unwrap_or(0)).saturating_add(1),
         created_at: now,
     }
 }
@@ -191,11 +192,13 @@ async fn count(tx: &mut Tx, job: Uuid, end: &EndRow, state: RunState, duration: 
 impl Store {
     /// How many runs led to this one, each started by an event or by the end of another.
     pub async fn run_depth(&self, run: RunId) -> Result<i32> {
-        let row: Option<(Option<String>,)> =
-            read!(self, |conn| sqlx::query_as("SELECT trigger FROM run_details WHERE run_id = $1")
-                .bind(run)
-                .fetch_optional(conn)
-                .await?);
-        Ok(depth_of(row.and_then(|row| row.0).as_deref()))
+        let row: Option<(Option<String>, Option<i32>)> = read!(self, |conn| sqlx::query_as(
+            "SELECT d.trigger, j.depth FROM runs r LEFT JOIN run_details d ON d.run_id = r.id \
+             LEFT JOIN jobs j ON j.workflow_id = r.workflow_id WHERE r.id = $1"
+        )
+        .bind(run)
+        .fetch_optional(conn)
+        .await?);
+        Ok(row.map_or(0, |(trigger, job)| depth_of(trigger.as_deref()).max(job.unwrap_or(0))))
     }
 }

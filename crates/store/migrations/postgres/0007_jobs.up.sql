@@ -25,6 +25,8 @@ CREATE TABLE jobs (
     kind         smallint NOT NULL CHECK (kind BETWEEN 0 AND 3),
     workflow_id  uuid NOT NULL UNIQUE REFERENCES workflows (id) ON DELETE CASCADE,
     spec         text NOT NULL,
+    max_executions bigint, -- of a dependent job; the clock knows the others'
+    depth        integer NOT NULL DEFAULT 0, -- how many runs led to its being made
     created_by   text NOT NULL,
     created_at   bigint NOT NULL,
     updated_at   bigint NOT NULL,
