@@ -6,6 +6,7 @@
 
 mod db;
 mod deliveries;
+mod doors;
 mod due;
 mod error;
 mod events;
@@ -42,6 +43,7 @@ pub use db::{Connect, Flavor, Store};
 pub use deliveries::{
     DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
 };
+pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{
