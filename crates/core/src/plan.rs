@@ -3,6 +3,7 @@
 mod answer;
 mod env;
 mod parked;
+mod trigger;
 
 #[cfg(test)]
 mod tests;

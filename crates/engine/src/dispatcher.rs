@@ -5,7 +5,7 @@
 
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
-use mainspring_core::{RunId, Scope};
+use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::{
     DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, ListeningTrigger, NewRun, Reaction, Recipient, Result,
     SYSTEM,
@@ -13,6 +13,8 @@ use mainspring_store::{
 use serde_json::{Map, Value, json};
 
 use crate::client::{Client, Submission, SubmitError, run_scope};
+use crate::firing::{FireError, Fires};
+use crate::jobs::{JobRequest, JobTiming};
 use crate::parked::event_view;
 use crate::specs::Spec;
 
@@ -81,6 +83,11 @@ impl Client {
             delivered => delivered?,
         };
         let Some(delivery) = delivered else { return Ok(false) };
+        if delivery.job.is_some() {
+            self.bell.routes_changed();
+            self.schedules_changed().await;
+            self.bell.happened();
+        }
         if let Some(reason) = delivery.reason.filter(|_| delivery.outcome == DeliveryOutcome::Failed) {
             tracing::warn!(event = %event.id, name = event.name, listener = %delivery.listener, reason, "an event led to nothing");
         }
@@ -139,19 +146,22 @@ impl Client {
 
     /// A run that a trigger makes of an event.
     async fn start_by(&self, event: &EventRow, trigger: &ListeningTrigger, target: &Spec) -> Settled {
-        let scope = self.event_scope(event, target).await?;
-        let inputs = match trigger.spec.run_inputs(&scope) {
-            Ok(inputs) => inputs,
-            Err(failure) => return Ok(fail(failure.message)),
+        let view = self.event_scope(event, target).await?.event.unwrap_or_default();
+        let view = json!({"id": event.id, "name": event.name, "data": view.get("data")});
+        let fires = Fires {
+            id: trigger.id,
+            trigger: &trigger.spec,
+            spec: target,
+            nominal: event.created_at,
+            event: Some(&view),
+            depth: u32::try_from(event.depth).unwrap_or(0),
+            backfill: None,
         };
-        let origin = json!({
-            "kind": trigger.spec.source.kind(),
-            "trigger": trigger.id,
-            "id": trigger.spec.id,
-            "event": {"id": event.id, "name": event.name, "data": event.data},
-            "depth": event.depth,
-        });
-        self.start(target, inputs, trigger.spec.priority, origin).await
+        match self.prepare_fire(fires).await {
+            Ok(run) => Ok(start(run)),
+            Err(FireError::Failed(failure)) => Ok(fail(failure.message)),
+            Err(FireError::Store(error)) => Err(error),
+        }
     }
 
     async fn start(&self, target: &Spec, inputs: Map<String, Value>, priority: Option<i16>, origin: Value) -> Settled {
@@ -181,7 +191,7 @@ impl Client {
             }
         }
         let workflow = target.workflow_scope();
-        Ok(Scope { run: run_scope(event.id), workflow, event: Some(view), ..Scope::default() })
+        Ok(Scope { run: run_scope(event.id, None), workflow, event: Some(view), ..Scope::default() })
     }
 
     async fn reaction_of_handler(&self, event: &EventRow, handler: &HandlerRow) -> Settled {
@@ -190,8 +200,30 @@ impl Client {
         }
         match handler.action {
             HandlerAction::TriggerWorkflow => self.trigger_workflow(event, handler).await,
-            HandlerAction::CreateJob | HandlerAction::DispatchAgent => Ok(fail("jobs cannot be made yet".into())),
+            HandlerAction::CreateJob | HandlerAction::DispatchAgent => self.make_job(event, handler).await,
         }
+    }
+
+    /// A job made of an event, which is in its payload. Nothing of the event is an expression.
+    async fn make_job(&self, event: &EventRow, handler: &HandlerRow) -> Settled {
+        let scope = Scope { run: run_scope(event.id, None), event: Some(event_view(event)), ..Scope::default() };
+        let mut payload = match rendered(&handler.handler_name, handler.config.get("payload"), &scope) {
+            Ok(payload) => payload,
+            Err(failure) => return Ok(fail(failure.message)),
+        };
+        payload.insert("event".into(), event_view(event));
+        let request = match job_request(event, handler, Value::Object(payload), self.now()) {
+            Ok(request) => request,
+            Err(reason) => return Ok(fail(reason)),
+        };
+        Ok(match self.new_job(&request, event.depth) {
+            Ok(job) => Reaction::CreateJob(Box::new(job)),
+            Err(faults) => {
+                let faults: Vec<String> =
+                    faults.iter().map(|fault| format!("action_config{}: {}", fault.pointer, fault.message)).collect();
+                fail(faults.join("; "))
+            }
+        })
     }
 
     async fn trigger_workflow(&self, event: &EventRow, handler: &HandlerRow) -> Settled {
@@ -218,6 +250,52 @@ impl Client {
         });
         self.start(&target, inputs, priority, origin).await
     }
+}
+
+/// The job that a handler asks for: executed once and at once, unless its configuration says otherwise.
+fn job_request(
+    event: &EventRow,
+    handler: &HandlerRow,
+    payload: Value,
+    now: Micros,
+) -> std::result::Result<JobRequest, String> {
+    let config = &handler.config;
+    let text = |key: &str| config.get(key).and_then(Value::as_str).map(str::to_owned);
+    let number = |key: &str| config.get(key).and_then(Value::as_u64);
+    let small = |key: &str| number(key).map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    let delay = number("delay_ms").map_or(0, |delay| i64::try_from(delay).unwrap_or(0).saturating_mul(1_000));
+    let timing = match (text("schedule"), text("every"), text("execute_at")) {
+        (Some(cron), None, None) => JobTiming::Cron(cron),
+        (None, Some(every), None) => JobTiming::Interval(every),
+        (None, None, Some(at)) => JobTiming::Once(at),
+        (None, None, None) => JobTiming::Once(mainspring_core::time::rfc3339(now.saturating_add(delay))),
+        _ => return Err("action_config: give one of `schedule`, `every` and `execute_at`".into()),
+    };
+    let name = text("name").unwrap_or_else(|| format!("{} on {}", handler.handler_name, event.name));
+    let mut request =
+        JobRequest::new(name, text("handler_name").unwrap_or_else(|| handler.handler_name.clone()), timing);
+    request.namespace = Some(text("namespace").unwrap_or_else(|| event.namespace.clone()));
+    request.handler_type = Some(match handler.action {
+        HandlerAction::DispatchAgent => "agent".into(),
+        _ => handler.handler_type.clone(),
+    });
+    request.description = text("description");
+    request.timezone = text("timezone");
+    (request.start_date, request.end_date) = (text("start_date"), text("end_date"));
+    request.max_executions = number("max_executions");
+    request.max_retries = small("max_retries");
+    request.retry_delay_ms = number("retry_delay_ms");
+    request.timeout_ms = number("timeout_ms");
+    request.concurrency = small("concurrency");
+    request.allow_overlap = config.get("allow_overlap").and_then(Value::as_bool);
+    request.priority = config.get("priority").cloned();
+    request.metadata = config.get("metadata").cloned();
+    let tags = config.get("tags").and_then(Value::as_array);
+    request.tags = tags.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    request.payload = Some(payload);
+    request.literal = true;
+    request.created_by = format!("event handler {}", handler.id);
+    Ok(request)
 }
 
 /// The run whose end an event of the system tells.

@@ -7,6 +7,7 @@ use mainspring_core::work::Clock;
 
 use crate::lane::start_over;
 use crate::node::Shared;
+use crate::wake::SCHEDULES;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const DUE_AT_ONCE: i64 = 1_000;
@@ -99,6 +100,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 match shared.stop.run_until_cancelled(listener.heard()).await {
                     None => return,
                     Some(Ok(from)) if from == own => {}
+                    Some(Ok(what)) if what == SCHEDULES => shared.client.bell.ring_clock(),
                     Some(Ok(_)) => {
                         shared.client.bell.routes_changed();
                         shared.client.bell.look_here();

@@ -16,7 +16,7 @@ const ENDS_AT_ONCE: i64 = 100;
 const EVENTS_AT_ONCE: i64 = 100;
 
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut leading = shared.leading.subscribe();
+    let mut leading = shared.term.subscribe();
     while !shared.stop.is_cancelled() {
         if leading.borrow_and_update().is_none() {
             let _ = shared.stop.run_until_cancelled(leading.changed()).await;

@@ -46,12 +46,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             lead.sessions = Standing::default();
             lead.holder = Standing::default();
         }
-        shared.leading.send_if_modified(|leading| {
-            let changed = *leading != lead.term;
-            leading.clone_from(&lead.term);
-            changed
-        });
     }
+    shared.term.send_replace(None);
     if let Some(term) = lead.term
         && let Err(error) = shared.client.store.release_term(&term).await
     {
@@ -77,6 +73,7 @@ impl Leadership {
             Some(_) => {
                 tracing::warn!("leadership was taken over");
                 *self = Self::default();
+                shared.term.send_replace(None);
                 return Ok(());
             }
             None => match self.try_to_lead(shared).await? {
@@ -104,6 +101,7 @@ impl Leadership {
         if let Some(term) = &taken {
             tracing::info!(epoch = term.epoch, "this node leads");
             self.term = taken.clone();
+            shared.term.send_replace(taken.clone());
             self.sessions = Standing::default();
         }
         Ok(taken)

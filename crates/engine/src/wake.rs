@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Announcements are at least this far apart.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(5);
+/// What other processes are told when triggers have changed.
+pub(crate) const SCHEDULES: &str = "schedules";
 /// More lanes than this are of no use to one node.
 pub(crate) const MAX_LANES: usize = 8;
 
@@ -25,6 +27,8 @@ pub(crate) struct Bell {
     /// Wakes the announcer.
     outward: Notify,
     has_announcer: AtomicBool,
+    /// Wakes the loop that fires triggers.
+    clock: Notify,
 }
 
 impl Bell {
@@ -49,6 +53,15 @@ impl Bell {
     pub(crate) fn look_here(&self) {
         self.look.store(true, Ordering::Release);
         self.ring_all();
+    }
+
+    /// Triggers have changed.
+    pub(crate) fn ring_clock(&self) {
+        self.clock.notify_one();
+    }
+
+    pub(crate) async fn clock_rung(&self) {
+        self.clock.notified().await;
     }
 
     /// There may be routes to learn of at the next look.

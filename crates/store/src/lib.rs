@@ -4,6 +4,8 @@
 //! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
+mod backfills;
+mod calendars;
 mod db;
 mod deliveries;
 mod doors;
@@ -12,6 +14,7 @@ mod error;
 mod events;
 mod exchange;
 mod files;
+mod fires;
 mod flags;
 mod following;
 mod handlers;
@@ -35,10 +38,14 @@ mod settle;
 mod snapshot;
 mod sqlite;
 mod terms;
+mod trigger_sync;
+mod triggers;
 mod versions;
 mod waits;
 mod wake;
 
+pub use backfills::{BackfillRow, NewBackfill};
+pub use calendars::CalendarRow;
 pub use db::{Connect, Flavor, Store};
 pub use deliveries::{
     DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
@@ -50,6 +57,7 @@ pub use exchange::{
     Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use files::ArtifactRow;
+pub use fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use jobs::{ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob};
 pub use limits::{LimitRow, PoolRow};
@@ -67,6 +75,7 @@ pub use sessions::{NewSession, SessionRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use terms::Term;
+pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use wake::Listener;

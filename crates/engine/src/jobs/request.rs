@@ -26,7 +26,10 @@ pub enum JobTiming {
     /// A duration like `15m`.
     Interval(String),
     /// After runs of this workflow, `namespace/name`, that ended so.
-    After { workflow: String, on: Vec<String> },
+    After {
+        workflow: String,
+        on: Vec<String>,
+    },
 }
 
 impl JobTiming {
@@ -135,7 +138,10 @@ impl JobRequest {
             let text = text.as_deref()?;
             let at = time::parse(text);
             if at.is_none() {
-                faults.push(JobFault::new(pointer, format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z")));
+                faults.push(JobFault::new(
+                    pointer,
+                    format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z"),
+                ));
             }
             at
         };
@@ -212,7 +218,10 @@ impl JobRequest {
                 faults.push(JobFault::new("/payload", "a payload is an object, like {\"retention_days\": 30}"));
             }
             if payload.to_string().len() > MAX_PAYLOAD {
-                faults.push(JobFault::new("/payload", format!("a payload has at most {MAX_PAYLOAD} bytes: store the data elsewhere and pass its address")));
+                faults.push(JobFault::new(
+                    "/payload",
+                    format!("a payload has at most {MAX_PAYLOAD} bytes: store the data elsewhere and pass its address"),
+                ));
             }
         }
         if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
@@ -381,7 +390,16 @@ mod tests {
         request.tags = vec![String::new()];
         let faults = request.check(0).err().expect("it is refused");
         let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
-        for place in ["/name", "/handler_name", "/schedule", "/handler_type", "/payload", "/start_date", "/max_executions", "/tags/0"] {
+        for place in [
+            "/name",
+            "/handler_name",
+            "/schedule",
+            "/handler_type",
+            "/payload",
+            "/start_date",
+            "/max_executions",
+            "/tags/0",
+        ] {
             assert!(places.contains(&place), "{place} in {faults:?}");
         }
         let mut request = JobRequest::new("j", "h", JobTiming::Interval("often".into()));
@@ -390,6 +408,9 @@ mod tests {
         let places: Vec<&str> = faults.iter().map(|fault| fault.pointer.as_str()).collect();
         assert!(places.contains(&"/every") && places.contains(&"/priority"), "{faults:?}");
         let late = JobRequest::new("j", "h", JobTiming::Once("2020-01-01T00:00:00Z".into()));
-        assert_eq!(late.check(1_780_000_000_000_000).err().map(|faults| faults[0].pointer.clone()), Some("/execute_at".into()));
+        assert_eq!(
+            late.check(1_780_000_000_000_000).err().map(|faults| faults[0].pointer.clone()),
+            Some("/execute_at".into())
+        );
     }
 }

@@ -1,11 +1,8 @@
 //! What can be asked of jobs: make, change, pause, resume, trigger, cancel; and of their executions.
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::work::Clock;
 use mainspring_core::{Micros, RunId};
-use mainspring_store::{
-    Created, Error, ExecutionRow, JobKind, JobRow, JobStatus, NewJob, Operator, Reopen, Reopened,
-};
+use mainspring_store::{Created, Error, ExecutionRow, JobKind, JobRow, JobStatus, NewJob, Operator, Reopen, Reopened};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -117,12 +114,17 @@ impl Client {
                     }
                 }
             },
-            JobKind::OneTime if mainspring_core::time::parse(schedule).is_none_or(|at| at < self.now() - 60_000_000) => {
+            JobKind::OneTime
+                if mainspring_core::time::parse(schedule).is_none_or(|at| at < self.now() - 60_000_000) =>
+            {
                 let message = "a one-time job wants an instant to come, like 2026-12-01T10:00:00Z";
                 faults.push(JobFault::new("/schedule", message));
             }
             JobKind::Dependent => {
-                faults.push(JobFault::new("/schedule", "a dependent job follows another and has no schedule: make a new one"));
+                faults.push(JobFault::new(
+                    "/schedule",
+                    "a dependent job follows another and has no schedule: make a new one",
+                ));
             }
             JobKind::OneTime | JobKind::Recurring => {}
         }

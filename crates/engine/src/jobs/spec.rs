@@ -84,7 +84,8 @@ impl JobSpec {
             JobKind::OneTime => drop(trigger.insert("at".into(), self.schedule.clone().into())),
             JobKind::Recurring => drop(trigger.insert("every".into(), self.schedule.clone().into())),
             JobKind::Dependent => {
-                let (namespace, name) = self.follows.as_deref().and_then(|follows| follows.split_once('/')).unwrap_or_default();
+                let (namespace, name) =
+                    self.follows.as_deref().and_then(|follows| follows.split_once('/')).unwrap_or_default();
                 trigger.insert("workflow".into(), name.into());
                 trigger.insert("namespace".into(), namespace.into());
                 trigger.insert("on".into(), json!(self.on));
