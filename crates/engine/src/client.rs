@@ -59,6 +59,8 @@ pub struct Client {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
+    /// How many runs led to it, each started by an event or by the end of another.
+    pub(crate) depth: i64,
 }
 
 impl Client {

@@ -105,6 +105,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                         shared.client.bell.routes_changed();
                         shared.client.bell.look_here();
                         shared.duty.notify_one();
+                        shared.client.bell.happened();
                     }
                     Some(Err(error)) => {
                         tracing::debug!(%error, "listening; looking by ourselves meanwhile");

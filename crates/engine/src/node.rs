@@ -20,7 +20,7 @@ use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::timekeeping::{Timekeeping, TimekeepingStatus};
 use crate::wake::MAX_LANES;
-use crate::{backfilling, completions, duties, lane, leader, logs, timekeeping};
+use crate::{backfilling, completions, duties, follower, lane, leader, logs, timekeeping};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -238,6 +238,7 @@ impl Node {
         });
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
+            tasks.spawn(follower::run(Arc::clone(&shared)));
             tasks.spawn(timekeeping::run(Arc::clone(&shared)));
             tasks.spawn(backfilling::run(Arc::clone(&shared)));
         }

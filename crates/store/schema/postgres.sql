@@ -126,6 +126,46 @@ table dead_letters
     CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
     CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
 
+table debounces
+    trigger_id uuid not null
+    key text not null
+    event_id uuid not null
+    due_at bigint not null
+    PRIMARY KEY (trigger_id, key)
+    CREATE INDEX debounces_due ON public.debounces USING btree (due_at)
+
+table event_deliveries
+    event_id uuid not null
+    listener uuid not null
+    outcome smallint not null
+    run_id uuid
+    job_id uuid
+    reason text
+    created_at bigint not null
+    CHECK (((outcome >= 0) AND (outcome <= 4)))
+    PRIMARY KEY (event_id, listener)
+
+table event_handlers
+    id uuid not null
+    namespace text
+    event_name text not null
+    handler_name text not null
+    handler_type text not null
+    enabled boolean not null default true
+    priority integer not null default 0
+    action smallint not null
+    config text not null
+    trigger_count bigint not null default 0
+    success_count bigint not null default 0
+    failure_count bigint not null default 0
+    last_triggered bigint
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    CHECK (((action >= 0) AND (action <= 2)))
+    PRIMARY KEY (id)
+    CREATE INDEX event_handlers_by_event ON public.event_handlers USING btree (event_name) WHERE enabled
+
 table events
     id uuid not null
     namespace text not null
@@ -135,9 +175,13 @@ table events
     source text not null
     created_at bigint not null
     matched boolean not null default false
+    run_id uuid
+    depth integer not null default 0
+    handled boolean not null default false
     PRIMARY KEY (id)
     CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
+    CREATE INDEX events_unhandled ON public.events USING btree (created_at) WHERE (NOT handled)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 
 table fires
@@ -306,6 +350,36 @@ table items
     value text not null
     PRIMARY KEY (run_id, idx, item)
 
+table job_tags
+    tag text not null
+    job_id uuid not null
+    FOREIGN KEY (job_id) REFERENCES jobs(id) ON DELETE CASCADE
+    PRIMARY KEY (tag, job_id)
+
+table jobs with (fillfactor=80)
+    id uuid not null
+    namespace text not null
+    name text not null
+    kind smallint not null
+    workflow_id uuid not null
+    spec text not null
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    cancelled_at bigint
+    executions bigint not null default 0
+    successes bigint not null default 0
+    failures bigint not null default 0
+    measured bigint not null default 0
+    duration bigint not null default 0
+    last_run_at bigint
+    CHECK (((kind >= 0) AND (kind <= 3)))
+    PRIMARY KEY (id)
+    FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
+    UNIQUE (workflow_id)
+    CREATE INDEX jobs_by_namespace ON public.jobs USING btree (namespace, id)
+    CREATE UNIQUE INDEX jobs_workflow_id_key ON public.jobs USING btree (workflow_id)
+
 table lanes with (fillfactor=50)
     id bigint not null generated always as identity
     node uuid not null
@@ -388,6 +462,15 @@ table run_details
     reason text
     PRIMARY KEY (run_id)
     CREATE INDEX run_details_by_correlation ON public.run_details USING btree (correlation_id) WHERE (correlation_id IS NOT NULL)
+
+table run_ends
+    run_id uuid not null
+    generation smallint not null
+    workflow_id uuid not null
+    state smallint not null
+    finished_at bigint not null
+    PRIMARY KEY (run_id, generation)
+    CHECK (((state >= 3) AND (state <= 5)))
 
 table runs with (fillfactor=70)
     id uuid not null
@@ -619,8 +702,10 @@ table workflows
     latest bigint
     created_at bigint not null
     updated_at bigint not null
+    followed boolean not null default false
     UNIQUE (namespace, name)
     PRIMARY KEY (id)
+    CREATE INDEX workflows_followed ON public.workflows USING btree (id) WHERE followed
     CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
 
 function child_ended_v1(
@@ -645,7 +730,7 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body e5376642f0fae89bd21ba67dac1a10d8
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body ccc961199bfb9dce036021565efe5e03
 
 function enter_stage_v1(
     p_now bigint,
@@ -719,7 +804,11 @@ function limits_v1(
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body 12291d0eb21db45942ed10b7f23280a0
+    returns void set plan_cache_mode=force_generic_plan body 7d7f9ff8586d74f141753f6cd1ee49ed
+
+function runs_ended_v1(
+    p_runs uuid[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off body 0c0f1712efc3e709b72ea929d3a6250a
 
 function settle_one_v1(
     p_now bigint,
@@ -751,7 +840,7 @@ function settle_one_v1(
     OUT version bigint,
     OUT rank smallint,
     OUT due_at bigint)
-    returns record body 885b8a2cc9e68b02126972ba9f94aaae
+    returns record body f5f64a9b8e0ad31c6c708ea08cf57825
 
 function settle_v1(
     p_now bigint,
@@ -784,7 +873,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 4ecd1b2fbe09d9db45db390be5e43d18
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 7d6f79cfca7419842870f2ff5e149e61
 
 function stopped_v1(
     flags smallint,

@@ -71,67 +71,10 @@ impl Store {
         source: &str,
         files: &[BundleFile],
     ) -> Result<VersionRef> {
-        let spec = serde_json::to_string(workflow)
-            .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
-        let hash = content_hash(&spec, files);
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
-            sqlx::query(
-            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
-        )
-        .bind(new_id)
-        .bind(&workflow.namespace)
-        .bind(&workflow.name)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
-        let sql =
-            locking!(tx, "SELECT id, active FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
-        let (workflow_id, active): (Uuid, bool) = within!(tx, |conn| sqlx::query_as(sql)
-            .bind(&workflow.namespace)
-            .bind(&workflow.name)
-            .fetch_one(conn)
-            .await?);
-        let known: Option<(i64, i32)> =
-            within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
-                .bind(workflow_id)
-                .bind(&hash)
-                .fetch_optional(conn)
-                .await?);
-        let (id, number) = match known {
-            Some(known) => known,
-            None => {
-                let (id, number): (i64, i32) = within!(tx, |conn| {
-                    sqlx::query_as(
-                    "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
-                     SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
-                )
-                .bind(workflow_id)
-                .bind(&hash)
-                .bind(&spec)
-                .bind(source)
-                .bind(now)
-                .fetch_one(conn)
-                .await?
-                });
-                insert_templates(&mut tx, id, workflow).await?;
-                crate::files::insert(&mut tx, id, files).await?;
-                (id, number)
-            }
-        };
-        within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
-            .bind(workflow_id)
-            .bind(id)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
-        crate::trigger_sync::sync(&mut tx, now, (workflow_id, active), workflow).await?;
-        let pools = root_pools(&mut tx, id).await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files).await?;
         tx.commit().await?;
-        Ok(reference(id, number, workflow_id, workflow, pools))
+        Ok(version)
     }
 
     /// A version by its id, with the workflow it stores.
@@ -218,6 +161,73 @@ impl Store {
             .fetch_all(conn)
             .await?))
     }
+}
+
+/// Stores the workflow as its newest version, within a transaction.
+pub(crate) async fn put_in(
+    tx: &mut Tx,
+    now: Micros,
+    new_id: Uuid,
+    workflow: &Workflow,
+    source: &str,
+    files: &[BundleFile],
+) -> Result<VersionRef> {
+    let spec = serde_json::to_string(workflow)
+        .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
+    let hash = content_hash(&spec, files);
+    within!(tx, |conn| {
+        sqlx::query(
+        "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
+    )
+    .bind(new_id)
+    .bind(&workflow.namespace)
+    .bind(&workflow.name)
+    .bind(now)
+    .execute(conn)
+    .await?
+    .rows_affected()
+    });
+    let sql = locking!(tx, "SELECT id, active FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
+    let (workflow_id, active): (Uuid, bool) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
+    let known: Option<(i64, i32)> =
+        within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
+            .bind(workflow_id)
+            .bind(&hash)
+            .fetch_optional(conn)
+            .await?);
+    let (id, number) = match known {
+        Some(known) => known,
+        None => {
+            let (id, number): (i64, i32) = within!(tx, |conn| {
+                sqlx::query_as(
+                "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
+                 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
+            )
+            .bind(workflow_id)
+            .bind(&hash)
+            .bind(&spec)
+            .bind(source)
+            .bind(now)
+            .fetch_one(conn)
+            .await?
+            });
+            insert_templates(tx, id, workflow).await?;
+            crate::files::insert(tx, id, files).await?;
+            (id, number)
+        }
+    };
+    within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
+        .bind(workflow_id)
+        .bind(id)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    crate::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
+    crate::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
+    let pools = root_pools(tx, id).await?;
+    Ok(reference(id, number, workflow_id, workflow, pools))
 }
 
 /// What makes a version another one: the workflow and everything it brings along.

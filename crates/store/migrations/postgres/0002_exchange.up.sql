@@ -108,7 +108,7 @@ END $$;
 
 -- A run whose stage has no open task left enters its next one, or ends. The caller holds the run's lock.
 -- Run flags: 1 has on_failure, 2 has finally, 4 cancel requested, 8 timed out, 16 finalisers are called off,
--- 32 its rows are still being made.
+-- 32 its rows are still being made, 256 somebody follows its end.
 CREATE FUNCTION next_stage_v1(p_now bigint, p_run uuid) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan AS $$
@@ -128,6 +128,9 @@ BEGIN
             INSERT INTO unsuccessful_runs (run_id, state) SELECT x.id, x.state FROM runs x WHERE x.id = p_run AND x.state > 3 ON CONFLICT DO NOTHING;
             IF r.flags & 128 <> 0 THEN
                 PERFORM child_ended_v1(p_now, p_run);
+            END IF;
+            IF r.flags & 256 <> 0 THEN
+                PERFORM runs_ended_v1(ARRAY[p_run]);
             END IF;
             RETURN;
         END IF;
@@ -174,6 +177,7 @@ DECLARE
     c_run uuid[]; c_idx integer[]; c_state smallint[]; c_attempt integer[]; c_failures smallint[]; c_generation smallint[]; c_version bigint[];
     c_session bigint[]; c_route integer[]; c_pool integer[]; c_rank smallint[]; c_due bigint[];
     released integer[] := '{}'; touched integer[] := '{}'; ended_limits integer[] := '{}';
+    followed uuid[];
     budget integer := 5000;
     i integer;
 BEGIN
@@ -321,6 +325,7 @@ BEGIN
 
         -- Runs whose stage is over: those that ended are told, the others enter their next stage.
         IF 0 = ANY (r_open) THEN
+            followed := NULL;
             FOR i IN 1 .. cardinality(r_id) LOOP
                 CONTINUE WHEN r_open[i] <> 0;
                 IF r_state[i] < 3 THEN
@@ -334,11 +339,17 @@ BEGIN
                 IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
                     ended_limits := ended_limits || r_limit[i];
                 END IF;
+                IF r_flags[i] & 256 <> 0 AND r_state[i] >= 3 THEN
+                    followed := followed || r_id[i];
+                END IF;
             END LOOP;
+            IF followed IS NOT NULL THEN
+                PERFORM runs_ended_v1(followed);
+            END IF;
             INSERT INTO unsuccessful_runs (run_id, state)
                 SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
-            -- `item` says whether another run waits for it.
-            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, 0, 0::smallint, 0::smallint, 0::bigint,
+            -- `item` says whether another run waits for it, `attempt` whether somebody follows it.
+            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, u.flags & 256, 0::smallint, 0::smallint, 0::bigint,
                        NULL::bigint, 0, 0::smallint, 0::bigint
                 FROM unnest(r_id, r_state, r_open, r_flags) AS u(id, state, open, flags) WHERE u.open = 0 AND u.state >= 3;
         END IF;
@@ -379,11 +390,15 @@ BEGIN
         open = x.open - 1, progress_at = p_now, seq = x.seq + CASE WHEN x.open = 1 THEN 2 ELSE 1 END,
         state = CASE WHEN x.open = 1 THEN 3 ELSE 1 END, finished_at = CASE WHEN x.open = 1 THEN p_now END,
         deadline_at = CASE WHEN x.open > 1 THEN x.deadline_at END
-    WHERE x.id = p_run AND x.state = 1 AND x.flags = 0 AND x.failed = 0 AND x.limit_id IS NULL
-    RETURNING x.open, x.seq INTO r;
+    WHERE x.id = p_run AND x.state = 1 AND x.flags & -257 = 0 AND x.failed = 0 AND x.limit_id IS NULL
+    RETURNING x.open, x.seq, x.flags INTO r;
     applied := FOUND;
     IF NOT applied THEN RETURN; END IF;
     ended := r.open = 0;
+    IF ended AND r.flags <> 0 THEN
+        PERFORM runs_ended_v1(ARRAY[p_run]);
+        attempt := r.flags;
+    END IF;
     INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, output)
     VALUES (p_run, p_idx, -1, 10, p_flags, p_generation, p_attempt, p_failures, p_lost, p_session, CASE WHEN r.open = 0 THEN r.seq - 1 ELSE r.seq END,
             p_started, p_finished, p_output);
@@ -553,7 +568,7 @@ BEGIN
         IF one.applied THEN
             run_id := f_run[1]; item := -1;
             IF one.ended THEN
-                kind := 3; idx := 3; attempt := 0; failures := 0; generation := 0; version := 0; session := NULL; route := 0; rank := 0; due_at := 0;
+                kind := 3; idx := 3; attempt := coalesce(one.attempt, 0); failures := 0; generation := 0; version := 0; session := NULL; route := 0; rank := 0; due_at := 0;
                 RETURN NEXT;
             ELSIF one.idx IS NOT NULL THEN
                 kind := 1; idx := one.idx; attempt := one.attempt; failures := one.failures; generation := one.generation; version := one.version;
@@ -767,6 +782,9 @@ CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
+    IF EXISTS (SELECT 1 FROM workflows w WHERE w.id = ANY (p_workflow) AND w.followed) THEN
+        p_flags := followed_flags_v1(p_workflow, p_flags);
+    END IF;
     IF cardinality(p_run) = 1 THEN
         -- One run: the same without taking arrays apart, which takes longer than the rows.
         INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)

@@ -381,6 +381,8 @@ conformance! {
             key: Some("k".into()),
             data: serde_json::json!({"n": 1}),
             source: "test".into(),
+            run: None,
+            depth: 0,
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();
