@@ -25,6 +25,8 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 ) WITHOUT ROWID;
 
+CREATE INDEX attempts_by_seq ON attempts (run_id, seq);
+
 CREATE TABLE backfills (
     id           BLOB PRIMARY KEY,
     trigger_id   BLOB NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
@@ -151,6 +153,8 @@ CREATE TABLE history (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE INDEX history_by_seq ON history (run_id, seq) WHERE item >= 0 OR idx >= 1000;
+
 CREATE TABLE history_superseded (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -172,6 +176,8 @@ CREATE TABLE history_superseded (
     output       TEXT,
     PRIMARY KEY (run_id, idx, item, generation)
 ) WITHOUT ROWID;
+
+CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
 
 CREATE TABLE items (
     run_id      BLOB NOT NULL,
@@ -248,6 +254,16 @@ CREATE TABLE run_details (
 );
 
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
+
+CREATE TABLE run_transitions (
+    run_id      BLOB NOT NULL,
+    seq         INTEGER NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 2),
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
 
 CREATE TABLE runs (
     id          BLOB PRIMARY KEY,

@@ -21,6 +21,7 @@ mod reads;
 mod reopen;
 mod retention;
 mod rules;
+mod run_log;
 mod schema;
 mod sessions;
 mod terms;
