@@ -11,6 +11,7 @@ use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopene
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::live::{Hints, Live};
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -48,6 +49,9 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// What followers may want to look at.
+    pub(crate) hints: Arc<Hints>,
+    pub(crate) live: Live,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -59,7 +63,9 @@ pub(crate) struct Ancestry {
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default() }
+        let hints: Arc<Hints> = Arc::default();
+        let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
+        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), hints, live }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -67,6 +73,11 @@ impl Client {
     pub fn with_secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
+    }
+
+    /// What can be followed while it happens.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -140,6 +151,9 @@ impl Client {
                 self.make_room_for(run).await?;
             }
         }
+        for run in created.iter().filter_map(|created| created.run()) {
+            self.hints.changed(run);
+        }
         self.wake().await;
         Ok(created)
     }
@@ -209,16 +223,20 @@ impl Client {
 
     pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
         let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(outcome)
     }
 
     pub async fn pause(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
-        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await
+        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
+        Ok(())
     }
 
     pub async fn resume(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
         self.repeat(|| self.store.resume_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(())
     }
@@ -230,6 +248,7 @@ impl Client {
         let reopened = self
             .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
             .await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(reopened)
     }

@@ -19,7 +19,7 @@ use crate::client::Client;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::wake::MAX_LANES;
-use crate::{completions, duties, lane, leader, logs};
+use crate::{completions, duties, lane, leader, live, logs};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -218,6 +218,9 @@ impl Node {
             let client = &announcer.client;
             client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
         });
+        if shared.client.store.flavor() == Flavor::Postgres {
+            tasks.spawn(live::publish(Arc::clone(&shared)));
+        }
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
         }
