@@ -12,6 +12,7 @@
 
 mod bugs;
 mod corruption;
+mod doubts;
 mod driver;
 mod mutation;
 mod terms;

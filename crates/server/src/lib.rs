@@ -1,11 +1,39 @@
 //! HTTP: the only crate that names axum.
 //!
-//! What is served without a token is matched exactly and listed in `router`; everything else is refused there before
-//! anything is looked up.
+//! # Adding a resource
+//!
+//! 1. A file in `routes/` with its shapes (`Serialize` for answers, `Deserialize` with `deny_unknown_fields` for bodies,
+//!    `ToSchema` for both), its handlers with `#[utoipa::path(…)]` whose `path` has no prefix, and
+//!    `pub(crate) fn register(doors: &mut Doors)`; call that in `routes/mod.rs`.
+//! 2. `doors.at(Access::InNamespace(Role::Operator), routes!(put))`: [`Access`] has no default. The route appears under
+//!    `/api/v1`, `/v1`, and unprefixed where that is known; `also_at` adds further full paths, `at_root` takes the path
+//!    as it is, `body_limit` allows larger bodies, `quiet` leaves the audit log alone.
+//! 3. The handler takes `caller: Caller` and calls `caller.enter(namespace)` with the namespace *of the object* before it
+//!    touches or shows it, or `caller.sees()` for lists. A handler behind [`Access::InNamespace`] that answers without
+//!    having asked gets its answer withheld.
+//! 4. Errors: `Result<_, Problem>` and `?`. Lists: `page: Page` and `page.list(…)`. Bodies: `body::Json`, or
+//!    `body::Document` for workflows. Parameters: `body::Path`, `body::Query`, `body::Name`.
+//! 5. A line per route in `tests/doors.txt` (the test prints what is missing) and tests on both databases with
+//!    `tests/api/house.rs`.
 
+mod api;
+mod audit;
+mod body;
+mod doors;
+mod headers;
 mod health;
+mod idempotency;
+mod openapi;
+mod page;
 mod problem;
 mod router;
+mod routes;
 mod serve;
+mod state;
 
+pub use api::Api;
+pub use doors::origin::Origins;
+pub use doors::{Access, Grant, Identity, Network, Rates, Role, RouteEntry, Token, Where};
+pub use problem::{Fault, Problem};
 pub use serve::{HttpListener, HttpServer};
+pub use state::Settings;

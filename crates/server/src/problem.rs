@@ -1,27 +1,236 @@
-//! Errors as `application/problem+json` (RFC 9457). Internals are logged, never returned.
+//! Errors as `application/problem+json` (RFC 9457). Internals are logged, never returned: no SQL, no stack trace.
+//!
+//! A handler returns `Result<_, Problem>` and uses `?` on what the store and the engine return.
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use mainspring_core::Diagnostics;
+use mainspring_engine::{AnswerError, SubmitError};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Problem {
+/// What is wrong, for the answer.
+#[derive(Debug, Clone)]
+pub struct Problem {
     status: StatusCode,
-    detail: &'static str,
+    kind: Option<&'static str>,
+    detail: String,
+    errors: Vec<Fault>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// One thing that is wrong with a request, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Fault {
+    pub detail: String,
+    /// A JSON pointer into the body, or the name of a parameter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pointer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<u32>,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub help: Option<String>,
+}
+
+/// The body of an error.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct ProblemBody {
+    /// `about:blank`, or `urn:mainspring:WORD` where a program may want to tell cases apart.
+    pub(crate) r#type: String,
+    pub(crate) title: String,
+    pub(crate) status: u16,
+    pub(crate) detail: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) errors: Vec<Fault>,
+}
+
+impl Fault {
+    pub fn new(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), pointer: None, line: None, column: None, help: None }
+    }
+
+    pub fn at(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { pointer: Some(pointer.into()), ..Self::new(detail) }
+    }
 }
 
 impl Problem {
-    pub(crate) fn new(status: StatusCode, detail: &'static str) -> Self {
-        Self { status, detail }
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self { status, kind: None, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
+    }
+
+    /// 400: not even readable.
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 422: readable, but wrong; one fault.
+    pub fn invalid(pointer: &str, detail: impl Into<String>) -> Self {
+        let fault = Fault::at(pointer, detail);
+        let detail = format!("{pointer}: {}", fault.detail);
+        Self { errors: vec![fault], ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+    }
+
+    /// 422 with everything that is wrong.
+    pub fn faults(detail: impl Into<String>, errors: Vec<Fault>) -> Self {
+        Self { errors, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail) }
+    }
+
+    pub fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 401, the same for every cause: no token, a wrong, revoked or expired one, a token of another server.
+    pub fn unauthorised() -> Self {
+        let detail = "a valid token is needed: send `Authorization: Bearer TOKEN`";
+        Self::new(StatusCode::UNAUTHORIZED, detail).with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
+    }
+
+    pub fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "this token does not permit that: `GET /api/v1/auth/me` shows what it permits")
+    }
+
+    pub fn too_many(seconds: u64) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, format!("too many requests: try again in {} s", seconds.max(1)))
+            .of_kind("rate-limited")
+            .with_header(RETRY_AFTER, HeaderValue::from(seconds.max(1)))
+    }
+
+    /// 503: nobody knows whether it happened.
+    pub fn outcome_unknown() -> Self {
+        let detail = "the database is away; the outcome is unknown: repeat the request with the same Idempotency-Key";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)
+            .of_kind("outcome-unknown")
+            .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
+    pub fn internal() -> Self {
+        let detail = "something is wrong here, not with the request: the server's log tells more under this request id";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
+    }
+
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.status = status;
+        self
+    }
+
+    #[must_use]
+    pub fn of_kind(mut self, kind: &'static str) -> Self {
+        self.kind = Some(kind);
+        self
+    }
+
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.detail
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.status.canonical_reason().unwrap_or("Error");
-        let body =
-            json!({"type": "about:blank", "title": title, "status": self.status.as_u16(), "detail": self.detail});
-        let kind = HeaderValue::from_static("application/problem+json");
-        (self.status, [(header::CONTENT_TYPE, kind)], body.to_string()).into_response()
+        let body = ProblemBody {
+            r#type: self.kind.map_or("about:blank".into(), |kind| format!("urn:mainspring:{kind}")),
+            title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
+            status: self.status.as_u16(),
+            detail: self.detail,
+            errors: self.errors,
+        };
+        let text = serde_json::to_string(&body).unwrap_or_default();
+        let mut response = (self.status, text).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.extend(self.headers.into_iter().map(|(name, value)| (Some(name), value)).collect::<Vec<_>>());
+        response
+    }
+}
+
+impl From<mainspring_store::Error> for Problem {
+    fn from(error: mainspring_store::Error) -> Self {
+        use mainspring_store::Error;
+        match error {
+            Error::Unavailable(_) | Error::InDoubt(_) | Error::Repeat(_) => {
+                tracing::warn!(%error, "the database did not answer a request");
+                Self::outcome_unknown()
+            }
+            Error::NotFound { what } => Self::not_found(format!("{what} was not found")),
+            Error::Conflict(cause) => Self::conflict(cause),
+            error @ (Error::Rejected(_)
+            | Error::BadRow { .. }
+            | Error::NewerSchema { .. }
+            | Error::OlderSchema { .. }
+            | Error::BadUrl(_)
+            | Error::FileInUse(_)) => {
+                tracing::error!(%error, "a request failed in the store");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Store(error) => error.into(),
+            SubmitError::Inputs(diagnostics) => {
+                Self::from_diagnostics("the inputs do not fit the workflow", &diagnostics)
+            }
+            error @ (SubmitError::Key(_) | SubmitError::Nul(_)) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
+            }
+        }
+    }
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Store(error) => error.into(),
+            error => {
+                let status = match &error {
+                    AnswerError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+                    AnswerError::DoesNotWait { .. } => StatusCode::CONFLICT,
+                    AnswerError::NotAllowed { .. } => StatusCode::FORBIDDEN,
+                    AnswerError::Nul(_) | AnswerError::Store(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                };
+                Self::new(status, error.to_string())
+            }
+        }
+    }
+}
+
+impl Problem {
+    /// 422 with the places of a text.
+    pub fn from_diagnostics(detail: &str, diagnostics: &Diagnostics) -> Self {
+        let errors = diagnostics
+            .iter()
+            .map(|one| Fault {
+                detail: one.message.clone(),
+                pointer: (!one.path.is_empty()).then(|| one.path.clone()),
+                line: Some(one.place.line),
+                column: Some(one.place.column),
+                help: one.help.clone(),
+            })
+            .collect();
+        Self::faults(detail, errors)
     }
 }

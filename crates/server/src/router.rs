@@ -1,53 +1,35 @@
-//! Which path is answered by what.
+//! Assembles the routes and the layers around them.
+//!
+//! From outside inwards: trace and audit log, headers, compression, guard, idempotency, handler. Every layer sees every
+//! request, also those that match nothing.
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use serde_json::{Value, json};
+use axum::middleware::{from_fn, from_fn_with_state};
+use mainspring_engine::Client;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
 
-use crate::health::Health;
+use crate::doors::access::Doors;
+use crate::doors::guard;
 use crate::problem::Problem;
+use crate::state::{ApiState, Settings};
+use crate::{audit, headers, idempotency, openapi, routes};
 
-/// The doors that are open to everybody: three paths, by exact match.
-pub(crate) fn router(health: Health) -> Router {
-    Router::new()
-        .route("/live", get(live))
-        .route("/ready", get(ready))
-        .route("/healthz", get(healthz))
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(not_this_way)
-        .with_state(health)
-}
-
-async fn live() -> Response {
-    answer(StatusCode::OK, &json!({"status": "ok"}))
-}
-
-async fn ready(State(health): State<Health>) -> Response {
-    match health.is_ready().await {
-        true => answer(StatusCode::OK, &json!({"status": "ready"})),
-        false => answer(StatusCode::SERVICE_UNAVAILABLE, &json!({"status": "not ready"})),
-    }
-}
-
-async fn healthz() -> Response {
-    answer(StatusCode::OK, &json!({"status": "ok", "service": "mainspring-api"}))
-}
-
-async fn nothing_here() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "there is nothing under this path")
-}
-
-async fn not_this_way() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path answers GET only")
-}
-
-fn answer(status: StatusCode, body: &Value) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    (status, headers, body.to_string()).into_response()
+/// The router with everything around it, and the state that it shares.
+pub(crate) fn assemble(client: Client, settings: Settings) -> (Router, ApiState) {
+    let mut doors = Doors::default();
+    routes::register(&mut doors);
+    let document = openapi::document(&doors).to_json().unwrap_or_default();
+    let Doors { router, entries, .. } = doors;
+    let state = ApiState::new(client, settings, entries, document);
+    let router = router
+        .fallback(async || Problem::not_found("there is nothing under this path"))
+        .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::internal())))
+        .layer(from_fn_with_state(state.clone(), idempotency::layer))
+        .layer(from_fn_with_state(state.clone(), guard::guard))
+        .layer(CompressionLayer::new().gzip(true))
+        .layer(from_fn(headers::layer))
+        .layer(from_fn_with_state(state.clone(), audit::layer))
+        .with_state(state.clone());
+    (router, state)
 }

@@ -1,15 +1,38 @@
 //! The listener and its end.
+//!
+//! A client has a bounded time for the head of its request; bodies are bounded where they are read. Connections are
+//! bounded in number, so that those who only connect cannot exhaust the process.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_engine::Client;
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::{JoinHandle, JoinSet};
+use tower::ServiceExt;
 
+use crate::api::Api;
+use crate::doors::address::Peer;
 use crate::health::Health;
-use crate::router::router;
+
+/// Whoever needs longer for the head of a request holds a connection for nothing.
+const HEAD_PATIENCE: Duration = Duration::from_secs(10);
+const LONGEST_HEAD: usize = 64 * 1024;
+const MOST_HEADERS: usize = 100;
+const MOST_CONNECTIONS: usize = 10_000;
+/// After an error of `accept` (no more file descriptors), so that it does not spin.
+const AFTER_TROUBLE: Duration = Duration::from_millis(100);
+/// Between two looks at what has become old.
+const TIDY_EVERY: Duration = Duration::from_secs(600);
 
 /// An address that is taken, but not served yet.
 #[derive(Debug)]
@@ -31,16 +54,13 @@ pub struct HttpServer {
 
 impl HttpListener {
     /// Answers from now on.
-    pub fn serve(self, client: Client) -> HttpServer {
-        let health = Health::new(client);
+    pub fn serve(self, api: Api) -> HttpServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, ended) = watch::channel(None);
-        let service = router(health.clone());
+        let health = api.state().health().clone();
         let task = tokio::spawn(async move {
-            let until = async move { _ = stopped.await };
-            let result = axum::serve(self.listener, service).with_graceful_shutdown(until).await;
-            let why = result.map_or_else(|error| error.to_string(), |()| "it was told to".to_owned());
-            tell.send_replace(Some(why));
+            accept(self.listener, api, stopped).await;
+            tell.send_replace(Some("it was told to".to_owned()));
         });
         HttpServer { address: self.address, health, stop, task, ended }
     }
@@ -82,4 +102,80 @@ impl HttpServer {
             task.abort();
         }
     }
+}
+
+/// Takes connections until told to stop, then waits for those that are open.
+async fn accept(listener: TcpListener, api: Api, mut stopped: oneshot::Receiver<()>) {
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let (closing, _) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let mut tidy = tokio::time::interval(TIDY_EVERY);
+    loop {
+        let place = tokio::select! {
+            _ = &mut stopped => break,
+            _ = tidy.tick() => {
+                api.tidy().await;
+                continue;
+            }
+            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            place = places.clone().acquire_owned() => place,
+        };
+        let Ok(place) = place else { break };
+        let accepted = tokio::select! {
+            _ = &mut stopped => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                _ = stream.set_nodelay(true);
+                let (router, closing) = (api.router().clone(), closing.subscribe());
+                connections.spawn(async move {
+                    connection(stream, peer, router, closing).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "taking a connection");
+                tokio::time::sleep(AFTER_TROUBLE).await;
+            }
+        }
+    }
+    drop(listener);
+    closing.send_replace(true);
+    while connections.join_next().await.is_some() {}
+}
+
+/// Answers on one connection until it ends, or until its current answer is given when the server stops.
+async fn connection<S>(stream: S, peer: SocketAddr, router: Router, mut closing: watch::Receiver<bool>)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let router = router.clone();
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(Peer(peer));
+        async move { router.oneshot(request).await }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(LONGEST_HEAD)
+        .max_headers(MOST_HEADERS)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades();
+    tokio::pin!(connection);
+    let result = tokio::select! {
+        result = connection.as_mut() => result,
+        () = closes(&mut closing) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = result {
+        tracing::trace!(%error, %peer, "a connection ended early");
+    }
+}
+
+async fn closes(closing: &mut watch::Receiver<bool>) {
+    _ = closing.wait_for(|closing| *closing).await;
 }

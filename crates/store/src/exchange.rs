@@ -153,15 +153,21 @@ impl Store {
         Ok(id)
     }
 
-    /// The guard alone: true if it moved, so that the exchange it guards never will.
-    async fn move_lane(&self, id: i64, seq: i64) -> Result<bool> {
-        let moved = write!(self, |conn| sqlx::query("UPDATE lanes SET seq = $2 WHERE id = $1 AND seq = $2 - 1")
+    /// Moves the guard of an exchange in its place, so that it never will be applied, unless it was. True if it was not;
+    /// the same however often it is asked, whatever answers were lost. `None` if the lane was forgotten.
+    async fn void_exchange(&self, id: i64, seq: i64) -> Result<Option<bool>> {
+        write!(self, |conn| sqlx::query("UPDATE lanes SET seq = $2, voided = $2 WHERE id = $1 AND seq = $2 - 1")
             .bind(id)
             .bind(seq)
             .execute(conn)
             .await?
             .rows_affected());
-        Ok(moved == 1)
+        // The moved row alone would not tell: who moved it may not have learned of it.
+        let row: Option<(i64,)> = write!(self, |conn| sqlx::query_as("SELECT voided FROM lanes WHERE id = $1")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?);
+        Ok(row.map(|(voided,)| voided == seq))
     }
 
     /// Forgets lanes of nodes that are long gone.
@@ -194,17 +200,23 @@ impl Lane {
     }
 
     /// Settles the exchange in doubt by moving its guard on another connection: if the guard moves, the exchange was
-    /// not applied and never can be; if it does not, it was. Waits for the backend in doubt.
+    /// not applied and never can be; if it does not, it was. Waits for the backend in doubt. After an error it can be
+    /// asked again: the lane goes on only when all of the answer is in.
     pub async fn resolve(&mut self, sessions: &[i64]) -> Result<Resolution> {
         self.connection = None;
         let next = self.seq + 1;
-        let moved = self.store.move_lane(self.id, next).await?;
+        let resolution = match self.store.void_exchange(self.id, next).await? {
+            Some(true) => Resolution::NotApplied,
+            Some(false) => Resolution::Applied(self.store.claimed_by((self.id << 32) | next, sessions).await?),
+            None => {
+                // Forgotten when its node had no live session left: whatever it claimed was returned. The next exchange
+                // opens another lane.
+                self.seq = EXCHANGES_PER_LANE;
+                return Ok(Resolution::NotApplied);
+            }
+        };
         self.seq = next;
-        if moved {
-            return Ok(Resolution::NotApplied);
-        }
-        let claim = (self.id << 32) | next;
-        Ok(Resolution::Applied(self.store.claimed_by(claim, sessions).await?))
+        Ok(resolution)
     }
 
     /// The number that rows claimed by the exchange under way carry.

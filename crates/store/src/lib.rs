@@ -5,6 +5,7 @@
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
 mod db;
+mod doors;
 mod due;
 mod error;
 mod events;
@@ -37,6 +38,7 @@ mod waits;
 mod wake;
 
 pub use db::{Connect, Flavor, Store};
+pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{

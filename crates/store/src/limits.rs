@@ -58,6 +58,40 @@ impl Store {
             .collect())
     }
 
+    /// One pool by its name.
+    pub async fn pool(&self, namespace: &str, name: &str) -> Result<PoolRow> {
+        let row: Option<(Option<i32>, i32)> =
+            read!(self, |conn| sqlx::query_as("SELECT capacity, held FROM limits WHERE kind = $1 AND key = $2")
+                .bind(POOL)
+                .bind(format!("{namespace}/{name}"))
+                .fetch_optional(conn)
+                .await?);
+        let (slots, held) = row.ok_or_else(|| Error::not_found(format!("pool `{name}` in namespace `{namespace}`")))?;
+        Ok(PoolRow { namespace: namespace.to_owned(), name: name.to_owned(), slots, held })
+    }
+
+    /// Removes a pool that no version of a workflow names; one that is named can only become unlimited.
+    pub async fn delete_pool(&self, namespace: &str, name: &str) -> Result<()> {
+        let key = format!("{namespace}/{name}");
+        let deleted = crate::db::write!(self, |conn| sqlx::query(
+            "DELETE FROM limits WHERE kind = $1 AND key = $2 AND held = 0 \
+             AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id) \
+             AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.pool = limits.id)"
+        )
+        .bind(POOL)
+        .bind(&key)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        if deleted == 0 {
+            let PoolRow { held, .. } = self.pool(namespace, name).await?;
+            return Err(Error::Conflict(format!(
+                "pool `{name}` is named by workflows and {held} of its slots are held: give it unlimited slots instead"
+            )));
+        }
+        Ok(())
+    }
+
     pub async fn limits(&self, kind: i16) -> Result<Vec<LimitRow>> {
         Ok(read!(self, |conn| sqlx::query_as(
             "SELECT id, kind, key, capacity, held FROM limits WHERE kind = $1 ORDER BY key"

@@ -35,6 +35,7 @@ const MIGRATIONS: &[Migration] = &[
     migration!(3, "waiting", "0003_waiting"),
     migration!(4, "search", "0004_search"),
     migration!(5, "time", "0005_time"),
+    migration!(6, "doors", "0006_doors"),
     migration!(8, "live", "0008_live"),
 ];
 

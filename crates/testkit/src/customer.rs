@@ -1,6 +1,6 @@
 //! A client of the store that never takes an unknown outcome for an answer: it asks again, with the same key, or looks.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use mainspring_core::state::RunState;
@@ -13,7 +13,8 @@ use crate::audit::{Acknowledged, Attempts, Cancelled, Paused, Reopened};
 use crate::workload::{Kind, Order};
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
-const MOST_TRIES: usize = 500;
+/// Faults and a loaded machine together must not exhaust it.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
 pub struct Customer {
@@ -38,7 +39,8 @@ impl Customer {
     /// Submits until the store has acknowledged it.
     pub async fn submit(&mut self, order: &Order) -> anyhow::Result<Acknowledged> {
         let key = order.submission.idempotency_key.clone().context("an order without a key cannot be repeated")?;
-        for _ in 0..MOST_TRIES {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             match self.client.submit(&order.kind.spec, order.submission.clone()).await {
                 Ok(created) => {
                     let run = created.run().with_context(|| format!("{key} was refused"))?;
@@ -144,7 +146,8 @@ impl Customer {
         what: &str,
         mut attempt: impl AsyncFnMut(&Self) -> mainspring_store::Result<Try<T>>,
     ) -> anyhow::Result<T> {
-        for _ in 0..MOST_TRIES {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
             match attempt(self).await {
                 Ok(Try::Done(done)) => return Ok(done),
                 Ok(Try::Again) => {}

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mainspring_engine::Client;
-use mainspring_server::HttpServer;
+use mainspring_server::{Api, HttpServer, Settings};
 
 use crate::app::App;
 use crate::config::{Flag, Role};
@@ -131,7 +131,7 @@ async fn start(app: &App<'_>) -> Result<Running> {
         "starting"
     );
     let node = LocalNode::start(client.clone(), node_config, app.pool_config(), app.registry(&client)).await?;
-    let http = listener.map(|listener| listener.serve(client.clone()));
+    let http = listener.map(|listener| listener.serve(Api::new(client.clone(), Settings::default())));
     Ok(Running { client, node, http, lock })
 }
 

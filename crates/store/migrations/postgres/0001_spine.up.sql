@@ -255,11 +255,13 @@ CREATE TABLE sessions (
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
 
--- One row per connection that exchanges: the guard that makes an exchange happen once.
+-- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
+-- number was used up while it was in doubt, so that it never will happen.
 CREATE TABLE lanes (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node        uuid NOT NULL,
     seq         bigint NOT NULL DEFAULT 0,
+    voided      bigint NOT NULL DEFAULT 0,
     created_at  bigint NOT NULL
 ) WITH (fillfactor = 50);
 

@@ -254,11 +254,13 @@ CREATE TABLE sessions (
 );
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
 
--- One row per connection that exchanges: the guard that makes an exchange happen once.
+-- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
+-- number was used up while it was in doubt, so that it never will happen.
 CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
+    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 

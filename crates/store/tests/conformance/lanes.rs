@@ -30,6 +30,24 @@ conformance! {
         assert!(matches!(w.lane.resolve(&[w.session]).await.unwrap(), Resolution::NotApplied));
     }
 
+    async fn a_resolution_whose_answer_was_lost_is_repeated(w: &mut World) {
+        w.submit(TWO).await;
+        // Its guard was moved in its place, and nobody was told.
+        execute(&w.db, "UPDATE lanes SET seq = seq + 1, voided = seq + 1").await;
+        assert!(matches!(w.lane.resolve(&[w.session]).await.unwrap(), Resolution::NotApplied));
+        assert_eq!(w.claim(5).await, ["a"], "the lane goes on behind it");
+    }
+
+    async fn a_lane_that_was_forgotten_is_replaced(w: &mut World) {
+        w.submit(TWO).await;
+        execute(&w.db, "DELETE FROM lanes").await;
+        let claim = Exchange { want: w.wants(5).await, ..w.empty_exchange() };
+        let error = w.lane.exchange(&claim).await.unwrap_err();
+        assert!(matches!(error, Error::InDoubt(_)), "{error}");
+        assert!(matches!(w.lane.resolve(&[w.session]).await.unwrap(), Resolution::NotApplied));
+        assert_eq!(w.claim(5).await, ["a"]);
+    }
+
     async fn resolving_tells_what_was_claimed(w: &mut World) {
         w.submit(TWO).await;
         let exchange = Exchange {

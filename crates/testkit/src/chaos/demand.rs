@@ -1,14 +1,12 @@
 //! What clients want meanwhile: they submit, cancel, pause, resume and reopen, as far as the quota allows.
 
-use std::time::Duration;
-
 use mainspring_core::RunId;
 use tokio::sync::watch;
 
-use super::Storm;
+use super::{Storm, work_done};
 use crate::audit::{Evidence, Paused};
 use crate::customer::Customer;
-use crate::wait::until;
+use crate::wait::until_nothing_moves;
 use crate::workload::{Order, Workload};
 
 /// Orders whose runs something is still to be done with.
@@ -22,6 +20,8 @@ struct Plans {
 
 pub(super) struct Demand {
     storm: Storm,
+    /// The database without anything in between.
+    url: String,
     customer: Customer,
     rng: fastrand::Rng,
     evidence: Evidence,
@@ -29,9 +29,10 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    pub(super) fn new(storm: &Storm, customer: Customer) -> Self {
+    pub(super) fn new(storm: &Storm, url: &str, customer: Customer) -> Self {
         let rng = fastrand::Rng::with_seed(storm.seed ^ 0x9e37_79b9);
-        Self { storm: storm.clone(), customer, rng, evidence: Evidence::default(), plans: Plans::default() }
+        let (storm, url) = (storm.clone(), url.to_owned());
+        Self { storm, url, customer, rng, evidence: Evidence::default(), plans: Plans::default() }
     }
 
     /// Goes on until everything was submitted and everything asked for was acknowledged. Also returns how many answers
@@ -90,14 +91,11 @@ impl Demand {
             self.evidence.paused.push(self.customer.resume(paused).await?);
         }
         for (order, run) in std::mem::take(&mut self.plans.reopen) {
-            until("a run to reopen ends", self.patience(), async || Ok(self.reopen(&order, run).await?.then_some(())))
-                .await?;
+            let (patience, url) = (self.storm.patience, self.url.clone());
+            let look = async || Ok(self.reopen(&order, run).await?.then_some(()));
+            until_nothing_moves("a run to reopen ends", patience, async || work_done(&url).await, look).await?;
         }
         Ok(())
-    }
-
-    fn patience(&self) -> Duration {
-        self.storm.patience
     }
 
     /// False: the run has not ended yet.

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::bail;
 use mainspring_store::Store;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::Storm;
 use crate::server::{ProcessMark, ServerPlan, ServerProcess};
@@ -13,7 +14,11 @@ use crate::wait::until;
 use crate::witness;
 
 /// A watchdog notices at once; this is for a busy machine.
-pub(super) const WATCHDOG_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const WATCHDOG_PATIENCE: Duration = Duration::from_secs(60);
+/// The code of a server that did not reach its database when it started: whoever keeps servers starts it again.
+const NOT_REACHED: i32 = 3;
+/// How often the keeper looks after his servers.
+const BETWEEN_ROUNDS: Duration = Duration::from_millis(50);
 /// How often a kill that waits for a big unit looks for one.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
@@ -53,6 +58,27 @@ impl<'a> Fleet<'a> {
         plan.start()
     }
 
+    /// Starts those again that lost their database while they started, as a keeper of servers does. Any other end is a fault.
+    pub(super) fn revive(&mut self) -> anyhow::Result<()> {
+        for at in 0..self.servers.len() {
+            match self.servers[at].ended()? {
+                None => {}
+                Some(NOT_REACHED) => self.servers[at] = self.start_one()?,
+                Some(code) => bail!("a server ended by itself with {code}:\n{}", self.servers[at].last_lines(20)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks after them until it is told that it is enough.
+    pub(super) async fn keep_up(&mut self, mut enough: oneshot::Receiver<()>) -> anyhow::Result<()> {
+        while enough.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+            self.revive()?;
+            tokio::time::sleep(BETWEEN_ROUNDS).await;
+        }
+        Ok(())
+    }
+
     /// Kills one and starts another in its place.
     async fn replace(&mut self, at: usize) -> anyhow::Result<()> {
         // Stopped first, so that nothing is born while its children are counted.
@@ -77,6 +103,7 @@ pub(super) async fn wreak(
     let mut havoc = Havoc::default();
     for kill in 0..storm.kills {
         permits.send_replace(storm.runs * (kill + 1) / (storm.kills + 1));
+        fleet.revive()?;
         // Not a wait for a state: the moment of a kill is what chance decides. Some servers die while they start.
         let life = if rng.u8(..6) == 0 { storm.longest_life / 10 } else { storm.longest_life };
         let life = Duration::from_micros(rng.u64(..life.as_micros() as u64));

@@ -4,6 +4,7 @@
 mod demand;
 mod havoc;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,17 +21,19 @@ use crate::effects;
 use crate::invariants::{Snapshot, Violation};
 use crate::proxy::{Fault, Proxy};
 use crate::server::ServerPlan;
-use crate::wait::until;
+use crate::wait::{until, until_nothing_moves};
 use crate::{witness, workload};
 
 /// Short, so that the dead are found between two kills.
 const LEASE: Duration = Duration::from_millis(600);
 const HEARTBEAT: Duration = Duration::from_millis(150);
+/// A server stops at once; this is for a busy machine.
+const LONGEST_STOP: Duration = Duration::from_secs(60);
 /// One round trip in so many goes wrong.
 const TRIPS_PER_FAULT: u32 = 150;
 
 /// What tells most about a violation.
-const KEPT_TABLES: [&str; 10] = [
+const KEPT_TABLES: [&str; 13] = [
     "runs",
     "task_runs",
     "history",
@@ -39,6 +42,9 @@ const KEPT_TABLES: [&str; 10] = [
     "operator_actions",
     "continuations",
     "sessions",
+    "waits",
+    "limits",
+    "terms",
     "witness_takeovers",
     "witness_writes",
 ];
@@ -53,7 +59,7 @@ pub struct Storm {
     pub servers: usize,
     /// A server lives at most so long.
     pub longest_life: Duration,
-    /// How long the rest may take once nobody is killed any more.
+    /// How long it may take until anything gets done once nobody is killed any more.
     pub patience: Duration,
 }
 
@@ -142,21 +148,34 @@ pub async fn storm(storm: &Storm, url: &str) -> anyhow::Result<Report> {
         .set("MAINSPRING_LOG_LEVEL", "warn");
 
     let (permits, quota) = tokio::sync::watch::channel(0usize);
-    let demand = Demand::new(storm, Customer::new(client.clone())).make(workload, quota);
+    let demand = Demand::new(storm, url, Customer::new(client.clone())).make(workload, quota);
     // What chance decides by must not be disturbed itself.
     let undisturbed = Store::connect(&Connect::new(url)).await?;
     let mut fleet = Fleet::start(&plan, storm.servers)?;
+    let (over, calm) = tokio::sync::oneshot::channel();
     let wreaking = async {
         let havoc = havoc::wreak(storm, &mut fleet, &undisturbed, &permits).await?;
         permits.send_replace(storm.runs);
-        Ok(havoc)
+        fleet.keep_up(calm).await?;
+        anyhow::Ok(havoc)
     };
-    let (havoc, (mut evidence, unknown)) = tokio::try_join!(wreaking, demand)?;
+    let demand = async {
+        let made = demand.await?;
+        _ = over.send(());
+        anyhow::Ok(made)
+    };
+    let (havoc, (mut evidence, unknown)) = match tokio::try_join!(wreaking, demand) {
+        Ok(done) => done,
+        Err(error) => {
+            let path = keep(folder, url).await?;
+            return Err(error.context(format!("kept in {}", path.display())));
+        }
+    };
     if let Some(proxy) = &proxy {
         proxy.calm();
     }
     evidence.survivors = havoc.survivors;
-    let rested = rest(&undisturbed, &mut fleet, &plan, storm.patience).await;
+    let rested = rest(&undisturbed, url, &mut fleet, &plan, storm.patience).await;
     evidence.effects = effects::read(&effects_path)?;
     client.store().close().await;
     undisturbed.close().await;
@@ -190,7 +209,8 @@ pub async fn storm(storm: &Storm, url: &str) -> anyhow::Result<Report> {
         report.violations.extend(witness::check(url).await?);
     }
     if !report.violations.is_empty() {
-        keep(folder, url, &mut report).await?;
+        let path = keep(folder, url).await?;
+        report.log.push_str(&format!("\n(kept in {})", path.display()));
     }
     Ok(report)
 }
@@ -204,12 +224,11 @@ async fn lost_attempts(url: &str) -> anyhow::Result<usize> {
 }
 
 /// Leaves the folder for whoever wants to know why, and what the database says in it.
-async fn keep(folder: tempfile::TempDir, url: &str, report: &mut Report) -> anyhow::Result<()> {
+async fn keep(folder: tempfile::TempDir, url: &str) -> anyhow::Result<PathBuf> {
     let path = folder.keep();
-    report.log.push_str(&format!("\n(kept in {})", path.display()));
     if !url.starts_with("postgres") {
         std::fs::copy(sqlite_path(url), path.join("storm.db")).context("keeping the database")?;
-        return Ok(());
+        return Ok(path);
     }
     let mut snapshot = Snapshot::open(url).await?;
     for table in KEPT_TABLES {
@@ -218,23 +237,38 @@ async fn keep(folder: tempfile::TempDir, url: &str, report: &mut Report) -> anyh
         std::fs::write(path.join(format!("{table}.json")), text).with_context(|| format!("keeping {table}"))?;
     }
     snapshot.close().await;
-    Ok(())
+    Ok(path)
+}
+
+/// Everything that ever got done. What is lost and done again is not: a storm that only loses is at its end.
+async fn work_done(url: &str) -> anyhow::Result<i64> {
+    let mut snapshot = Snapshot::open(url).await?;
+    let rows: Vec<(i64,)> = snapshot
+        .rows(
+            "SELECT count(*) FROM history UNION ALL SELECT count(*) FROM history_superseded \
+             UNION ALL SELECT count(*) FROM attempts WHERE outcome = 0 UNION ALL SELECT count(*) FROM operator_actions",
+        )
+        .await?;
+    snapshot.close().await;
+    Ok(rows.iter().map(|row| row.0).sum())
 }
 
 /// Waits until every run has ended, then stops the servers in peace.
-async fn rest(store: &Store, fleet: &mut Fleet<'_>, plan: &ServerPlan, patience: Duration) -> anyhow::Result<()> {
-    until("every run ends", patience, async || {
-        for server in &mut fleet.servers {
-            if let Some(code) = server.ended()? {
-                anyhow::bail!("a server ended by itself with {code}");
-            }
-        }
+async fn rest(
+    store: &Store,
+    url: &str,
+    fleet: &mut Fleet<'_>,
+    plan: &ServerPlan,
+    patience: Duration,
+) -> anyhow::Result<()> {
+    let look = async || {
+        fleet.revive()?;
         let counts = store.run_counts().await?;
         Ok(counts.iter().all(|count| count.state.is_terminal() || count.runs == 0).then_some(()))
-    })
-    .await?;
+    };
+    until_nothing_moves("every run ends", patience, async || work_done(url).await, look).await?;
     for server in &mut fleet.servers {
-        server.stop(Duration::from_secs(30)).await?;
+        server.stop(LONGEST_STOP).await?;
     }
     until("all processes end", WATCHDOG_PATIENCE, async || Ok(plan.processes().is_empty().then_some(()))).await
 }

@@ -17,7 +17,7 @@ pub enum Fault {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     random: Option<Random>,
-    /// The next round trip whose text contains the words gets the fault.
+    /// The next round trip that executes a text with these words gets the fault.
     planned: VecDeque<(String, Fault)>,
     pub(super) injected: Vec<Fault>,
 }
@@ -43,8 +43,8 @@ impl Faults {
         self.planned.push_back((words.to_owned(), fault));
     }
 
-    pub(super) fn decide(&mut self, text: &str) -> Option<Fault> {
-        let fault = match self.planned.iter().position(|(words, _)| text.contains(words.as_str())) {
+    pub(super) fn decide(&mut self, text: &str, executes: bool) -> Option<Fault> {
+        let fault = match self.planned.iter().position(|(words, _)| executes && text.contains(words.as_str())) {
             Some(at) => self.planned.remove(at).map(|(_, fault)| fault),
             None => self.random.as_mut().and_then(Random::decide),
         };
@@ -67,9 +67,10 @@ mod tests {
     fn plans_come_once_and_before_chance() {
         let mut faults = Faults::default();
         faults.plan("exchange", Fault::LoseReply);
-        assert_eq!(faults.decide("SELECT 1"), None);
-        assert_eq!(faults.decide("SELECT exchange_v1()"), Some(Fault::LoseReply));
-        assert_eq!(faults.decide("SELECT exchange_v1()"), None);
+        assert_eq!(faults.decide("SELECT 1", true), None);
+        assert_eq!(faults.decide("SELECT exchange_v1()", false), None, "it is only prepared");
+        assert_eq!(faults.decide("SELECT exchange_v1()", true), Some(Fault::LoseReply));
+        assert_eq!(faults.decide("SELECT exchange_v1()", true), None);
     }
 
     #[test]
@@ -77,7 +78,7 @@ mod tests {
         let draw = |seed| {
             let mut faults = Faults::default();
             faults.disturb(seed, 4, &[Fault::LoseReply, Fault::LoseRequest]);
-            (0..100).map(|_| faults.decide("")).collect::<Vec<_>>()
+            (0..100).map(|_| faults.decide("", true)).collect::<Vec<_>>()
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));

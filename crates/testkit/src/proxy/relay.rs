@@ -68,7 +68,7 @@ impl Proxy {
         self.faults().calm();
     }
 
-    /// The next round trip whose statement contains these words goes wrong.
+    /// The next round trip that executes a statement with these words goes wrong.
     pub fn plan(&self, words: &str, fault: Fault) {
         self.faults().plan(words, fault);
     }
@@ -191,7 +191,8 @@ async fn forward_requests(
             sent += 1;
             let trip = requests.end(number);
             let mut stall = None;
-            match shared.faults.lock().unwrap_or_else(PoisonError::into_inner).decide(&trip.text) {
+            let executes = !trip.only_prepares;
+            match shared.faults.lock().unwrap_or_else(PoisonError::into_inner).decide(&trip.text, executes) {
                 None => {}
                 Some(Fault::LoseReply) => lost.0.store(sent, Ordering::SeqCst),
                 Some(Fault::LoseRequest) => return Ok(()),

@@ -1,0 +1,119 @@
+//! The trace that requests leave: a log line each, and for every write and every refusal a row in the audit log.
+//!
+//! Queries and bodies are not recorded: they may hold what is secret.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
+use mainspring_store::AuditRow;
+
+use crate::headers::{REQUEST_ID, RequestId};
+use crate::state::ApiState;
+
+const LONGEST_PATH: usize = 500;
+
+/// What the guard learnt about a request. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seen(Arc<Mutex<Learnt>>);
+
+#[derive(Debug, Clone, Default)]
+struct Learnt {
+    actor: Option<String>,
+    address: Option<IpAddr>,
+    namespace: Option<String>,
+    quiet: bool,
+}
+
+impl Seen {
+    pub(crate) fn actor(&self, actor: &str) {
+        self.with(|learnt| learnt.actor = Some(actor.to_owned()));
+    }
+
+    pub(crate) fn address(&self, address: IpAddr) {
+        self.with(|learnt| learnt.address = Some(address));
+    }
+
+    pub(crate) fn namespace(&self, namespace: String) {
+        self.with(|learnt| learnt.namespace = Some(namespace));
+    }
+
+    /// No row in the audit log.
+    pub(crate) fn quiet(&self, quiet: bool) {
+        self.with(|learnt| learnt.quiet = quiet);
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut Learnt) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = RequestId::of(request.headers(), || state.client().clock().new_id());
+    let seen = Seen::default();
+    let method = request.method().clone();
+    let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    request.extensions_mut().insert(id.clone());
+    request.extensions_mut().insert(seen.clone());
+    let mut response = next.run(request).await;
+    let status = response.status();
+    let learnt = seen.with(|learnt| learnt.clone());
+    tracing::debug!(
+        request_id = id.0,
+        %method,
+        route = route.as_deref().unwrap_or("none"),
+        status = status.as_u16(),
+        duration_ms = started.elapsed().as_millis() as u64,
+        "answered"
+    );
+    if is_recorded(&method, status, &learnt) {
+        let row = row(&state, &id, &method, path, status, learnt);
+        if let Err(error) = state.client().store().add_audit(&row).await {
+            tracing::error!(%error, request_id = id.0, actor = row.actor, %method, "the audit log lacks a request");
+        }
+    }
+    if let Ok(value) = HeaderValue::from_str(&id.0) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    response
+}
+
+/// Every write that was let in, and every refusal.
+fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
+    let is_refusal =
+        matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST);
+    let is_write = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && learnt.actor.is_some();
+    // A quiet route is recorded when it refuses somebody who is known.
+    match learnt.quiet {
+        true => is_refusal && learnt.actor.is_some(),
+        false => is_refusal || is_write,
+    }
+}
+
+fn row(
+    state: &ApiState,
+    id: &RequestId,
+    method: &Method,
+    path: String,
+    status: StatusCode,
+    learnt: Learnt,
+) -> AuditRow {
+    AuditRow {
+        id: state.client().clock().new_id(),
+        at: state.client().now(),
+        actor: learnt.actor.unwrap_or_else(|| "unknown".into()),
+        address: learnt.address.map(|address| address.to_string()),
+        method: method.as_str().chars().take(20).collect(),
+        path: path.replace('\0', ""),
+        namespace: learnt.namespace.map(|name| name.chars().take(128).filter(|c| *c != '\0').collect()),
+        status: i16::try_from(status.as_u16()).unwrap_or(0),
+        request_id: id.0.clone(),
+        detail: None,
+    }
+}

@@ -1,0 +1,306 @@
+//! What is sent: bounded in size, depth and time.
+//!
+//! [`Json`] reads a JSON body into a type; give the type `#[serde(deny_unknown_fields)]`, so that a misspelt field is
+//! an error. [`Document`] is a text of JSON or YAML for what is parsed by core (workflows), whose route allows
+//! [`LARGE_LIMIT`]. [`Query`] and [`Path`] are axum's, with problems as their errors. [`Name`] is a checked name.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::problem::{Fault, Problem};
+
+/// The largest body unless a route says otherwise.
+pub(crate) const USUAL_LIMIT: usize = 1 << 20;
+/// For workflows with what belongs to them.
+pub(crate) const LARGE_LIMIT: usize = 16 << 20;
+/// A body that takes longer is not waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How large the body of this request may be; set by the guard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+/// Reads a body to its end: 413 if it is too large, 408 if it takes too long.
+pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() || says_too_large(&*error) => Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is too large: at most {limit} bytes are read here"),
+        )),
+        Ok(Err(_)) => Err(Problem::malformed("the body ended before it was complete")),
+        Err(_) => Err(Problem::new(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not arrive within {} s", PATIENCE.as_secs()),
+        )),
+    }
+}
+
+fn says_too_large(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<LengthLimitError>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
+/// A JSON body.
+#[derive(Debug, Clone)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+/// A JSON body that may be left out.
+#[derive(Debug, Clone)]
+pub(crate) struct MaybeJson<T>(pub(crate) Option<T>);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        require_json(request.headers())?;
+        let bytes = read_within_limit(request).await?;
+        from_json(&bytes).map(Json)
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let judged = require_json(request.headers());
+        let bytes = read_within_limit(request).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Self(None));
+        }
+        judged?;
+        from_json(&bytes).map(|value| Self(Some(value)))
+    }
+}
+
+async fn read_within_limit(request: Request) -> Result<Bytes, Problem> {
+    let limit = request.extensions().get::<BodyLimit>().map_or(USUAL_LIMIT, |limit| limit.0);
+    read(request.into_body(), limit).await
+}
+
+fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    match media_type(headers).as_deref() {
+        Some("application/json") => Ok(()),
+        Some(kind) if kind.starts_with("application/") && kind.ends_with("+json") => Ok(()),
+        _ => Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "this path takes JSON: send `Content-Type: application/json`",
+        )),
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
+}
+
+/// Syntax is 400, a value that does not fit is 422; both name the place. Nesting is bounded by the reader (128).
+pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let reader = &mut serde_json::Deserializer::from_slice(bytes);
+    let value: T = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
+        let path = error.path().to_string();
+        problem_of(error.inner(), &path)
+    })?;
+    reader.end().map_err(|error| problem_of(&error, "."))?;
+    refuse_nul(bytes)?;
+    Ok(value)
+}
+
+fn problem_of(error: &serde_json::Error, path: &str) -> Problem {
+    let text = error.to_string();
+    let words = text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words).to_owned();
+    let pointer = match path {
+        "." | "?" => None,
+        path => Some(format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""))),
+    };
+    let fault = Fault {
+        pointer,
+        line: u32::try_from(error.line()).ok().filter(|line| *line > 0),
+        column: u32::try_from(error.column()).ok(),
+        ..Fault::new(words.clone())
+    };
+    match error.is_data() {
+        true => Problem::faults(format!("the body does not fit: {words}"), vec![fault]),
+        false => {
+            Problem::faults(format!("the body is not JSON: {words}"), vec![fault]).with_status(StatusCode::BAD_REQUEST)
+        }
+    }
+}
+
+/// No database stores it, and nobody means it.
+fn refuse_nul(bytes: &[u8]) -> Result<(), Problem> {
+    let escaped = b"\\u0000";
+    if !bytes.windows(escaped.len()).any(|window| window == escaped) {
+        return Ok(());
+    }
+    let holds = serde_json::from_slice::<Value>(bytes).is_ok_and(|value| holds_nul(&value));
+    if holds {
+        Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "the body holds a NUL character: leave it out"))
+    } else {
+        Ok(())
+    }
+}
+
+fn holds_nul(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(holds_nul),
+        Value::Object(fields) => fields.iter().any(|(key, value)| key.contains('\0') || holds_nul(value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// A text of JSON or YAML.
+#[derive(Debug, Clone)]
+pub(crate) struct Document {
+    pub(crate) text: String,
+    pub(crate) is_yaml: bool,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Document {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let is_yaml = match media_type(request.headers()).as_deref() {
+            Some("application/json") => false,
+            Some("application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" | "text/plain") => true,
+            _ => {
+                return Err(Problem::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "this path takes JSON or YAML: send `Content-Type: application/json` or `application/yaml`",
+                ));
+            }
+        };
+        let bytes = read_within_limit(request).await?;
+        let text = String::from_utf8(bytes.into()).map_err(|_| Problem::malformed("the body is not UTF-8"))?;
+        Ok(Self { text, is_yaml })
+    }
+}
+
+/// The query, with a problem for what does not fit.
+#[derive(Debug, Clone)]
+pub(crate) struct Query<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Query::from_request_parts(parts, state).await {
+            Ok(axum::extract::Query(value)) => Ok(Self(value)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let cause = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text).to_owned();
+                Err(Problem::malformed(format!("the query does not fit: {cause}")))
+            }
+        }
+    }
+}
+
+/// Parameters of the path, with a problem for what does not fit.
+#[derive(Debug, Clone)]
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match axum::extract::Path::from_request_parts(parts, state).await {
+            Ok(axum::extract::Path(value)) => Ok(Self(value)),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let cause = text.strip_prefix("Invalid URL: ").unwrap_or(&text).to_owned();
+                Err(Problem::malformed(format!("the path does not fit: {cause}")))
+            }
+        }
+    }
+}
+
+/// A name as everywhere: `^[a-z0-9][a-z0-9_.-]{0,127}$`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, ToSchema)]
+#[serde(try_from = "String")]
+#[schema(value_type = String, pattern = "^[a-z0-9][a-z0-9_.-]{0,127}$", example = "default")]
+pub(crate) struct Name(String);
+
+impl Name {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let starts = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let fits = text.len() <= 128
+            && text.bytes().next().is_some_and(starts)
+            && text.bytes().all(|byte| starts(byte) || matches!(byte, b'_' | b'.' | b'-'));
+        if fits {
+            return Ok(Self(text));
+        }
+        let shown: String = text.chars().take(40).flat_map(char::escape_default).collect();
+        Err(format!(
+            "`{shown}` is not a name: names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[expect(dead_code, reason = "only read")]
+    struct Sample {
+        name: Name,
+        list: Vec<u8>,
+    }
+
+    fn check(body: &str, status: u16, words: &str) {
+        let problem = from_json::<Sample>(body.as_bytes()).unwrap_err();
+        let shown = format!("{problem:?}");
+        assert_eq!(problem.status().as_u16(), status, "{shown}");
+        assert!(shown.contains(words), "{shown} lacks {words}");
+    }
+
+    #[test]
+    fn problems_name_the_place() {
+        check("{", 400, "EOF");
+        check(r#"{"name": "x", "list": [1, "y"]}"#, 422, "/list/1");
+        check(r#"{"name": "../x", "list": []}"#, 422, "is not a name");
+        check(r#"{"name": "x", "list": [], "nmae": 1}"#, 422, "unknown field");
+        check(r#"{"name": "x", "list": []} {}"#, 400, "trailing");
+        check(&"[".repeat(100_000), 422, "invalid type");
+        assert!(from_json::<Value>("[".repeat(100_000).as_bytes()).is_err());
+        assert_eq!(from_json::<Value>(br#"{"a": ["x\u0000"]}"#).unwrap_err().status().as_u16(), 422);
+        assert!(from_json::<Value>(br#"{"a": "x\\u0000"}"#).is_ok());
+    }
+
+    #[test]
+    fn names_are_plain() {
+        let long = "x".repeat(129);
+        for wrong in ["", ".x", "-x", "X", "a/b", "a b", "ä", "a\u{202e}b", "a\u{200b}", "a\0", "..", "%2f", &long] {
+            assert!(Name::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
+        }
+        for right in ["a", "0", "a.b-c_d", &"x".repeat(128)] {
+            assert!(Name::try_from(right.to_owned()).is_ok(), "{right:?}");
+        }
+    }
+}

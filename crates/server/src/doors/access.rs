@@ -1,0 +1,195 @@
+//! What a route demands, and the only way to register one.
+//!
+//! [`Doors::at`] takes the demand together with the handlers, and [`Access`] has no default: a route that forgot to say
+//! who may use it does not compile. What was said is kept as a list, from which the guard decides, and which the test of
+//! `tests/doors.txt` compares with what was agreed.
+
+use std::collections::BTreeMap;
+
+use axum::Router;
+use axum::http::Method;
+use axum::routing::MethodRouter;
+use utoipa::openapi::path::{HttpMethod, PathItem, Paths};
+use utoipa::openapi::{RefOr, Schema};
+use utoipa_axum::router::UtoipaMethodRouter;
+
+use super::identity::Role;
+use crate::state::ApiState;
+
+/// Where the API begins.
+pub(crate) const BASE: &str = "/api/v1";
+/// The same API under the name that some of its users know.
+const ALIAS: &str = "/v1";
+/// What is also answered without any prefix.
+const UNPREFIXED: &[&str] = &["/workflows", "/workflow-runs", "/task-runs", "/workers"];
+
+/// What a route demands of whoever calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing. For probes and files that hold no data, by exact path.
+    Open,
+    /// Any valid token.
+    Anyone,
+    /// The role in some namespace, for what belongs to none and tells nothing of any.
+    Anywhere(Role),
+    /// The role in the namespace of the object: the handler must ask [`Caller`](super::caller::Caller) before it
+    /// answers, or its answer is withheld.
+    InNamespace(Role),
+    /// The role in all namespaces, for what concerns the whole installation.
+    Everywhere(Role),
+    /// The handler checks a signature and vouches for the caller, or a token with the role does.
+    Signed(Role),
+}
+
+impl Access {
+    /// Whether a handler has to ask before it answers.
+    pub(crate) fn must_ask(self) -> bool {
+        matches!(self, Self::InNamespace(_) | Self::Signed(_))
+    }
+
+    pub(crate) fn role(self) -> Option<Role> {
+        match self {
+            Self::Open | Self::Anyone => None,
+            Self::Anywhere(role) | Self::InNamespace(role) | Self::Everywhere(role) | Self::Signed(role) => Some(role),
+        }
+    }
+}
+
+/// One method of one path, and what it demands.
+#[derive(Debug, Clone)]
+pub struct RouteEntry {
+    pub method: Method,
+    pub path: String,
+    pub access: Access,
+    /// The largest body.
+    pub body_limit: usize,
+    /// Not one line in the audit log per call: the worker protocol, which keeps its own history.
+    pub quiet: bool,
+}
+
+/// The routes as they are gathered.
+#[derive(Default)]
+pub(crate) struct Doors {
+    pub(crate) router: Router<ApiState>,
+    pub(crate) entries: Vec<RouteEntry>,
+    pub(crate) paths: BTreeMap<String, PathItem>,
+    pub(crate) schemas: BTreeMap<String, RefOr<Schema>>,
+}
+
+/// A route that was registered, for what is said about it afterwards.
+pub(crate) struct Door<'d> {
+    doors: &'d mut Doors,
+    first: usize,
+    handlers: MethodRouter<ApiState>,
+}
+
+impl Doors {
+    /// Registers handlers under `/api/v1`, `/v1`, and without prefix where that is known. `routes!(…)` makes them of
+    /// functions that carry `#[utoipa::path(…)]`, whose `path` has no prefix.
+    pub(crate) fn at(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>) -> Door<'_> {
+        self.register(access, routes, true)
+    }
+
+    /// Registers handlers under exactly their path: `/openapi.json`, `/ws/updates`.
+    pub(crate) fn at_root(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>) -> Door<'_> {
+        self.register(access, routes, false)
+    }
+
+    fn register(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Door<'_> {
+        let (schemas, paths, handlers) = routes;
+        self.schemas.extend(schemas);
+        let first = self.entries.len();
+        for (path, item) in documented(paths) {
+            let methods = methods(&item);
+            let shown = if prefixed { format!("{BASE}{path}") } else { path.clone() };
+            match self.paths.get_mut(&shown) {
+                Some(known) => known.merge_operations(item),
+                None => _ = self.paths.insert(shown.clone(), item),
+            }
+            let mut places = vec![shown];
+            if prefixed {
+                places.push(format!("{ALIAS}{path}"));
+                let is_known = |known: &&str| path == **known || path.starts_with(&format!("{known}/"));
+                if UNPREFIXED.iter().any(|known| is_known(&known)) {
+                    places.push(path);
+                }
+            }
+            for place in places {
+                self.open(place, &methods, access, &handlers);
+            }
+        }
+        Door { doors: self, first, handlers }
+    }
+
+    fn open(&mut self, path: String, methods: &[Method], access: Access, handlers: &MethodRouter<ApiState>) {
+        for method in methods {
+            let body_limit = crate::body::USUAL_LIMIT;
+            self.entries.push(RouteEntry {
+                method: method.clone(),
+                path: path.clone(),
+                access,
+                body_limit,
+                quiet: false,
+            });
+        }
+        let router = std::mem::take(&mut self.router);
+        self.router = router.route(&path, handlers.clone());
+    }
+}
+
+impl Door<'_> {
+    /// Takes bodies up to so many bytes.
+    pub(crate) fn body_limit(self, bytes: usize) -> Self {
+        for entry in &mut self.doors.entries[self.first..] {
+            entry.body_limit = bytes;
+        }
+        self
+    }
+
+    /// Leaves no line in the audit log when it goes well.
+    pub(crate) fn quiet(self) -> Self {
+        for entry in &mut self.doors.entries[self.first..] {
+            entry.quiet = true;
+        }
+        self
+    }
+
+    /// Answers under another full path too, with the same demand. Parameters are matched by position.
+    pub(crate) fn also_at(self, path: &str) -> Self {
+        let first = &self.doors.entries[self.first];
+        let (access, home) = (first.access, first.path.clone());
+        let entries: Vec<RouteEntry> =
+            self.doors.entries[self.first..].iter().filter(|entry| entry.path == home).cloned().collect();
+        let methods: Vec<Method> = entries.iter().map(|entry| entry.method.clone()).collect();
+        self.doors.open(path.to_owned(), &methods, access, &self.handlers);
+        let made = self.doors.entries.len() - methods.len();
+        for (entry, model) in self.doors.entries[made..].iter_mut().zip(&entries) {
+            (entry.body_limit, entry.quiet) = (model.body_limit, model.quiet);
+        }
+        self
+    }
+}
+
+fn documented(paths: Paths) -> Vec<(String, PathItem)> {
+    paths.paths.into_iter().collect()
+}
+
+fn methods(item: &PathItem) -> Vec<Method> {
+    let known = [
+        (&item.get, Method::GET),
+        (&item.put, Method::PUT),
+        (&item.post, Method::POST),
+        (&item.delete, Method::DELETE),
+        (&item.patch, Method::PATCH),
+    ];
+    known.into_iter().filter(|(operation, _)| operation.is_some()).map(|(_, method)| method).collect()
+}
+
+/// Kept here so that a method that the list above does not know cannot be documented without being noticed.
+#[expect(dead_code, reason = "a reminder that is checked by the compiler")]
+fn every_method(method: &HttpMethod) -> bool {
+    match method {
+        HttpMethod::Get | HttpMethod::Put | HttpMethod::Post | HttpMethod::Delete | HttpMethod::Patch => true,
+        HttpMethod::Options | HttpMethod::Head | HttpMethod::Trace => false,
+    }
+}

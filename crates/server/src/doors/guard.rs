@@ -1,0 +1,186 @@
+//! The one layer through which everything goes. What is not in the list of routes is not there; what is in the list is
+//! reached only by who fulfils its demand.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{ALLOW, CONTENT_ENCODING};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::access::{Access, RouteEntry};
+use super::address::{self, Peer};
+use super::caller::Caller;
+use super::credentials;
+use super::identity::Identity;
+use crate::audit::Seen;
+use crate::body::BodyLimit;
+use crate::idempotency::Replayed;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// Marks a request of this very process. Only [`Api::call`](crate::Api::call) makes one; no header can.
+#[derive(Debug, Clone)]
+pub(crate) struct Local(pub(crate) Arc<str>);
+
+/// The demands by path.
+#[derive(Debug, Default)]
+pub(crate) struct Demands {
+    by_path: HashMap<String, Vec<RouteEntry>>,
+}
+
+impl Demands {
+    pub(crate) fn new(entries: &[RouteEntry]) -> Self {
+        let mut by_path: HashMap<String, Vec<RouteEntry>> = HashMap::new();
+        for entry in entries {
+            by_path.entry(entry.path.clone()).or_default().push(entry.clone());
+        }
+        Self { by_path }
+    }
+
+    fn methods(&self, path: &str) -> &[RouteEntry] {
+        self.by_path.get(path).map_or(&[], Vec::as_slice)
+    }
+}
+
+pub(crate) async fn guard(State(state): State<ApiState>, request: Request, next: Next) -> Response {
+    let origin = request.headers().get(axum::http::header::ORIGIN).cloned();
+    let mut response = match state.settings().origins.preflight(request.method(), request.headers()) {
+        Some(response) => response,
+        None => match pass(&state, request, next).await {
+            Ok(response) => response,
+            Err(problem) => problem.into_response(),
+        },
+    };
+    state.settings().origins.allow(origin.as_ref(), &mut response);
+    response
+}
+
+async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Response, Problem> {
+    let matched = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let known = matched.as_deref().map_or(&[][..], |path| state.demands().methods(path));
+    // A HEAD is a GET without its body.
+    let wanted = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
+    let entry = known.iter().find(|entry| entry.method == *wanted);
+    let local = request.extensions().get::<Local>().cloned();
+    let address =
+        address::client(request.extensions().get::<Peer>().copied(), request.headers(), &state.settings().proxies);
+    // A copy: a borrowed request cannot wait for the database.
+    let headers = request.headers().clone();
+    let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+    if let Some(address) = address {
+        seen.address(address);
+    }
+    if local.is_none() && !entry.is_some_and(|entry| entry.access == Access::Open) {
+        if let Some(address) = address {
+            state.limits().address(address)?;
+        }
+        state.settings().origins.check_host(request.headers(), request.uri())?;
+        state.settings().origins.check_origin(request.headers(), request.uri())?;
+    }
+    if request.uri().path_and_query().is_some_and(|target| target.as_str().contains("%00")) {
+        return Err(Problem::malformed("the path or the query holds a NUL character: leave it out"));
+    }
+    let Some(entry) = entry else {
+        // Who has no token learns nothing, not even what there is not.
+        identify(state, &headers, local, address, &seen, Access::Anyone).await?;
+        return Err(not_there(known));
+    };
+    if request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "compressed bodies are not accepted: send the body as it is, without Content-Encoding",
+        ));
+    }
+    request.extensions_mut().insert(BodyLimit(entry.body_limit));
+    seen.quiet(entry.quiet);
+    if entry.access == Access::Open {
+        return Ok(next.run(request).await);
+    }
+    let identity = identify(state, &headers, local, address, &seen, entry.access).await?;
+    if !admits(entry.access, &identity) {
+        return Err(Problem::forbidden());
+    }
+    let caller = Caller::new(credentials::shared(identity), entry.access);
+    request.extensions_mut().insert(caller.clone());
+    let response = next.run(request).await;
+    if let Some(namespace) = caller.namespace() {
+        seen.namespace(namespace);
+    }
+    let is_new = response.extensions().get::<Replayed>().is_none();
+    if entry.access.must_ask() && is_new && response.status().is_success() && !caller.has_asked() {
+        tracing::error!(method = %entry.method, path = entry.path, "a handler answered without asking whether it may");
+        return Err(Problem::internal());
+    }
+    Ok(response)
+}
+
+/// Who calls: the process itself, the holder of a valid token, or for signed routes somebody yet unknown.
+async fn identify(
+    state: &ApiState,
+    headers: &HeaderMap,
+    local: Option<Local>,
+    address: Option<IpAddr>,
+    seen: &Seen,
+    access: Access,
+) -> Result<Identity, Problem> {
+    if let Some(Local(user)) = local {
+        let identity = Identity::local(&user);
+        seen.actor(&identity.actor);
+        return Ok(identity);
+    }
+    let identity = match credentials::identify(state, headers).await {
+        Ok(Some(identity)) => identity,
+        Ok(None) if matches!(access, Access::Signed(_)) => Identity::unsigned(),
+        Ok(None) => return Err(failed(state, address, seen, Problem::unauthorised())),
+        Err(problem) if problem.status() == StatusCode::UNAUTHORIZED => {
+            return Err(failed(state, address, seen, problem));
+        }
+        Err(problem) => return Err(problem),
+    };
+    seen.actor(&identity.actor);
+    state.limits().identity(&identity.actor)?;
+    Ok(identity)
+}
+
+/// Wrong credentials are rare, or they are guesses.
+fn failed(state: &ApiState, address: Option<IpAddr>, seen: &Seen, problem: Problem) -> Problem {
+    match address.map(|address| state.limits().failure(address)) {
+        Some(Err(too_many)) => {
+            // Whoever knocks without end must not fill the audit log.
+            seen.quiet(true);
+            too_many
+        }
+        _ => problem,
+    }
+}
+
+fn admits(access: Access, identity: &Identity) -> bool {
+    match access {
+        Access::Open | Access::Anyone => true,
+        Access::Anywhere(role) | Access::InNamespace(role) => identity.has_anywhere(role),
+        Access::Everywhere(role) => identity.has_everywhere(role),
+        Access::Signed(role) => identity.actor == Identity::unsigned().actor || identity.has_anywhere(role),
+    }
+}
+
+/// 404, or 405 with the methods that there are.
+fn not_there(known: &[RouteEntry]) -> Problem {
+    if known.is_empty() {
+        return Problem::new(
+            StatusCode::NOT_FOUND,
+            "there is nothing under this path: /openapi.json lists what there is",
+        );
+    }
+    let methods: Vec<&str> = known.iter().map(|entry| entry.method.as_str()).collect();
+    let methods = methods.join(", ");
+    let problem =
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path does not answer this method, but {methods}"));
+    match HeaderValue::from_str(&methods) {
+        Ok(value) => problem.with_header(ALLOW, value),
+        Err(_) => problem,
+    }
+}

@@ -1,0 +1,113 @@
+//! The description of the API: OpenAPI 3.1, made of what the routes say about themselves.
+
+use std::fmt::Write as _;
+
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha2::{Digest, Sha256};
+use utoipa::PartialSchema;
+use utoipa::openapi::path::{Operation, PathItem, PathsBuilder};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, Response as Described};
+
+use crate::doors::access::{Access, Doors};
+use crate::problem::{Fault, ProblemBody};
+use crate::state::ApiState;
+
+const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}\
+    table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0;\
+    border-bottom:1px solid #ddd}code{font-size:.95em}";
+
+/// The document of all routes.
+pub(crate) fn document(doors: &Doors) -> OpenApi {
+    let mut paths = PathsBuilder::new();
+    for (path, item) in &doors.paths {
+        let mut item = item.clone();
+        for operation in operations(&mut item) {
+            operation.responses.responses.entry("default".into()).or_insert_with(|| problem().into());
+        }
+        let is_open = doors.entries.iter().any(|entry| entry.path == *path && entry.access == Access::Open);
+        if is_open {
+            for operation in operations(&mut item) {
+                operation.security = Some(vec![SecurityRequirement::default()]);
+            }
+        }
+        paths = paths.path(path.clone(), item);
+    }
+    let mut components = Components::new();
+    components.schemas.extend(doors.schemas.clone());
+    components.schemas.insert("Problem".into(), ProblemBody::schema());
+    components.schemas.insert("Fault".into(), Fault::schema());
+    components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Mainspring")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some("Workflows, runs, schedules and what guards them. Errors are RFC 9457 problems."))
+                .build(),
+        )
+        .paths(paths.build())
+        .components(Some(components))
+        .security(Some([SecurityRequirement::new("token", Vec::<String>::new())]))
+        .build()
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch]
+        .into_iter()
+        .filter_map(Option::as_mut)
+}
+
+fn problem() -> Described {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let mut described = Described::new("What is wrong, as a problem of RFC 9457");
+    described.content.insert("application/problem+json".into(), content.into());
+    described
+}
+
+/// The OpenAPI document
+#[utoipa::path(get, path = "/openapi.json", tag = "about", responses((status = 200, description = "OpenAPI 3.1")))]
+pub(crate) async fn openapi_json(State(state): State<ApiState>) -> Response {
+    ([(CONTENT_TYPE, "application/json")], state.openapi().to_owned()).into_response()
+}
+
+/// The API as a page
+#[utoipa::path(get, path = "/docs", tag = "about", responses((status = 200, description = "HTML", content_type = "text/html")))]
+pub(crate) async fn docs(State(state): State<ApiState>) -> Response {
+    let digest = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
+    let policy = format!("default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'");
+    let mut response = page(state.openapi()).into_response();
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    if let Ok(policy) = HeaderValue::from_str(&policy) {
+        response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// One line per operation; no script, nothing from elsewhere.
+fn page(openapi: &str) -> String {
+    let document: serde_json::Value = serde_json::from_str(openapi).unwrap_or_default();
+    let mut html = format!(
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Mainspring API</title><style>{STYLE}</style>\
+         <h1>Mainspring API</h1><p>Send <code>Authorization: Bearer TOKEN</code>. The whole description is \
+         <a href=\"/openapi.json\">/openapi.json</a> (OpenAPI 3.1).</p><table><tr><th>Method<th>Path<th>Does"
+    );
+    for (path, item) in document["paths"].as_object().into_iter().flatten() {
+        for (method, operation) in item.as_object().into_iter().flatten() {
+            let says = operation["summary"].as_str().unwrap_or_default();
+            let (method, path, says) = (escaped(&method.to_uppercase()), escaped(path), escaped(says));
+            _ = write!(html, "<tr><td><code>{method}</code><td><code>{path}</code><td>{says}");
+        }
+    }
+    html.push_str("</table></html>");
+    html
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,43 @@
+//! Whether this node lives, and what it offers.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use utoipa_axum::routes;
+
+use crate::doors::access::{Access, Doors};
+use crate::doors::identity::Role;
+use crate::openapi;
+use crate::state::ApiState;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at_root(Access::Open, routes!(live));
+    doors.at_root(Access::Open, routes!(ready));
+    doors.at_root(Access::Open, routes!(healthz));
+    doors.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::openapi_json));
+    doors.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::docs));
+}
+
+/// Whether the process lives
+#[utoipa::path(get, path = "/live", tag = "about", responses((status = 200, description = "It does")))]
+pub(crate) async fn live() -> Response {
+    Json(json!({"status": "ok"})).into_response()
+}
+
+/// Whether it may be sent work
+#[utoipa::path(get, path = "/ready", tag = "about",
+    responses((status = 200, description = "It may"), (status = 503, description = "It may not")))]
+pub(crate) async fn ready(State(state): State<ApiState>) -> Response {
+    match state.health().is_ready().await {
+        true => Json(json!({"status": "ready"})).into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"status": "not ready"}))).into_response(),
+    }
+}
+
+/// What it is
+#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "Its name")))]
+pub(crate) async fn healthz() -> Response {
+    Json(json!({"status": "ok", "service": "mainspring-api"})).into_response()
+}

@@ -1,0 +1,128 @@
+//! `/pools`: named limits on task runs, across the workflows of a namespace. The model for other resources.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use mainspring_store::PoolRow;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::body::{self, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    doors.at(Access::InNamespace(Role::Operator), routes!(put));
+    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+}
+
+/// A named pool.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Pool {
+    name: String,
+    namespace: String,
+    /// How many task runs may go on at once; null is unlimited.
+    slots: Option<i32>,
+    /// How many go on.
+    held: i32,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutPool {
+    /// A number from 0, or null for unlimited.
+    slots: Option<i32>,
+}
+
+/// Which namespace is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InNamespace {
+    /// The namespace
+    #[param(value_type = Option<String>, default = "default")]
+    namespace: Option<Name>,
+}
+
+impl InNamespace {
+    fn or_default(&self) -> &str {
+        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
+    }
+}
+
+impl From<PoolRow> for Pool {
+    fn from(row: PoolRow) -> Self {
+        Self { name: row.name, namespace: row.namespace, slots: row.slots, held: row.held }
+    }
+}
+
+/// List pools
+#[utoipa::path(get, path = "/pools", tag = "pools", params(PageParams, InNamespace),
+    responses((status = 200, body = List<Pool>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<List<Pool>>, Problem> {
+    let seen = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
+    let mut pools = state.client().store().pools().await?;
+    if let Some(seen) = seen {
+        pools.retain(|pool| seen.contains(&pool.namespace));
+    }
+    Ok(Json(page.slice("pools", pools, Pool::from)?))
+}
+
+/// Show a pool
+#[utoipa::path(get, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+    responses((status = 200, body = Pool)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<Name>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<Pool>, Problem> {
+    caller.enter(within.or_default())?;
+    Ok(Json(state.client().store().pool(within.or_default(), name.as_str()).await?.into()))
+}
+
+/// Set how many task runs of a pool may go on at once
+#[utoipa::path(put, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+    request_body = PutPool, responses((status = 200, body = Pool)))]
+pub(crate) async fn put(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<Name>,
+    Query(within): Query<InNamespace>,
+    body::Json(pool): body::Json<PutPool>,
+) -> Result<Json<Pool>, Problem> {
+    let namespace = within.or_default();
+    caller.enter(namespace)?;
+    if pool.slots.is_some_and(|slots| slots < 0) {
+        return Err(Problem::invalid("/slots", "must be a number from 0, or null for unlimited"));
+    }
+    let client = state.client();
+    client.store().set_pool(client.now(), namespace, name.as_str(), pool.slots).await?;
+    Ok(Json(client.store().pool(namespace, name.as_str()).await?.into()))
+}
+
+/// Remove a pool that no workflow names
+#[utoipa::path(delete, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+    responses((status = 204, description = "It is gone"), (status = 409, description = "A workflow names it")))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<Name>,
+    Query(within): Query<InNamespace>,
+) -> Result<StatusCode, Problem> {
+    caller.enter(within.or_default())?;
+    state.client().store().delete_pool(within.or_default(), name.as_str()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,74 @@
+//! What every handler can reach.
+
+use std::sync::Arc;
+
+use mainspring_engine::Client;
+
+use crate::doors::access::RouteEntry;
+use crate::doors::guard::Demands;
+use crate::doors::limits::Limits;
+use crate::doors::origin::Origins;
+use crate::doors::{Network, Rates};
+use crate::health::Health;
+
+/// What an operator can choose about the API.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    pub origins: Origins,
+    /// Proxies whose `X-Forwarded-For` counts.
+    pub proxies: Vec<Network>,
+    pub rates: Rates,
+}
+
+/// Clones share everything.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiState(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    client: Client,
+    health: Health,
+    settings: Settings,
+    limits: Limits,
+    routes: Vec<RouteEntry>,
+    demands: Demands,
+    openapi: String,
+}
+
+impl ApiState {
+    pub(crate) fn new(client: Client, settings: Settings, routes: Vec<RouteEntry>, openapi: String) -> Self {
+        let health = Health::new(client.clone());
+        let limits = Limits::new(settings.rates);
+        let demands = Demands::new(&routes);
+        Self(Arc::new(Inner { client, health, settings, limits, routes, demands, openapi }))
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    pub(crate) fn health(&self) -> &Health {
+        &self.0.health
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub(crate) fn routes(&self) -> &[RouteEntry] {
+        &self.0.routes
+    }
+
+    pub(crate) fn demands(&self) -> &Demands {
+        &self.0.demands
+    }
+
+    /// The OpenAPI document as JSON.
+    pub(crate) fn openapi(&self) -> &str {
+        &self.0.openapi
+    }
+}

@@ -1,0 +1,106 @@
+//! The table of doors: what each role gets on each route is agreed in `doors.txt`, and compared with what is served.
+//!
+//! `MAINSPRING_UPDATE_DOORS=1` writes the table anew; look at the difference before it is committed.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use axum::http::{Method, StatusCode};
+use mainspring_server::Role;
+
+use crate::house::House;
+use crate::on_both;
+
+const HEAD: &str = "\
+# What each caller gets on each route: 401 and 403 as such, `ok` for what passes the guard (whatever follows).
+# A caller holds its role in every namespace. Checked by tests/api/doors.rs.
+";
+
+fn table() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/doors.txt")
+}
+
+/// A path with something in place of its parameters.
+fn filled(path: &str) -> String {
+    let id = "00000000-0000-7000-8000-000000000000";
+    path.split('/').map(|part| if part.starts_with('{') { id } else { part }).collect::<Vec<_>>().join("/")
+}
+
+async fn given(house: &House, method: &Method, path: &str, role: Option<Role>) -> &'static str {
+    let mut call = house.call(method.clone(), &filled(path));
+    if let Some(role) = role {
+        call = call.role(role);
+    }
+    if *method != Method::GET {
+        call = call.text("application/json", "[]");
+    }
+    // Only the head: some answers never end.
+    match call.open().await.status() {
+        StatusCode::UNAUTHORIZED => "401",
+        StatusCode::FORBIDDEN => "403",
+        _ => "ok",
+    }
+}
+
+async fn served(house: &House) -> BTreeMap<(String, String), String> {
+    let mut lines = BTreeMap::new();
+    for route in house.api.routes() {
+        let mut words = vec![given(house, &route.method, &route.path, None).await];
+        for role in Role::ALL {
+            words.push(given(house, &route.method, &route.path, Some(role)).await);
+        }
+        let key = (route.path.clone(), route.method.to_string());
+        assert!(lines.insert(key, words.join(" ")).is_none(), "{} {} is registered twice", route.method, route.path);
+    }
+    lines
+}
+
+on_both! {
+    async fn every_route_is_in_the_table_with_what_each_role_gets(house: &House) {
+        let served = served(house).await;
+        let mut text = format!("{HEAD}# METHOD PATH | no token, viewer, operator, author, admin, worker\n");
+        for ((path, method), words) in &served {
+            text.push_str(&format!("{method} {path} | {words}\n"));
+        }
+        if std::env::var_os("MAINSPRING_UPDATE_DOORS").is_some() {
+            std::fs::write(table(), &text).unwrap();
+        }
+        let agreed = std::fs::read_to_string(table()).unwrap_or_default();
+        let lines = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).map(str::to_owned).collect()
+        };
+        let (agreed, served) = (lines(&agreed), lines(&text));
+        let missing: Vec<&String> = served.iter().filter(|line| !agreed.contains(line)).collect();
+        let gone: Vec<&String> = agreed.iter().filter(|line| !served.contains(line)).collect();
+        assert!(
+            missing.is_empty() && gone.is_empty(),
+            "tests/doors.txt lacks\n{missing:#?}\nand has, but nobody serves\n{gone:#?}\n\
+             if that is meant, run this test with MAINSPRING_UPDATE_DOORS=1 and look at the difference"
+        );
+    }
+
+    async fn only_the_probes_are_open(house: &House) {
+        let open: Vec<String> = served(house)
+            .await
+            .into_iter()
+            .filter(|(_, words)| words.starts_with("ok"))
+            .map(|((path, _), _)| path)
+            .collect();
+        assert_eq!(open, ["/healthz", "/live", "/ready"]);
+    }
+
+    async fn what_is_no_route_tells_nothing_to_strangers(house: &House) {
+        for path in ["/", "/api", "/api/v1", "/api/v1/pools/", "/api/v1/nothing", "/live/", "/live/x", "/healthz;x",
+                     "//live", "/live%2f", "/api/v1/../../live", "/LIVE", "/api/v1/pools/x/live", "/v2/pools"] {
+            house.get(path).send().await.expect(401);
+            house.get(path).role(Role::Admin).send().await.expect(404);
+        }
+        for method in [Method::POST, Method::PATCH, Method::OPTIONS, Method::TRACE] {
+            house.call(method.clone(), "/api/v1/pools").send().await.expect(401);
+            let answer = house.call(method, "/api/v1/pools").role(Role::Admin).send().await.expect(405);
+            assert!(answer.header("allow").contains("GET"));
+        }
+        assert_eq!(house.call(Method::HEAD, "/api/v1/pools").send().await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(house.call(Method::HEAD, "/api/v1/pools").role(Role::Viewer).send().await.status, StatusCode::OK);
+    }
+}

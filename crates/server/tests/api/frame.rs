@@ -1,0 +1,83 @@
+//! What every route has in common.
+
+use mainspring_server::Role;
+use serde_json::json;
+
+use crate::on_both;
+
+on_both! {
+    async fn wrong_tokens_cannot_be_told_apart(house: &House) {
+        let real = house.token(Role::Viewer).to_owned();
+        let mut changed = real.clone();
+        changed.replace_range(changed.len() - 2.., if real.ends_with("AA") { "BB" } else { "AA" });
+        let mut texts = Vec::new();
+        for token in ["x", "ms_x", &changed, &real[..real.len() - 1], &real.replace("ms_", "mt_"), "a.b.c"] {
+            let answer = house.get("/api/v1/pools").bearer(token).send().await.expect(401);
+            texts.push((answer.text.clone(), answer.header("www-authenticate").to_owned()));
+        }
+        texts.push((house.get("/api/v1/pools").send().await.expect(401).text, "Bearer".into()));
+        texts.dedup();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+    }
+
+    async fn a_repeated_write_is_answered_and_not_done_again(house: &House) {
+        let put = |slots: i32| {
+            house.put("/api/v1/pools/p").role(Role::Admin).header("idempotency-key", "k1").json(json!({"slots": slots}))
+        };
+        let first = put(1).send().await.expect(200);
+        house.put("/api/v1/pools/p").role(Role::Admin).json(json!({"slots": 5})).send().await.expect(200);
+        let again = put(1).send().await.expect(200);
+        assert_eq!(again.text, first.text);
+        assert_eq!(again.header("idempotent-replay"), "true");
+        assert_eq!(again.header("content-type"), "application/json");
+        let now = house.get("/api/v1/pools/p").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(now["slots"], 5, "the repetition was done");
+        put(2).send().await.expect(422);
+        // Another's key of the same name is another key.
+        let other = house.put("/api/v1/pools/p").role(Role::Operator).header("idempotency-key", "k1");
+        other.json(json!({"slots": 7})).send().await.expect(200);
+        // What was refused as wrong is refused again from memory; what is malformed has no key.
+        house.put("/api/v1/pools/p").role(Role::Admin).header("idempotency-key", "k ey").json(json!({})).send().await.expect(400);
+    }
+
+    async fn answers_carry_what_protects_browsers(house: &House) {
+        for target in ["/live", "/api/v1/pools", "/nothing"] {
+            let answer = house.get(target).role(Role::Viewer).send().await;
+            assert!(answer.header("content-security-policy").contains("script-src 'self'"), "{target}");
+            assert!(!answer.header("content-security-policy").contains("unsafe"), "{target}");
+            assert!(answer.header("content-security-policy").contains("frame-ancestors 'none'"), "{target}");
+            assert_eq!(answer.header("x-content-type-options"), "nosniff");
+            assert_eq!(answer.header("cache-control"), "no-store");
+            assert!(!answer.header("x-request-id").is_empty());
+            assert_eq!(answer.header("access-control-allow-origin"), "");
+        }
+        let named = house.get("/live").header("x-request-id", "abc-1").send().await;
+        assert_eq!(named.header("x-request-id"), "abc-1");
+        let odd = house.get("/live").header("x-request-id", "<script>").send().await;
+        assert_ne!(odd.header("x-request-id"), "<script>");
+    }
+
+    async fn the_description_covers_every_route(house: &House) {
+        let document = house.get("/openapi.json").role(Role::Viewer).send().await.expect(200).body();
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"), "{}", document["openapi"]);
+        for route in house.api.routes() {
+            let is_alias = !route.path.starts_with("/api/v1/") && document["paths"].get(&route.path).is_none();
+            if is_alias {
+                continue;
+            }
+            let method = route.method.as_str().to_lowercase();
+            let operation = &document["paths"][&route.path][&method];
+            assert!(operation["summary"].as_str().is_some(), "{method} {} is not described", route.path);
+        }
+        let docs = house.get("/docs").role(Role::Viewer).send().await.expect(200);
+        assert!(docs.text.contains("/api/v1/pools"));
+        assert!(!docs.text.contains("<script") && !docs.text.contains("http://") && !docs.text.contains("https://"));
+    }
+
+    async fn the_process_itself_needs_no_token_and_nobody_else_becomes_it(house: &House) {
+        house.get("/api/v1/pools").without("host").locally().await.expect(200);
+        for header in ["x-local", "x-mainspring-local", "x-forwarded-for", "forwarded"] {
+            house.get("/api/v1/pools").header(header, "127.0.0.1").send().await.expect(401);
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! An API on a throwaway database, with a token for every role.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use mainspring_engine::{Client, SystemClock};
+use mainspring_server::{Api, Grant, Role, Settings, Token};
+use mainspring_store::{Flavor, NewToken};
+use mainspring_testkit::TestDatabase;
+use serde_json::Value;
+
+pub(crate) struct House {
+    pub(crate) api: Api,
+    pub(crate) client: Client,
+    pub(crate) database: TestDatabase,
+    tokens: HashMap<&'static str, String>,
+}
+
+/// A request to be sent.
+pub(crate) struct Call<'h> {
+    house: &'h House,
+    method: Method,
+    target: String,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) text: String,
+}
+
+impl House {
+    pub(crate) async fn new(flavor: Flavor) -> Self {
+        Self::with(flavor, Settings::default()).await
+    }
+
+    pub(crate) async fn with(flavor: Flavor, settings: Settings) -> Self {
+        let database = TestDatabase::new(flavor).await;
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+        let api = Api::new(client.clone(), settings);
+        let mut house = Self { api, client, database, tokens: HashMap::new() };
+        for role in Role::ALL {
+            let token = house.make_token(role.word(), &[Grant::everywhere(role)]).await;
+            house.tokens.insert(role.word(), token);
+        }
+        house
+    }
+
+    /// A token with these grants.
+    pub(crate) async fn make_token(&self, name: &str, grants: &[Grant]) -> String {
+        let token = Token::generate(self.client.clock().new_id()).unwrap();
+        let new = NewToken {
+            id: token.id(),
+            name: name.to_owned(),
+            hash: token.hash(),
+            grants: serde_json::to_string(grants).unwrap(),
+            created_by: "test".into(),
+            expires_at: None,
+        };
+        self.client.store().add_token(self.client.now(), &new).await.unwrap();
+        token.reveal().to_owned()
+    }
+
+    pub(crate) fn token(&self, role: Role) -> &str {
+        &self.tokens[role.word()]
+    }
+
+    pub(crate) fn get(&self, target: &str) -> Call<'_> {
+        self.call(Method::GET, target)
+    }
+
+    pub(crate) fn put(&self, target: &str) -> Call<'_> {
+        self.call(Method::PUT, target)
+    }
+
+    pub(crate) fn post(&self, target: &str) -> Call<'_> {
+        self.call(Method::POST, target)
+    }
+
+    pub(crate) fn delete(&self, target: &str) -> Call<'_> {
+        self.call(Method::DELETE, target)
+    }
+
+    /// A request without a token.
+    pub(crate) fn call(&self, method: Method, target: &str) -> Call<'_> {
+        let mut headers = HeaderMap::new();
+        headers.insert("host", HeaderValue::from_static("localhost"));
+        Call { house: self, method, target: target.to_owned(), headers, body: Vec::new() }
+    }
+}
+
+impl Call<'_> {
+    pub(crate) fn role(self, role: Role) -> Self {
+        let token = self.house.token(role).to_owned();
+        self.bearer(&token)
+    }
+
+    pub(crate) fn bearer(self, token: &str) -> Self {
+        self.header("authorization", &format!("Bearer {token}"))
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.insert(name.parse::<HeaderName>().unwrap(), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self
+    }
+
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.headers.remove(name);
+        self
+    }
+
+    pub(crate) fn json(self, body: Value) -> Self {
+        self.text("application/json", &body.to_string())
+    }
+
+    pub(crate) fn text(mut self, kind: &str, body: &str) -> Self {
+        self.body = body.as_bytes().to_vec();
+        self.header("content-type", kind)
+    }
+
+    fn request(self) -> (Api, Request<Body>) {
+        let mut request = Request::builder().method(self.method).uri(self.target).body(Body::from(self.body)).unwrap();
+        *request.headers_mut() = self.headers;
+        (self.house.api.clone(), request)
+    }
+
+    /// The head of the answer, its body unread.
+    pub(crate) async fn open(self) -> Response {
+        let (api, request) = self.request();
+        api.answer(request).await
+    }
+
+    pub(crate) async fn send(self) -> Answer {
+        let (api, request) = self.request();
+        Answer::of(api.answer(request).await).await
+    }
+
+    /// As the process itself.
+    pub(crate) async fn locally(self) -> Answer {
+        let (api, request) = self.request();
+        Answer::of(api.call("tester", request).await).await
+    }
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Self { status: parts.status, headers: parts.headers, text: String::from_utf8_lossy(&bytes).into_owned() }
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        if self.status.is_client_error() || self.status.is_server_error() {
+            assert_eq!(self.header("content-type"), "application/problem+json", "{}", self.text);
+            let body = self.body();
+            assert_eq!(body["status"], status, "{body}");
+            for field in ["type", "title", "detail"] {
+                assert!(body[field].as_str().is_some_and(|text| !text.is_empty()), "{body} lacks {field}");
+            }
+        }
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn body(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {}", self.text))
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}

@@ -1,0 +1,127 @@
+//! Answers that are kept, so that a request repeated under the same key is answered instead of done again.
+
+use mainspring_core::Micros;
+use uuid::Uuid;
+
+use crate::db::{Store, read, write};
+use crate::error::Result;
+
+/// What was answered under a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptAnswer {
+    pub status: u16,
+    pub content_type: Option<String>,
+    /// `None` if the answer was not one to keep.
+    pub body: Option<Vec<u8>>,
+}
+
+/// What a key means for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// New, or left behind by somebody who died: do it.
+    Mine,
+    /// The same request is under way.
+    UnderWay,
+    /// Another request was made under this key.
+    Differs,
+    Answered(KeptAnswer),
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    request_hash: Vec<u8>,
+    claim: Uuid,
+    status: Option<i16>,
+    content_type: Option<String>,
+    body: Option<Vec<u8>>,
+}
+
+impl Store {
+    /// Takes the key for this request, or says what it was taken for. A claim older than `abandoned_before` without an
+    /// answer belongs to nobody any more and is taken over by the same request.
+    pub async fn claim_request(
+        &self,
+        now: Micros,
+        abandoned_before: Micros,
+        (actor, key): (&str, &str),
+        hash: &[u8; 32],
+        claim: Uuid,
+    ) -> Result<Claim> {
+        let taken = write!(self, |conn| sqlx::query(
+            "INSERT INTO idempotent_requests AS i (actor, key, request_hash, claim, created_at) \
+             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (actor, key) DO UPDATE SET claim = $4, created_at = $5 \
+             WHERE i.status IS NULL AND i.request_hash = $3 AND i.created_at < $6"
+        )
+        .bind(actor)
+        .bind(key)
+        .bind(hash.to_vec())
+        .bind(claim)
+        .bind(now)
+        .bind(abandoned_before)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        if taken > 0 {
+            return Ok(Claim::Mine);
+        }
+        let row: Option<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT request_hash, claim, status, content_type, body FROM idempotent_requests \
+             WHERE actor = $1 AND key = $2"
+        )
+        .bind(actor)
+        .bind(key)
+        .fetch_optional(conn)
+        .await?);
+        Ok(match row {
+            // Given back in between: whoever repeats finds it free.
+            None => Claim::UnderWay,
+            Some(row) if row.request_hash != hash => Claim::Differs,
+            Some(row) if row.claim == claim => Claim::Mine,
+            Some(Row { status: Some(status), content_type, body, .. }) => {
+                Claim::Answered(KeptAnswer { status: status.unsigned_abs(), content_type, body })
+            }
+            Some(_) => Claim::UnderWay,
+        })
+    }
+
+    /// Keeps the answer of a claim that is still ours.
+    pub async fn keep_answer(&self, (actor, key): (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
+        write!(self, |conn| sqlx::query(
+            "UPDATE idempotent_requests SET status = $4, content_type = $5, body = $6 \
+             WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
+        )
+        .bind(actor)
+        .bind(key)
+        .bind(claim)
+        .bind(i16::try_from(answer.status).unwrap_or(500))
+        .bind(&answer.content_type)
+        .bind(&answer.body)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        Ok(())
+    }
+
+    /// Gives a claim back: nothing was done under it, or nobody knows.
+    pub async fn give_back_request(&self, (actor, key): (&str, &str), claim: Uuid) -> Result<()> {
+        write!(self, |conn| sqlx::query(
+            "DELETE FROM idempotent_requests WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
+        )
+        .bind(actor)
+        .bind(key)
+        .bind(claim)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        Ok(())
+    }
+
+    /// Forgets what was answered before `before`; returns how many.
+    pub async fn forget_requests(&self, before: Micros) -> Result<u64> {
+        Ok(write!(self, |conn| sqlx::query("DELETE FROM idempotent_requests WHERE created_at < $1")
+            .bind(before)
+            .execute(conn)
+            .await?
+            .rows_affected()))
+    }
+}
