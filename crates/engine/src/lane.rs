@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
-use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution};
+use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken};
 
 use crate::dispatch;
 use crate::inbox::Batch;
+use crate::live::Hint;
 use crate::node::Shared;
 
 /// An empty answer never means an empty queue: there is always another look.
@@ -132,6 +133,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     if reply.followed {
         shared.client.bell.happened();
     }
+    tell_followers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
         // Nobody has to listen.
         let _ = shared.ended_runs.send(run);
@@ -158,6 +160,26 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     }
     if !reply.to_decide.is_empty() {
         dispatch::decide(shared, reply.to_decide).await;
+    }
+}
+
+/// Names the runs that this exchange has changed, and what began, if anybody wants to know.
+fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
+    let hints = &shared.client.hints;
+    if !hints.wanted() {
+        return;
+    }
+    let handed_in = exchange.ended.iter().map(|row| row.token).chain(exchange.goes_on.iter().map(|row| row.token));
+    let mut last = None;
+    for run in handed_in.map(|token| token.key.run).chain(reply.ended_runs.iter().map(|ended| ended.0)) {
+        if last.replace(run) != Some(run) {
+            hints.tell(Hint::Changed(run));
+        }
+    }
+    let at = exchange.now;
+    for claim in &reply.claimed {
+        let TaskToken { key, session, attempt } = claim.token;
+        hints.tell(Hint::Started { key, attempt, session, at });
     }
 }
 

@@ -20,7 +20,7 @@ use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::timekeeping::{Timekeeping, TimekeepingStatus};
 use crate::wake::MAX_LANES;
-use crate::{backfilling, completions, duties, follower, lane, leader, logs, timekeeping};
+use crate::{backfilling, completions, duties, follower, lane, leader, live, logs, timekeeping};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -236,6 +236,9 @@ impl Node {
             let client = &announcer.client;
             client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
         });
+        if shared.client.store.flavor() == Flavor::Postgres {
+            tasks.spawn(live::publish(Arc::clone(&shared)));
+        }
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
             tasks.spawn(follower::run(Arc::clone(&shared)));

@@ -36,6 +36,7 @@ table attempts
     detail text
     CHECK (((outcome >= 0) AND (outcome <= 2)))
     PRIMARY KEY (run_id, idx, item, attempt)
+    CREATE INDEX attempts_by_seq ON public.attempts USING btree (run_id, seq)
 
 table audit_log
     id uuid not null
@@ -220,6 +221,7 @@ partitioned table history RANGE (run_id)
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_by_seq ON ONLY public.history USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_05 FOR VALUES FROM ('019de0d5-c800-0000-0000-000000000000') TO ('019e807a-ec00-0000-0000-000000000000')
     run_id uuid not null
@@ -242,6 +244,7 @@ table history_2026_05 FOR VALUES FROM ('019de0d5-c800-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_05_run_id_seq_idx ON public.history_2026_05 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_06 FOR VALUES FROM ('019e807a-ec00-0000-0000-000000000000') TO ('019f1af9-b400-0000-0000-000000000000')
     run_id uuid not null
@@ -264,6 +267,7 @@ table history_2026_06 FOR VALUES FROM ('019e807a-ec00-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_06_run_id_seq_idx ON public.history_2026_06 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_07 FOR VALUES FROM ('019f1af9-b400-0000-0000-000000000000') TO ('019fba9e-d800-0000-0000-000000000000')
     run_id uuid not null
@@ -286,6 +290,7 @@ table history_2026_07 FOR VALUES FROM ('019f1af9-b400-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_07_run_id_seq_idx ON public.history_2026_07 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_other DEFAULT
     run_id uuid not null
@@ -308,6 +313,7 @@ table history_other DEFAULT
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_other_run_id_seq_idx ON public.history_other USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_superseded
     run_id uuid not null
@@ -329,6 +335,7 @@ table history_superseded
     detail text
     output text
     PRIMARY KEY (run_id, idx, item, generation)
+    CREATE INDEX history_superseded_by_seq ON public.history_superseded USING btree (run_id, seq)
 
 table idempotent_requests
     actor text not null
@@ -471,6 +478,17 @@ table run_ends
     finished_at bigint not null
     PRIMARY KEY (run_id, generation)
     CHECK (((state >= 3) AND (state <= 5)))
+table run_transitions
+    run_id uuid not null
+    seq bigint not null
+    kind smallint not null
+    state smallint not null
+    stage smallint not null
+    created_at bigint not null
+    CHECK (((kind >= 0) AND (kind <= 4)))
+    PRIMARY KEY (run_id, seq)
+    CHECK (((stage >= 0) AND (stage <= 2)))
+    CHECK (((state >= 0) AND (state <= 5)))
 
 table runs with (fillfactor=70)
     id uuid not null
@@ -800,6 +818,7 @@ function limits_v1(
     p_ended integer[],
     p_touched integer[])
     returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a4b2e42c3688c0f8705190d25277f719
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 16af5aa3689b6155ce3e0e7e53c9a855
 
 function next_stage_v1(
     p_now bigint,
@@ -809,6 +828,7 @@ function next_stage_v1(
 function runs_ended_v1(
     p_runs uuid[])
     returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off body 0c0f1712efc3e709b72ea929d3a6250a
+    returns void set plan_cache_mode=force_generic_plan body 77c4dbce68cddd79b1b552ad31b01cfa
 
 function settle_one_v1(
     p_now bigint,
@@ -874,6 +894,7 @@ function settle_v1(
     p_decide_session bigint,
     p_decide integer)
     returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 7d6f79cfca7419842870f2ff5e149e61
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 88966ee7a1498c8484f708324ad36180
 
 function stopped_v1(
     flags smallint,

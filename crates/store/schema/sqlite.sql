@@ -1,15 +1,3 @@
-CREATE TABLE api_tokens (
-    id           BLOB PRIMARY KEY,
-    name         TEXT NOT NULL,
-    hash         BLOB NOT NULL CHECK (length(hash) = 32),
-    grants       TEXT NOT NULL,
-    created_by   TEXT NOT NULL,
-    created_at   INTEGER NOT NULL,
-    expires_at   INTEGER,
-    last_used_at INTEGER,
-    revoked_at   INTEGER
-);
-
 CREATE TABLE artifacts (
     run_id      BLOB NOT NULL,
     idx         INTEGER NOT NULL,
@@ -37,22 +25,7 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 ) WITHOUT ROWID;
 
-CREATE TABLE audit_log (
-    id         BLOB PRIMARY KEY,
-    at         INTEGER NOT NULL,
-    actor      TEXT NOT NULL,
-    address    TEXT,
-    method     TEXT NOT NULL,
-    path       TEXT NOT NULL,
-    namespace  TEXT,
-    status     INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    detail     TEXT
-);
-
-CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
-
-CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
+CREATE INDEX attempts_by_seq ON attempts (run_id, seq);
 
 CREATE TABLE backfills (
     id           BLOB PRIMARY KEY,
@@ -228,6 +201,8 @@ CREATE TABLE history (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE INDEX history_by_seq ON history (run_id, seq) WHERE item >= 0 OR idx >= 1000;
+
 CREATE TABLE history_superseded (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -250,19 +225,7 @@ CREATE TABLE history_superseded (
     PRIMARY KEY (run_id, idx, item, generation)
 ) WITHOUT ROWID;
 
-CREATE TABLE idempotent_requests (
-    actor        TEXT NOT NULL,
-    key          TEXT NOT NULL,
-    request_hash BLOB NOT NULL CHECK (length(request_hash) = 32),
-    claim        BLOB NOT NULL,
-    status       INTEGER,
-    content_type TEXT,
-    body         BLOB,
-    created_at   INTEGER NOT NULL,
-    PRIMARY KEY (actor, key)
-);
-
-CREATE INDEX idempotent_requests_by_age ON idempotent_requests (created_at);
+CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
 
 CREATE TABLE items (
     run_id      BLOB NOT NULL,
@@ -303,7 +266,6 @@ CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
-    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 
@@ -324,15 +286,6 @@ CREATE TABLE logs (
     chunk       INTEGER NOT NULL,
     lines       TEXT NOT NULL,
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
-);
-
-CREATE TABLE namespaces (
-    name          TEXT PRIMARY KEY,
-    description   TEXT,
-    max_open_runs INTEGER CHECK (max_open_runs >= 0),
-    max_workflows INTEGER CHECK (max_workflows >= 0),
-    created_at    INTEGER NOT NULL,
-    updated_at    INTEGER NOT NULL
 );
 
 CREATE TABLE nodes (
@@ -384,6 +337,14 @@ CREATE TABLE run_ends (
     state       INTEGER NOT NULL CHECK (state BETWEEN 3 AND 5),
     finished_at INTEGER NOT NULL,
     PRIMARY KEY (run_id, generation)
+CREATE TABLE run_transitions (
+    run_id      BLOB NOT NULL,
+    seq         INTEGER NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 2),
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, seq)
 ) WITHOUT ROWID;
 
 CREATE TABLE runs (
@@ -427,17 +388,6 @@ CREATE TABLE 'search_documents_data'(id INTEGER PRIMARY KEY, block BLOB);
 CREATE TABLE 'search_documents_docsize'(id INTEGER PRIMARY KEY, sz BLOB);
 
 CREATE TABLE 'search_documents_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
-
-CREATE TABLE secrets (
-    namespace  TEXT NOT NULL,
-    name       TEXT NOT NULL,
-    sealed     BLOB NOT NULL,
-    key_id     TEXT NOT NULL,
-    updated_by TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, name)
-);
 
 CREATE TABLE sessions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -114,14 +114,16 @@ impl Store {
         .fetch_one(conn)
         .await?);
         let mut tx = self.begin().await?;
-        let forgotten: Vec<(Uuid,)> = within!(tx, |conn| sqlx::query_as(
+        let forgotten: Vec<(Uuid,)> = within!(tx, |conn| {
+            sqlx::query_as(
             "DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.matched AND e.handled AND e.created_at < $1 \
              AND NOT EXISTS (SELECT 1 FROM debounces d WHERE d.event_id = e.id) ORDER BY e.created_at LIMIT $2) RETURNING id"
         )
         .bind(oldest.map_or(before, |oldest| before.min(oldest)))
         .bind(EVENTS_PER_TURN)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         for (event,) in &forgotten {
             within!(tx, |conn| sqlx::query("DELETE FROM event_deliveries WHERE event_id = $1")
                 .bind(event)

@@ -14,6 +14,7 @@ use crate::proceed::{self, BEYOND_EVERY_TASK};
 use crate::sessions::LiveRow;
 use crate::settle::settle;
 use crate::terms::{self, Term};
+use crate::transitions::{Transition, goes_on};
 use crate::waits::call_off;
 
 /// Who acts, and why.
@@ -135,6 +136,7 @@ impl Store {
                 continue;
             }
             run.flags |= RUN_TIMED_OUT;
+            goes_on(&mut tx, now, id, Transition::TimedOut).await?;
             let more = stop_run(&mut tx, now, &mut run, "the run's timeout has passed").await?;
             tx.commit().await?;
             if more {

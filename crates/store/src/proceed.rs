@@ -9,6 +9,7 @@ use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run};
 use crate::settle::{Count, settle};
+use crate::transitions::{Transition, goes_on};
 
 /// Make the rows of a run.
 pub(crate) const CREATE: i16 = 0;
@@ -124,6 +125,7 @@ async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Op
     }
     if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
         run.flags |= RUN_CANCELLING;
+        goes_on(tx, now, run.id, Transition::CancelledWithParent).await?;
         stop_run(tx, now, &mut run, "what waited for this run was cancelled").await?;
     }
     Ok(None)
@@ -165,6 +167,7 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     .rows_affected()
     });
     if admitted {
+        goes_on(tx, now, run.id, Transition::Admitted).await?;
         enqueue(tx, now, run.id, ADMIT).await?;
     } else if let Some(limit) = run.limit {
         hand_on(tx, now, &[], &[], &[limit]).await?;

@@ -121,7 +121,7 @@ struct ExpressionRow {
 }
 
 #[derive(sqlx::FromRow)]
-struct SummaryRow {
+pub(crate) struct SummaryRow {
     id: RunId,
     version: i64,
     number: i32,
@@ -218,7 +218,7 @@ fn json(text: Option<String>, table: &'static str, column: &'static str, id: imp
     text.map(|text| serde_json::from_str(&text).map_err(|error| Error::bad_row(table, column, id, error))).transpose()
 }
 
-const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
+pub(crate) const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
     r.created_at, r.started_at, r.finished_at FROM runs r JOIN versions v ON v.id = r.version JOIN workflows w ON w.id = r.workflow_id";
 
 macro_rules! filtered {

@@ -14,6 +14,7 @@ use crate::flags::{CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, 
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, Operator, lock_run, record};
 use crate::reopen_items::ItemsAgain;
+use crate::transitions::keep_end;
 use crate::versions::startable;
 
 /// What to do again.
@@ -88,6 +89,7 @@ impl Store {
             return Err(Error::Conflict(format!("run {id} has no task to do again")));
         }
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
+        keep_end(&mut tx, id).await?;
         for row in &rows {
             let index = row.idx as usize;
             let stays = again

@@ -16,6 +16,7 @@ const TABLES: &[&str] = &[
     "history",
     "history_superseded",
     "operator_actions",
+    "run_transitions",
     "run_details",
     "cancel_requests",
     "unsuccessful_runs",

@@ -72,6 +72,7 @@ BEGIN
                 ORDER BY r.rank, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
                 EXIT WHEN NOT FOUND;
                 UPDATE runs SET state = 1, waits_for = NULL, holds = l.id, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
+                INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT r.id, r.seq, 0, 1, r.stage, p_now FROM runs r WHERE r.id = admitted;
                 IF n BETWEEN 1 AND 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = 6 AND t.pool IS NOT NULL) THEN
                     UPDATE task_runs t SET state = CASE WHEN t.flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = p_now + t.idx
                     WHERE t.run_id = admitted AND t.state = 6;
@@ -106,7 +107,8 @@ BEGIN
     RETURN n;
 END $$;
 
--- A run whose stage has no open task left enters its next one, or ends. The caller holds the run's lock.
+-- A run whose stage has no open task left enters its next one, or ends. The caller holds the run's lock. Each of these is an
+-- event with a number: entering a stage has its row, the end is what `runs` says of it.
 -- Run flags: 1 has on_failure, 2 has finally, 4 cancel requested, 8 timed out, 16 finalisers are called off,
 -- 32 its rows are still being made, 256 somebody follows its end.
 CREATE FUNCTION next_stage_v1(p_now bigint, p_run uuid) RETURNS void
@@ -122,7 +124,7 @@ BEGIN
         SELECT * INTO STRICT r FROM runs WHERE id = p_run;
         next := CASE WHEN r.stage < 1 AND r.flags & 1 <> 0 THEN 1 WHEN r.stage < 2 AND r.flags & 2 <> 0 THEN 2 END;
         IF next IS NULL THEN
-            UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL,
+            UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL, seq = seq + 1,
                 state = CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
             WHERE id = p_run;
             INSERT INTO unsuccessful_runs (run_id, state) SELECT x.id, x.state FROM runs x WHERE x.id = p_run AND x.state > 3 ON CONFLICT DO NOTHING;
@@ -139,6 +141,7 @@ BEGIN
         IF leave IS NULL THEN
             n := enter_stage_v1(p_now, p_run, next);
             UPDATE runs SET stage = next, open = n, seq = seq + 1 WHERE id = p_run;
+            INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) VALUES (p_run, r.seq + 1, 1, r.state, next, p_now);
             IF n > 0 THEN RETURN; END IF;
         ELSE
             INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, seq, finished_at)
@@ -193,7 +196,7 @@ BEGIN
                 open = r.open - p.n,
                 failed = r.failed + p.bad,
                 progress_at = p_now,
-                seq = r.seq + p.n + CASE WHEN r.open = p.n THEN 1 ELSE 0 END,
+                seq = r.seq + p.n + CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN 1 ELSE 0 END,
                 state = CASE WHEN r.open = p.n AND r.flags & 3 = 0
                              THEN CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed + p.bad > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
                              ELSE r.state END,
@@ -201,7 +204,7 @@ BEGIN
                 holds = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.holds END,
                 deadline_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.deadline_at END
             FROM per_run p WHERE r.id = p.run
-            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
+            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 AND r.flags & 3 = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
         )
         SELECT array_agg(c.id ORDER BY c.id), array_agg(c.base ORDER BY c.id), array_agg(c.state ORDER BY c.id),
                array_agg(c.open ORDER BY c.id), array_agg(c.limit_id ORDER BY c.id), array_agg(c.flags ORDER BY c.id)

@@ -94,9 +94,11 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
         let apart = run.gated || run.open == 0 || run.open as usize > CHUNK;
         let sql = if apart {
             "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, 1, $2)"
         } else {
             "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
         };
         sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection()).await?;

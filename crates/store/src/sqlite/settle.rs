@@ -18,7 +18,10 @@ use super::placing::{Candidate, Demand, candidate_columns, place};
 use super::{SqliteTx, history, items};
 use crate::error::{Error, Result};
 use crate::exchange::Reply;
-use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_PARENT, upstream};
+use crate::flags::{
+    BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_PARENT,
+    upstream,
+};
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
@@ -36,7 +39,7 @@ macro_rules! count_runs {
             $n,
             " + (open = ",
             $n,
-            "), \
+            " AND flags & 3 = 0), \
                  state = CASE WHEN open = ",
             $n,
             " AND flags & 3 = 0 \
@@ -241,7 +244,9 @@ impl Settling<'_> {
             counted.open = columns.get()?;
             counted.limit = columns.get()?;
             counted.flags = columns.get()?;
-            counted.base = seq - i64::from(counted.ended) - i64::from(counted.open == 0);
+            // Where stages may follow, whatever comes next numbers itself.
+            let ends = counted.open == 0 && counted.flags & (RUN_HAS_ON_FAILURE | RUN_HAS_FINALLY) == 0;
+            counted.base = seq - i64::from(counted.ended) - i64::from(ends);
         }
         match runs.iter().find(|counted| counted.base < 0) {
             Some(missing) => Err(Error::bad_row("task_runs", "run_id", missing.run, "its run is missing")),

@@ -24,6 +24,7 @@ mod reads;
 mod reopen;
 mod retention;
 mod rules;
+mod run_log;
 mod schema;
 mod sessions;
 mod terms;

@@ -25,6 +25,7 @@ const BIG: &[&str] = &[
     "logs",
     "submissions",
     "operator_actions",
+    "run_transitions",
 ];
 
 #[derive(Clone, Default)]
@@ -188,6 +189,13 @@ async fn look(w: &World, plans: &Plans) {
     w.store.task_runs(w.run).await.unwrap();
     w.store.attempts(w.key("a")).await.unwrap();
     plans.refuse_scans("looking at a run");
+    w.store.run_log(w.run, 1, 100).await.unwrap();
+    plans.refuse_scans("reading the log of a run");
+    w.store.run_marks(&[w.run]).await.unwrap();
+    w.store.run_summaries(&[w.run]).await.unwrap();
+    w.store.runs_made_after(w.run, 10).await.unwrap();
+    w.store.actions_after(w.run, 10).await.unwrap();
+    plans.refuse_scans("following many runs");
     w.store.next_deadline().await.unwrap();
     plans.refuse_scans("looking for deadlines");
 }
