@@ -18,6 +18,7 @@ mod model;
 mod operate;
 mod plans;
 mod reads;
+mod remote;
 mod reopen;
 mod retention;
 mod rules;
