@@ -12,6 +12,7 @@ use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopene
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::live::{Hints, Live};
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -53,18 +54,34 @@ pub struct Client {
     pub(crate) secrets: Secrets,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
+    /// What followers may want to look at.
+    pub(crate) hints: Arc<Hints>,
+    pub(crate) live: Live,
 }
 
 /// Which workflows a run was started by, the first first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
+    /// How many runs led to it, each started by an event or by the end of another.
+    pub(crate) depth: i64,
 }
 
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), minimum_interval: None }
+        let hints: Arc<Hints> = Arc::default();
+        let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
+        Self {
+            store,
+            clock,
+            specs,
+            bell: Arc::default(),
+            secrets: Secrets::default(),
+            minimum_interval: None,
+            hints,
+            live,
+        }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -79,6 +96,11 @@ impl Client {
     pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
         self.minimum_interval = interval;
         self
+    }
+
+    /// What can be followed while it happens.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -157,6 +179,9 @@ impl Client {
             if matches!(created, Created::Queued(_)) {
                 self.make_room_for(run).await?;
             }
+        }
+        for run in created.iter().filter_map(|created| created.run()) {
+            self.hints.changed(run);
         }
         self.wake().await;
         Ok(created)
@@ -238,16 +263,20 @@ impl Client {
 
     pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
         let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(outcome)
     }
 
     pub async fn pause(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
-        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await
+        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
+        Ok(())
     }
 
     pub async fn resume(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
         self.repeat(|| self.store.resume_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(())
     }
@@ -259,6 +288,7 @@ impl Client {
         let reopened = self
             .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
             .await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(reopened)
     }

@@ -20,7 +20,7 @@ use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::timekeeping::{Timekeeping, TimekeepingStatus};
 use crate::wake::MAX_LANES;
-use crate::{backfilling, completions, duties, lane, leader, logs, timekeeping};
+use crate::{backfilling, completions, duties, follower, lane, leader, live, logs, timekeeping};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -111,14 +111,9 @@ impl Shared {
 
     /// Whether our worker may execute tasks of this route.
     fn serves(&self, route: &RouteRow) -> bool {
-        let queue = self.config.queues.is_empty() || self.config.queues.contains(&route.queue);
-        let labels = route.labels.is_empty()
-            || route.labels.split(',').all(|pair| {
-                pair.split_once('=')
-                    .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
-            });
         // What remote workers execute is theirs to ask for, unless this node is to stand in for them.
-        queue && labels && (self.config.serves_remote || route.class() != SlotClass::Remote)
+        route.suits(&self.config.queues, &self.config.labels)
+            && (self.config.serves_remote || route.class() != SlotClass::Remote)
     }
 
     /// Learns of new routes.
@@ -236,8 +231,12 @@ impl Node {
             let client = &announcer.client;
             client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
         });
+        if shared.client.store.flavor() == Flavor::Postgres {
+            tasks.spawn(live::publish(Arc::clone(&shared)));
+        }
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
+            tasks.spawn(follower::run(Arc::clone(&shared)));
             tasks.spawn(timekeeping::run(Arc::clone(&shared)));
             tasks.spawn(backfilling::run(Arc::clone(&shared)));
         }

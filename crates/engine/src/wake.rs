@@ -22,6 +22,8 @@ pub(crate) struct Bell {
     look: AtomicBool,
     /// Routes may exist that this node has not read.
     new_routes: AtomicBool,
+    /// Wakes the loop that follows events and ends of runs.
+    happened: Notify,
     /// Wakes the announcer.
     outward: Notify,
     has_announcer: AtomicBool,
@@ -75,6 +77,15 @@ impl Bell {
     /// Whether a look was asked for since the last time.
     pub(crate) fn take_look(&self) -> bool {
         self.look.swap(false, Ordering::AcqRel)
+    }
+
+    /// An event was announced, or a run has ended that somebody follows.
+    pub(crate) fn happened(&self) {
+        self.happened.notify_one();
+    }
+
+    pub(crate) async fn heard_of_something(&self) {
+        self.happened.notified().await;
     }
 
     pub(crate) async fn rung(&self, lane: usize) {

@@ -1,15 +1,3 @@
-CREATE TABLE api_tokens (
-    id           BLOB PRIMARY KEY,
-    name         TEXT NOT NULL,
-    hash         BLOB NOT NULL CHECK (length(hash) = 32),
-    grants       TEXT NOT NULL,
-    created_by   TEXT NOT NULL,
-    created_at   INTEGER NOT NULL,
-    expires_at   INTEGER,
-    last_used_at INTEGER,
-    revoked_at   INTEGER
-);
-
 CREATE TABLE artifacts (
     run_id      BLOB NOT NULL,
     idx         INTEGER NOT NULL,
@@ -37,22 +25,7 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 ) WITHOUT ROWID;
 
-CREATE TABLE audit_log (
-    id         BLOB PRIMARY KEY,
-    at         INTEGER NOT NULL,
-    actor      TEXT NOT NULL,
-    address    TEXT,
-    method     TEXT NOT NULL,
-    path       TEXT NOT NULL,
-    namespace  TEXT,
-    status     INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    detail     TEXT
-);
-
-CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
-
-CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
+CREATE INDEX attempts_by_seq ON attempts (run_id, seq);
 
 CREATE TABLE backfills (
     id           BLOB PRIMARY KEY,
@@ -99,6 +72,8 @@ CREATE TABLE continuations (
     created_at  INTEGER NOT NULL
 );
 
+CREATE INDEX continuations_of_run ON continuations (run_id);
+
 CREATE TABLE dead_letters (
     id                BLOB PRIMARY KEY,
     run_id            BLOB NOT NULL,
@@ -127,6 +102,48 @@ CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE 
 
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = 0 AND idx IS NOT NULL;
 
+CREATE TABLE debounces (
+    trigger_id  BLOB NOT NULL,
+    key         TEXT NOT NULL,
+    event_id    BLOB NOT NULL,
+    due_at      INTEGER NOT NULL,
+    PRIMARY KEY (trigger_id, key)
+) WITHOUT ROWID;
+
+CREATE INDEX debounces_due ON debounces (due_at);
+
+CREATE TABLE event_deliveries (
+    event_id    BLOB NOT NULL,
+    listener    BLOB NOT NULL,
+    outcome     INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 4),
+    run_id      BLOB,
+    job_id      BLOB,
+    reason      TEXT,
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (event_id, listener)
+) WITHOUT ROWID;
+
+CREATE TABLE event_handlers (
+    id             BLOB PRIMARY KEY,
+    namespace      TEXT,
+    event_name     TEXT NOT NULL,
+    handler_name   TEXT NOT NULL,
+    handler_type   TEXT NOT NULL,
+    enabled        BOOLEAN NOT NULL DEFAULT TRUE,
+    priority       INTEGER NOT NULL DEFAULT 0,
+    action         INTEGER NOT NULL CHECK (action BETWEEN 0 AND 2),
+    config         TEXT NOT NULL,
+    trigger_count  INTEGER NOT NULL DEFAULT 0,
+    success_count  INTEGER NOT NULL DEFAULT 0,
+    failure_count  INTEGER NOT NULL DEFAULT 0,
+    last_triggered INTEGER,
+    created_by     TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL
+);
+
+CREATE INDEX event_handlers_by_event ON event_handlers (event_name) WHERE enabled;
+
 CREATE TABLE events (
     id          BLOB PRIMARY KEY,
     namespace   TEXT NOT NULL,
@@ -136,9 +153,13 @@ CREATE TABLE events (
     source      TEXT NOT NULL,
     created_at  INTEGER NOT NULL,
     matched     BOOLEAN NOT NULL DEFAULT FALSE
-);
+, run_id BLOB, depth INTEGER NOT NULL DEFAULT 0, handled BOOLEAN NOT NULL DEFAULT FALSE);
+
+CREATE INDEX events_by_age ON events (created_at) WHERE matched;
 
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
+
+CREATE INDEX events_unhandled ON events (created_at) WHERE NOT handled;
 
 CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;
 
@@ -180,6 +201,8 @@ CREATE TABLE history (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE INDEX history_by_seq ON history (run_id, seq) WHERE item >= 0 OR idx >= 1000;
+
 CREATE TABLE history_superseded (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -202,19 +225,7 @@ CREATE TABLE history_superseded (
     PRIMARY KEY (run_id, idx, item, generation)
 ) WITHOUT ROWID;
 
-CREATE TABLE idempotent_requests (
-    actor        TEXT NOT NULL,
-    key          TEXT NOT NULL,
-    request_hash BLOB NOT NULL CHECK (length(request_hash) = 32),
-    claim        BLOB NOT NULL,
-    status       INTEGER,
-    content_type TEXT,
-    body         BLOB,
-    created_at   INTEGER NOT NULL,
-    PRIMARY KEY (actor, key)
-);
-
-CREATE INDEX idempotent_requests_by_age ON idempotent_requests (created_at);
+CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
 
 CREATE TABLE items (
     run_id      BLOB NOT NULL,
@@ -224,11 +235,37 @@ CREATE TABLE items (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE TABLE job_tags (
+    tag         TEXT NOT NULL,
+    job_id      BLOB NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    PRIMARY KEY (tag, job_id)
+) WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id           BLOB PRIMARY KEY,
+    namespace    TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    workflow_id  BLOB NOT NULL UNIQUE REFERENCES workflows (id) ON DELETE CASCADE,
+    spec         TEXT NOT NULL,
+    created_by   TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    cancelled_at INTEGER,
+    executions   INTEGER NOT NULL DEFAULT 0,
+    successes    INTEGER NOT NULL DEFAULT 0,
+    failures     INTEGER NOT NULL DEFAULT 0,
+    measured     INTEGER NOT NULL DEFAULT 0, -- how many executions `duration` sums up, in microseconds
+    duration     INTEGER NOT NULL DEFAULT 0,
+    last_run_at  INTEGER
+);
+
+CREATE INDEX jobs_by_namespace ON jobs (namespace, id);
+
 CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
-    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 
@@ -249,15 +286,6 @@ CREATE TABLE logs (
     chunk       INTEGER NOT NULL,
     lines       TEXT NOT NULL,
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
-);
-
-CREATE TABLE namespaces (
-    name          TEXT PRIMARY KEY,
-    description   TEXT,
-    max_open_runs INTEGER CHECK (max_open_runs >= 0),
-    max_workflows INTEGER CHECK (max_workflows >= 0),
-    created_at    INTEGER NOT NULL,
-    updated_at    INTEGER NOT NULL
 );
 
 CREATE TABLE nodes (
@@ -302,6 +330,23 @@ CREATE TABLE run_details (
 
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
 
+CREATE TABLE run_ends (
+    run_id      BLOB NOT NULL,
+    generation  INTEGER NOT NULL,
+    workflow_id BLOB NOT NULL,
+    state       INTEGER NOT NULL CHECK (state BETWEEN 3 AND 5),
+    finished_at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, generation)
+CREATE TABLE run_transitions (
+    run_id      BLOB NOT NULL,
+    seq         INTEGER NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 2),
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
+
 CREATE TABLE runs (
     id          BLOB PRIMARY KEY,
     version     INTEGER NOT NULL,
@@ -343,17 +388,6 @@ CREATE TABLE 'search_documents_data'(id INTEGER PRIMARY KEY, block BLOB);
 CREATE TABLE 'search_documents_docsize'(id INTEGER PRIMARY KEY, sz BLOB);
 
 CREATE TABLE 'search_documents_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
-
-CREATE TABLE secrets (
-    namespace  TEXT NOT NULL,
-    name       TEXT NOT NULL,
-    sealed     BLOB NOT NULL,
-    key_id     TEXT NOT NULL,
-    updated_by TEXT NOT NULL,
-    created_at INTEGER NOT NULL,
-    updated_at INTEGER NOT NULL,
-    PRIMARY KEY (namespace, name)
-);
 
 CREATE TABLE sessions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -537,6 +571,8 @@ CREATE TABLE workflows (
     active      BOOLEAN NOT NULL DEFAULT TRUE,
     latest      INTEGER,
     created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL, followed BOOLEAN NOT NULL DEFAULT FALSE,
     UNIQUE (namespace, name)
 );
+
+CREATE INDEX workflows_followed ON workflows (id) WHERE followed;

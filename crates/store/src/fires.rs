@@ -294,9 +294,8 @@ impl Store {
 
     /// What became of a trigger's instants, the latest first, those before `before`.
     pub async fn fires_of(&self, trigger: Uuid, before: Micros, limit: i64) -> Result<Vec<FireRow>> {
-        let rows: Vec<Row> =
-            read!(self, |conn| {
-                sqlx::query_as(
+        let rows: Vec<Row> = read!(self, |conn| {
+            sqlx::query_as(
             "SELECT trigger_id, nominal_at, backfill, outcome, until_at, count, run_id, reason, fired_at FROM fires \
              WHERE trigger_id = $1 AND nominal_at < $2 ORDER BY nominal_at DESC, backfill DESC LIMIT $3"
         )
@@ -305,7 +304,7 @@ impl Store {
         .bind(limit)
         .fetch_all(conn)
         .await?
-            });
+        });
         Ok(rows.into_iter().map(FireRow::from).collect())
     }
 }

@@ -240,7 +240,7 @@ async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()>
     within!(tx, |conn| {
         sqlx::query(
         "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at, waits_for, holds) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
+         VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = $3 AND w.followed), 0), $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
     )
     .bind(seed.id)
     .bind(seed.version)

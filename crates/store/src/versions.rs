@@ -51,6 +51,16 @@ impl RouteRow {
     pub fn class(&self) -> SlotClass {
         SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
     }
+
+    /// Whether a worker that serves these queues (none: all) and has these labels may execute its tasks. A task's labels
+    /// are demands: the worker must have each of them.
+    pub fn suits(&self, queues: &[String], labels: &BTreeMap<String, String>) -> bool {
+        let has = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, value)| labels.get(key).is_some_and(|have| have == value))
+        };
+        let queue = queues.is_empty() || queues.contains(&self.queue);
+        queue && (self.labels.is_empty() || self.labels.split(',').all(has))
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -71,67 +81,10 @@ impl Store {
         source: &str,
         files: &[BundleFile],
     ) -> Result<VersionRef> {
-        let spec = serde_json::to_string(workflow)
-            .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
-        let hash = content_hash(&spec, files);
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
-            sqlx::query(
-            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
-        )
-        .bind(new_id)
-        .bind(&workflow.namespace)
-        .bind(&workflow.name)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
-        let sql =
-            locking!(tx, "SELECT id, active FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
-        let (workflow_id, active): (Uuid, bool) = within!(tx, |conn| sqlx::query_as(sql)
-            .bind(&workflow.namespace)
-            .bind(&workflow.name)
-            .fetch_one(conn)
-            .await?);
-        let known: Option<(i64, i32)> =
-            within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
-                .bind(workflow_id)
-                .bind(&hash)
-                .fetch_optional(conn)
-                .await?);
-        let (id, number) = match known {
-            Some(known) => known,
-            None => {
-                let (id, number): (i64, i32) = within!(tx, |conn| {
-                    sqlx::query_as(
-                    "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
-                     SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
-                )
-                .bind(workflow_id)
-                .bind(&hash)
-                .bind(&spec)
-                .bind(source)
-                .bind(now)
-                .fetch_one(conn)
-                .await?
-                });
-                insert_templates(&mut tx, id, workflow).await?;
-                crate::files::insert(&mut tx, id, files).await?;
-                (id, number)
-            }
-        };
-        within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
-            .bind(workflow_id)
-            .bind(id)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
-        crate::trigger_sync::sync(&mut tx, now, (workflow_id, active), workflow).await?;
-        let pools = root_pools(&mut tx, id).await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files).await?;
         tx.commit().await?;
-        Ok(reference(id, number, workflow_id, workflow, pools))
+        Ok(version)
     }
 
     /// A version by its id, with the workflow it stores.
@@ -220,6 +173,73 @@ impl Store {
     }
 }
 
+/// Stores the workflow as its newest version, within a transaction.
+pub(crate) async fn put_in(
+    tx: &mut Tx,
+    now: Micros,
+    new_id: Uuid,
+    workflow: &Workflow,
+    source: &str,
+    files: &[BundleFile],
+) -> Result<VersionRef> {
+    let spec = serde_json::to_string(workflow)
+        .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
+    let hash = content_hash(&spec, files);
+    within!(tx, |conn| {
+        sqlx::query(
+        "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
+    )
+    .bind(new_id)
+    .bind(&workflow.namespace)
+    .bind(&workflow.name)
+    .bind(now)
+    .execute(conn)
+    .await?
+    .rows_affected()
+    });
+    let sql = locking!(tx, "SELECT id, active FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
+    let (workflow_id, active): (Uuid, bool) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
+    let known: Option<(i64, i32)> =
+        within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
+            .bind(workflow_id)
+            .bind(&hash)
+            .fetch_optional(conn)
+            .await?);
+    let (id, number) = match known {
+        Some(known) => known,
+        None => {
+            let (id, number): (i64, i32) = within!(tx, |conn| {
+                sqlx::query_as(
+                "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
+                 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
+            )
+            .bind(workflow_id)
+            .bind(&hash)
+            .bind(&spec)
+            .bind(source)
+            .bind(now)
+            .fetch_one(conn)
+            .await?
+            });
+            insert_templates(tx, id, workflow).await?;
+            crate::files::insert(tx, id, files).await?;
+            (id, number)
+        }
+    };
+    within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
+        .bind(workflow_id)
+        .bind(id)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    crate::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
+    crate::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
+    let pools = root_pools(tx, id).await?;
+    Ok(reference(id, number, workflow_id, workflow, pools))
+}
+
 /// What makes a version another one: the workflow and everything it brings along.
 fn content_hash(spec: &str, files: &[BundleFile]) -> String {
     let mut hash = Sha256::new();
@@ -249,7 +269,7 @@ fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools
         name: workflow.name.clone(),
         main_tasks: workflow.stage(Stage::Main).len() as i32,
         priority: workflow.priority,
-        timeout_ms: workflow.timeout_ms,
+        timeout_ms: workflow.deadline_ms(),
         concurrency: workflow.concurrency.clone(),
         run_flags: flags::of_run(workflow),
         pools,

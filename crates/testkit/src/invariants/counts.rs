@@ -81,12 +81,18 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
     (
         "event numbers are unique within a run",
         "SELECT ID(e.run_id) || ' seq ' || e.seq FROM (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
-         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions) e GROUP BY e.run_id, e.seq HAVING count(*) > 1",
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e GROUP BY e.run_id, e.seq HAVING count(*) > 1",
     ),
     (
         "event numbers lie within 1 and runs.seq",
         "SELECT ID(r.id) || ' seq ' || e.seq || ' of ' || r.seq FROM runs r JOIN (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
-         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions) e ON e.run_id = r.id WHERE e.seq < 1 OR e.seq > r.seq",
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e ON e.run_id = r.id WHERE e.seq < 1 OR e.seq > r.seq",
+    ),
+    (
+        "every event number has its row, but the end of an ended run",
+        "SELECT ID(r.id) || ' seq ' || r.seq || ' state ' || r.state || ' rows ' || count(e.seq) FROM runs r LEFT JOIN (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e ON e.run_id = r.id \
+         GROUP BY r.id, r.seq, r.state HAVING r.seq <> count(e.seq) + CASE WHEN r.state >= 3 THEN 1 ELSE 0 END",
     ),
     (
         "attempts are 1, 2, 3 … without gaps",
