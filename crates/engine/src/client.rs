@@ -15,6 +15,7 @@ use crate::clock::SystemClock;
 use crate::live::{Hints, Live};
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
+use crate::timekeeping::{Timekeeping, TimekeepingStatus};
 use crate::wake::Bell;
 
 /// A run somebody wants.
@@ -52,6 +53,8 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// What is known of the loop that fires triggers, if it runs in this process.
+    pub(crate) timekeeping: Arc<Timekeeping>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
     /// What followers may want to look at.
@@ -78,6 +81,7 @@ impl Client {
             specs,
             bell: Arc::default(),
             secrets: Secrets::default(),
+            timekeeping: Arc::default(),
             minimum_interval: None,
             hints,
             live,
@@ -105,6 +109,11 @@ impl Client {
 
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
+    }
+
+    /// How the loop that fires triggers is doing in this process.
+    pub fn timekeeping(&self) -> TimekeepingStatus {
+        self.timekeeping.status()
     }
 
     pub fn store(&self) -> &Store {

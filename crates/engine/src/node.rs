@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
-use crate::timekeeping::{Timekeeping, TimekeepingStatus};
+use crate::timekeeping::TimekeepingStatus;
 use crate::wake::MAX_LANES;
 use crate::{backfilling, completions, duties, follower, lane, leader, live, logs, timekeeping};
 
@@ -95,7 +95,6 @@ pub(crate) struct Shared {
     pub(crate) barrier: LogBarrier,
     /// The term under which this node leads, for the loops that only a leader runs.
     pub(crate) term: watch::Sender<Option<Term>>,
-    pub(crate) timekeeping: Timekeeping,
 }
 
 impl std::fmt::Debug for Shared {
@@ -174,8 +173,7 @@ impl NodeHandle {
 
     /// How the loop that fires triggers is doing.
     pub fn timekeeping(&self) -> TimekeepingStatus {
-        let leads = self.shared.term.borrow().is_some();
-        self.shared.timekeeping.status(leads)
+        self.shared.client.timekeeping()
     }
 
     /// How many attempts are being executed.
@@ -214,7 +212,6 @@ impl Node {
             next_due: Mutex::new(None),
             barrier,
             term: watch::Sender::new(None),
-            timekeeping: Timekeeping::default(),
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();

@@ -9,7 +9,7 @@
 //! [`TimekeepingStatus::behind`].
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,7 @@ const LAGS: usize = 4_096;
 /// What others may know of the loop.
 #[derive(Debug)]
 pub(crate) struct Timekeeping {
+    leads: AtomicBool,
     turns: AtomicU64,
     busy_us: AtomicU64,
     fired: AtomicU64,
@@ -64,6 +65,7 @@ pub struct TimekeepingStatus {
 impl Default for Timekeeping {
     fn default() -> Self {
         Self {
+            leads: AtomicBool::new(false),
             turns: AtomicU64::new(0),
             busy_us: AtomicU64::new(0),
             fired: AtomicU64::new(0),
@@ -74,10 +76,10 @@ impl Default for Timekeeping {
 }
 
 impl Timekeeping {
-    pub(crate) fn status(&self, leads: bool) -> TimekeepingStatus {
+    pub(crate) fn status(&self) -> TimekeepingStatus {
         let behind = self.behind_us.load(Ordering::Relaxed);
         TimekeepingStatus {
-            leads,
+            leads: self.leads.load(Ordering::Relaxed),
             turns: self.turns.load(Ordering::Relaxed),
             busy: Duration::from_micros(self.busy_us.load(Ordering::Relaxed)),
             fired: self.fired.load(Ordering::Relaxed),
@@ -122,6 +124,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             _ => return,
         };
         let Some(term) = held else { continue };
+        shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
         while terms.borrow().as_ref() == Some(&term) {
             let started = Instant::now();
             let pause = match keeper.turn(&shared, &term).await {
@@ -131,7 +134,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     AFTER_ERROR
                 }
             };
-            shared.timekeeping.note_turn(started.elapsed());
+            shared.client.timekeeping.note_turn(started.elapsed());
             tokio::select! {
                 () = shared.stop.cancelled() => return,
                 _ = terms.changed() => {}
@@ -139,7 +142,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 () = tokio::time::sleep(pause) => {}
             }
         }
-        shared.timekeeping.note_behind(0);
+        shared.client.timekeeping.leads.store(false, Ordering::Relaxed);
+        shared.client.timekeeping.note_behind(0);
     }
 }
 
@@ -180,7 +184,7 @@ impl Keeper {
             let next = store.next_fire().await?;
             // What fires next may have been made since; where others are settled is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
-            shared.timekeeping.note_behind(settled.saturating_sub(wall));
+            shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
             let until = next.map_or(Micros::MAX, |next| next.0.saturating_sub(shared.client.clock.wall()));
             let until = Duration::from_micros(u64::try_from(until).unwrap_or(0));
             return Ok(until.min(shared.config.schedule_interval));
@@ -372,7 +376,7 @@ impl Pending {
 async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<()> {
     let wall = shared.client.clock.wall();
     let fires = unit.iter().flat_map(|firing| &firing.fires);
-    shared.timekeeping.note_fires(
+    shared.client.timekeeping.note_fires(
         unit.iter()
             .flat_map(|firing| firing.fires.iter().map(|fire| (firing.next_fire_at, fire)))
             .filter(|(_, fire)| matches!(fire.what, FireOf::Run(_) | FireOf::Failed(_)))

@@ -60,6 +60,20 @@ impl StoreHost {
         component("workers", status, started.elapsed(), message, details)
     }
 
+    /// Whether schedules fire: a clock that was set back is waited for.
+    fn schedules(&self) -> ComponentHealth {
+        let timekeeping = self.client.timekeeping();
+        let (status, message) = match timekeeping.behind {
+            None => (HealthStatus::Healthy, None),
+            Some(behind) => {
+                let message = format!("the clock was set back: schedules wait for {} s", behind.as_secs());
+                (HealthStatus::Degraded, Some(message))
+            }
+        };
+        let details = Map::from_iter([("leads".to_owned(), json!(timekeeping.leads))]);
+        component("schedules", status, Duration::ZERO, message, details)
+    }
+
     async fn metric(&self, namespace: &str, kind: &str) -> mainspring_store::Result<Value> {
         let store = self.client.store();
         Ok(match kind {
@@ -106,7 +120,7 @@ impl Host for StoreHost {
 
     fn health(&self) -> HostFuture<'_, HealthReport> {
         Box::pin(async move {
-            let components = vec![self.database().await, self.workers().await];
+            let components = vec![self.database().await, self.workers().await, self.schedules()];
             let is = |wanted: HealthStatus| components.iter().any(|component| component.status == wanted);
             let status = if is(HealthStatus::Unhealthy) {
                 HealthStatus::Unhealthy

@@ -1,6 +1,7 @@
 //! Schedules: how fast many fire that are due in the same second, how late each one is at a steady rate, and what those cost
 //! that are not due.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -112,12 +113,17 @@ impl Bench {
     async fn seed(&self, n: usize, due: &dyn Fn(usize) -> Option<Micros>) -> anyhow::Result<()> {
         let now = self.client.clock().wall();
         let mut batch: Vec<NewTrigger> = Vec::new();
+        let mut known: HashMap<Micros, Trigger> = HashMap::new();
         for workflow in 0..n.div_ceil(PER_WORKFLOW) {
             let source = format!("name: bench-{now}-{workflow}\ntasks:\n  t: {{function: noop, queue: {QUEUE}}}\n");
             let spec = self.workflow(&source).await?;
             for at in workflow * PER_WORKFLOW..((workflow + 1) * PER_WORKFLOW).min(n) {
                 let next = due(at);
-                let trigger = daily(at % PER_WORKFLOW, next.unwrap_or(now))?;
+                let time = next.unwrap_or(now);
+                if !known.contains_key(&time) {
+                    known.insert(time, daily(time)?);
+                }
+                let trigger = Trigger { id: format!("t{}", at % PER_WORKFLOW), ..known[&time].clone() };
                 let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
                 batch.push(NewTrigger { workflow_id: spec.version.workflow_id, namespace: "default".into(), trigger, next });
             }
@@ -130,10 +136,10 @@ impl Bench {
 }
 
 /// A trigger that fires at this time of every day.
-fn daily(number: usize, at: Micros) -> anyhow::Result<Trigger> {
+fn daily(at: Micros) -> anyhow::Result<Trigger> {
     let seconds = at.div_euclid(SECOND).rem_euclid(86_400);
     let cron = format!("{} {} {} * * *", seconds % 60, seconds / 60 % 60, seconds / 3_600);
-    let yaml = format!("{{name: bench, triggers: [{{id: t{number}, cron: '{cron}'}}]}}");
+    let yaml = format!("{{name: bench, triggers: [{{cron: '{cron}'}}]}}");
     let workflow: Workflow = mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
     workflow.triggers.into_iter().next().context("the benchmark's own trigger is missing")
 }

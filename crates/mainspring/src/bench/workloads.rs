@@ -142,7 +142,7 @@ impl Bench {
     }
 
     pub(crate) async fn enqueue(&self, n: usize) -> anyhow::Result<()> {
-        self.enqueue_batched(n).await?;
+        Report::new("enqueue", n, self.enqueue_batched(n).await?).print();
         let spec = self.workflow(&independent(1)).await?;
         let singles = (n / 50).clamp(1, 2_000);
         let mut samples = Vec::with_capacity(singles);
@@ -168,9 +168,7 @@ impl Bench {
             self.client.submit_many(&spec, vec![Submission::default(); count]).await?;
             sent += count;
         }
-        let took = started.elapsed();
-        Report::new("enqueue", n, took).print();
-        Ok(took)
+        Ok(started.elapsed())
     }
 }
 
