@@ -11,6 +11,7 @@ use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopene
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -35,6 +36,9 @@ pub enum SubmitError {
     /// No database stores it, and nobody means it.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
+    /// Later there may be room.
+    #[error("{0}")]
+    Quota(String),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -48,6 +52,7 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    pub(crate) quotas: Arc<KnownQuotas>,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -59,7 +64,7 @@ pub(crate) struct Ancestry {
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default() }
+        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), quotas: Arc::default() }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -97,6 +102,7 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
+        self.check_workflow_quota(&workflow).await?;
         let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source, files).await?;
         self.bell.routes_changed();
         Ok(match self.specs.cached(version.id) {
@@ -125,6 +131,9 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
+            return Err(SubmitError::Quota(cause));
+        }
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);

@@ -16,9 +16,11 @@ mod logs;
 mod node;
 mod parked;
 mod publish;
+mod quotas;
 mod scopes;
 mod secrets;
 mod specs;
+mod vault;
 mod wake;
 
 pub use client::{Client, Submission, SubmitError};
@@ -27,3 +29,4 @@ pub use events::{Answer, AnswerError, NewEvent};
 pub use node::{Node, NodeConfig, NodeHandle, Workforce};
 pub use secrets::Secrets;
 pub use specs::Spec;
+pub use vault::{MAX_SECRET_BYTES, Vault, VaultError};

@@ -1,3 +1,16 @@
+table api_tokens
+    id uuid not null
+    name text not null
+    hash bytea not null
+    grants text not null
+    created_by text not null
+    created_at bigint not null
+    expires_at bigint
+    last_used_at bigint
+    revoked_at bigint
+    CHECK ((octet_length(hash) = 32))
+    PRIMARY KEY (id)
+
 table artifacts
     run_id uuid not null
     idx integer not null
@@ -23,6 +36,21 @@ table attempts
     detail text
     CHECK (((outcome >= 0) AND (outcome <= 2)))
     PRIMARY KEY (run_id, idx, item, attempt)
+
+table audit_log
+    id uuid not null
+    at bigint not null
+    actor text not null
+    address text
+    method text not null
+    path text not null
+    namespace text
+    status smallint not null
+    request_id text not null
+    detail text
+    PRIMARY KEY (id)
+    CREATE INDEX audit_log_by_actor ON public.audit_log USING btree (actor, id)
+    CREATE INDEX audit_log_by_namespace ON public.audit_log USING btree (namespace, id)
 
 table cancel_requests
     session bigint not null
@@ -215,6 +243,19 @@ table history_superseded
     output text
     PRIMARY KEY (run_id, idx, item, generation)
 
+table idempotent_requests
+    actor text not null
+    key text not null
+    request_hash bytea not null
+    claim uuid not null
+    status smallint
+    content_type text
+    body bytea
+    created_at bigint not null
+    PRIMARY KEY (actor, key)
+    CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
+
 table items
     run_id uuid not null
     idx integer not null
@@ -250,6 +291,17 @@ table logs
     chunk integer not null
     lines text not null
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
+
+table namespaces
+    name text not null
+    description text
+    max_open_runs integer
+    max_workflows integer
+    created_at bigint not null
+    updated_at bigint not null
+    CHECK ((max_open_runs >= 0))
+    CHECK ((max_workflows >= 0))
+    PRIMARY KEY (name)
 
 table nodes
     id uuid not null
@@ -332,6 +384,16 @@ table search_documents
     CHECK (((kind >= 0) AND (kind <= 2)))
     PRIMARY KEY (namespace, kind, id)
     CREATE INDEX search_documents_words ON public.search_documents USING gin (words)
+
+table secrets
+    namespace text not null
+    name text not null
+    sealed bytea not null
+    key_id text not null
+    updated_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    PRIMARY KEY (namespace, name)
 
 table sessions with (fillfactor=50)
     id bigint not null generated always as identity

@@ -35,7 +35,9 @@ mod waits;
 mod wake;
 
 pub use db::{Connect, Flavor, Store};
-pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
+pub use doors::{
+    AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
+};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{

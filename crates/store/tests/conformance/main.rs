@@ -7,6 +7,7 @@ mod big;
 mod claims;
 mod concurrency;
 mod decisions;
+mod doors;
 mod due;
 mod finalisers;
 mod finish;
