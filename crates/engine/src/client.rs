@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
 use crate::live::{Hints, Live};
+use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -39,6 +40,9 @@ pub enum SubmitError {
     /// No database stores it, and nobody means it.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
+    /// Later there may be room.
+    #[error("{0}")]
+    Quota(String),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -57,6 +61,7 @@ pub struct Client {
     /// What followers may want to look at.
     pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
+    pub(crate) quotas: Arc<KnownQuotas>,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -81,6 +86,7 @@ impl Client {
             minimum_interval: None,
             hints,
             live,
+            quotas: Arc::default(),
         }
     }
 
@@ -107,6 +113,12 @@ impl Client {
         &self.secrets
     }
 
+    /// The value of a secret, for what this process itself checks by it.
+    pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
+        self.secrets.prepare(&self.store, namespace).await?;
+        Ok(self.secrets.reveal(namespace, name))
+    }
+
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -131,6 +143,7 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
+        self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
         // Schedules go by the time of day.
@@ -165,6 +178,9 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
+            return Err(SubmitError::Quota(cause));
+        }
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);

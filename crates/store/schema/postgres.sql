@@ -79,6 +79,21 @@ table calendars
     updated_at bigint not null
     PRIMARY KEY (namespace, name)
 
+table audit_log
+    id uuid not null
+    at bigint not null
+    actor text not null
+    address text
+    method text not null
+    path text not null
+    namespace text
+    status smallint not null
+    request_id text not null
+    detail text
+    PRIMARY KEY (id)
+    CREATE INDEX audit_log_by_actor ON public.audit_log USING btree (actor, id)
+    CREATE INDEX audit_log_by_namespace ON public.audit_log USING btree (namespace, id)
+
 table cancel_requests
     session bigint not null
     run_id uuid not null
@@ -336,6 +351,19 @@ table history_superseded
     output text
     PRIMARY KEY (run_id, idx, item, generation)
     CREATE INDEX history_superseded_by_seq ON public.history_superseded USING btree (run_id, seq)
+
+table idempotent_requests
+    actor text not null
+    key text not null
+    request_hash bytea not null
+    claim uuid not null
+    status smallint
+    content_type text
+    body bytea
+    created_at bigint not null
+    PRIMARY KEY (actor, key)
+    CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
 
 table idempotent_requests
     actor text not null

@@ -1,12 +1,20 @@
 //! One file per resource: its shapes, its handlers, and `register`, which says what each of them demands.
 
 pub(crate) mod about;
+pub(crate) mod audit;
+pub(crate) mod auth;
+pub(crate) mod namespaces;
 pub(crate) mod pools;
+pub(crate) mod secrets;
 
 use crate::doors::access::Doors;
 
 /// Every route there is.
 pub(crate) fn register(doors: &mut Doors) {
     about::register(doors);
+    auth::register(doors);
+    audit::register(doors);
+    namespaces::register(doors);
     pools::register(doors);
+    secrets::register(doors);
 }

@@ -1,9 +1,13 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
+mod auth;
 mod doors;
 mod frame;
 mod house;
+mod jwt;
 mod pools;
+mod security;
+mod socket;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {
