@@ -72,7 +72,9 @@ impl<'a> App<'a> {
     }
 
     pub(crate) fn client(&self, store: Store) -> Client {
-        Client::new(store, Arc::new(SystemClock::new())).with_secrets(entrance::secrets(&self.config))
+        Client::new(store, Arc::new(SystemClock::new()))
+            .with_secrets(entrance::secrets(&self.config))
+            .with_minimum_interval(self.config.scheduler.minimum_interval)
     }
 
     pub(crate) fn api_settings(&self) -> mainspring_server::Settings {
@@ -112,6 +114,8 @@ impl<'a> App<'a> {
             retention: self.config.retention,
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
+            schedule_interval: self.config.scheduler.interval,
+            schedule_batch: self.config.scheduler.batch_size,
             ..defaults
         }
     }

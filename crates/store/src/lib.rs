@@ -83,6 +83,7 @@ pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use terms::Term;
 pub use transitions::Transition;
+pub use trigger_sync::NewTrigger;
 pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};

@@ -35,6 +35,7 @@ const COMMON: &[(&str, &str)] = &[
     ("DATABASE_URL", "database"),
     ("DB_MAX_OPEN_CONNS", "database_connections"),
     ("LOG_LEVEL", "log.level"),
+    ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),
 ];
 /// A short name for the setting that is said most often.
@@ -63,6 +64,9 @@ pub(super) fn read(layers: &mut Layers, variables: &[(OsString, OsString)]) {
         if let Some(value) = find(name) {
             set(layers, key, value, name);
         }
+    }
+    if let Some(interval) = find("SCHEDULER_INTERVAL_MS") {
+        set(layers, "scheduler.interval", &format!("{interval}ms"), "SCHEDULER_INTERVAL_MS");
     }
     if let Some(port) = find("PORT") {
         let host = layers.get("server.listen").map_or("127.0.0.1".to_owned(), |setting| {

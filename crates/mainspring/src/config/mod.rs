@@ -60,6 +60,9 @@ keys! {
     "secrets.key_file": "the file of the keys that seal secrets, one per line, the newest first",
     "secrets.directory": "a folder with one file per secret",
     "audit.retention": "entries of the audit log are forgotten after so long",
+    "scheduler.interval": "the longest sleep of the loop that fires schedules",
+    "scheduler.batch_size": "how many schedules it takes at once when few are due",
+    "scheduler.minimum_interval": "workflows whose schedules fire more often are refused",
     "worker.id": "the name of this worker",
     "worker.slots": "processes at once",
     "worker.function_slots": "functions at once",
@@ -130,6 +133,14 @@ pub(crate) struct ApiSettings {
     pub(crate) secrets_directory: Option<PathBuf>,
 }
 
+/// How schedules are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct SchedulerSettings {
+    pub(crate) interval: Duration,
+    pub(crate) batch_size: usize,
+    pub(crate) minimum_interval: Option<Duration>,
+}
+
 /// What `http` tasks may reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HttpSettings {
@@ -144,6 +155,7 @@ pub(crate) struct Config {
     pub(crate) listen: SocketAddr,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) api: ApiSettings,
+    pub(crate) scheduler: SchedulerSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) http: HttpSettings,
     pub(crate) smtp: Option<SmtpConfig>,

@@ -10,7 +10,7 @@ use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity};
 
 use super::layers::{Layers, Word};
 use super::units::{parse_duration, parse_size};
-use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, WorkerSettings};
+use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, SchedulerSettings, WorkerSettings};
 
 const MOST_SLOTS: i64 = 100_000;
 
@@ -37,6 +37,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         listen: listen(layers),
         roles: roles(layers),
         api: super::api::read(layers),
+        scheduler: scheduler(layers),
         worker,
         http: http(layers),
         smtp: smtp(layers),
@@ -47,6 +48,18 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         file,
         said: layers.said(),
     })
+}
+
+fn scheduler(layers: &mut Layers) -> SchedulerSettings {
+    let interval = duration(layers, "scheduler.interval").unwrap_or(Duration::from_secs(1));
+    if interval.is_zero() || interval > Duration::from_secs(60) {
+        layers.complain_about("scheduler.interval", "must be longer than nothing and at most 60s");
+    }
+    SchedulerSettings {
+        interval,
+        batch_size: integer(layers, "scheduler.batch_size", 1, 4_000).map_or(100, |size| size as usize),
+        minimum_interval: duration(layers, "scheduler.minimum_interval"),
+    }
 }
 
 fn worker(layers: &mut Layers) -> WorkerSettings {

@@ -6,6 +6,9 @@ pub(crate) mod auth;
 pub(crate) mod namespaces;
 pub(crate) mod pools;
 pub(crate) mod secrets;
+pub(crate) mod backfills;
+pub(crate) mod calendars;
+pub(crate) mod schedules;
 
 use crate::doors::access::Doors;
 
@@ -17,4 +20,7 @@ pub(crate) fn register(doors: &mut Doors) {
     namespaces::register(doors);
     pools::register(doors);
     secrets::register(doors);
+    backfills::register(doors);
+    calendars::register(doors);
+    schedules::register(doors);
 }

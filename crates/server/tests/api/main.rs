@@ -8,6 +8,7 @@ mod jwt;
 mod pools;
 mod security;
 mod socket;
+mod schedules;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {

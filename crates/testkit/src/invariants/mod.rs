@@ -5,6 +5,7 @@
 //! log (an acknowledged completion appears once; a sink accepts one effect) is not here.
 
 mod counts;
+mod fires;
 mod reading;
 mod rules;
 

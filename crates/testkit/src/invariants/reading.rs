@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
-use super::{counts, rules};
+use super::{counts, fires, rules};
 
 /// Something that should be impossible.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,7 @@ async fn check_all(
         violations.extend(subjects.into_iter().map(|subject| Violation { invariant, subject }));
     }
     violations.extend(rules::check(&mut snapshot).await.context("checking trigger rules")?);
+    violations.extend(fires::check(&mut snapshot).await.context("checking schedules")?);
     snapshot.close().await;
     Ok(violations)
 }
