@@ -51,6 +51,8 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// Functions that this process can execute.
+    pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
 }
@@ -66,7 +68,7 @@ pub(crate) struct Ancestry {
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), minimum_interval: None }
+        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), handlers: Arc::default(), minimum_interval: None }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -81,6 +83,17 @@ impl Client {
     pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
         self.minimum_interval = interval;
         self
+    }
+
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    pub fn handler_names(&self) -> &[String] {
+        &self.handlers
     }
 
     pub fn secrets(&self) -> &Secrets {

@@ -2,6 +2,8 @@
 
 pub(crate) mod about;
 pub(crate) mod pools;
+pub(crate) mod scheduler;
+pub(crate) mod webhooks;
 
 use crate::doors::access::Doors;
 
@@ -9,4 +11,6 @@ use crate::doors::access::Doors;
 pub(crate) fn register(doors: &mut Doors) {
     about::register(doors);
     pools::register(doors);
+    scheduler::register(doors);
+    webhooks::register(doors);
 }
