@@ -3,7 +3,11 @@
 mod doors;
 mod frame;
 mod house;
+mod events;
+mod jobs;
 mod pools;
+mod webhooks;
+mod work;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {
