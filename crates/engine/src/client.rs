@@ -56,6 +56,8 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// Functions that this process can execute.
+    pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
     /// What followers may want to look at.
@@ -84,6 +86,7 @@ impl Client {
             bell: Arc::default(),
             secrets: Secrets::default(),
             minimum_interval: None,
+            handlers: Arc::default(),
             hints,
             live,
             quotas: Arc::default(),
@@ -107,6 +110,17 @@ impl Client {
     /// What can be followed while it happens.
     pub fn live(&self) -> &Live {
         &self.live
+    }
+
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    pub fn handler_names(&self) -> &[String] {
+        &self.handlers
     }
 
     pub fn secrets(&self) -> &Secrets {

@@ -398,6 +398,8 @@ table jobs with (fillfactor=80)
     kind smallint not null
     workflow_id uuid not null
     spec text not null
+    max_executions bigint
+    depth integer not null default 0
     created_by text not null
     created_at bigint not null
     updated_at bigint not null

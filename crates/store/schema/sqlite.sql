@@ -289,6 +289,8 @@ CREATE TABLE jobs (
     kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
     workflow_id  BLOB NOT NULL UNIQUE REFERENCES workflows (id) ON DELETE CASCADE,
     spec         TEXT NOT NULL,
+    max_executions INTEGER, -- of a dependent job; the clock knows the others'
+    depth        INTEGER NOT NULL DEFAULT 0, -- how many runs led to its being made
     created_by   TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,

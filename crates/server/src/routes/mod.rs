@@ -9,6 +9,8 @@ pub(crate) mod secrets;
 pub(crate) mod backfills;
 pub(crate) mod calendars;
 pub(crate) mod schedules;
+pub(crate) mod scheduler;
+pub(crate) mod webhooks;
 
 use crate::doors::access::Doors;
 
@@ -23,4 +25,6 @@ pub(crate) fn register(doors: &mut Doors) {
     backfills::register(doors);
     calendars::register(doors);
     schedules::register(doors);
+    scheduler::register(doors);
+    webhooks::register(doors);
 }

@@ -9,6 +9,10 @@ mod pools;
 mod security;
 mod socket;
 mod schedules;
+mod events;
+mod jobs;
+mod webhooks;
+mod work;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {
