@@ -142,6 +142,7 @@ async fn accept(listener: TcpListener, api: Api, mut stopped: oneshot::Receiver<
     }
     drop(listener);
     closing.send_replace(true);
+    api.state().live().close();
     while connections.join_next().await.is_some() {}
 }
 

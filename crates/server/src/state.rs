@@ -10,6 +10,7 @@ use crate::doors::limits::Limits;
 use crate::doors::origin::Origins;
 use crate::doors::{Network, Rates};
 use crate::health::Health;
+use crate::live::{Caps, LiveLimits};
 
 /// What an operator can choose about the API.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +19,7 @@ pub struct Settings {
     /// Proxies whose `X-Forwarded-For` counts.
     pub proxies: Vec<Network>,
     pub rates: Rates,
+    pub live: LiveLimits,
 }
 
 /// Clones share everything.
@@ -30,6 +32,7 @@ struct Inner {
     health: Health,
     settings: Settings,
     limits: Limits,
+    live: Caps,
     routes: Vec<RouteEntry>,
     demands: Demands,
     openapi: String,
@@ -40,7 +43,8 @@ impl ApiState {
         let health = Health::new(client.clone());
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
-        Self(Arc::new(Inner { client, health, settings, limits, routes, demands, openapi }))
+        let live = Caps::new(settings.live);
+        Self(Arc::new(Inner { client, health, settings, limits, live, routes, demands, openapi }))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -57,6 +61,11 @@ impl ApiState {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    /// Who follows what happens.
+    pub(crate) fn live(&self) -> &Caps {
+        &self.0.live
     }
 
     pub(crate) fn routes(&self) -> &[RouteEntry] {

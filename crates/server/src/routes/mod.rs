@@ -9,4 +9,5 @@ use crate::doors::access::Doors;
 pub(crate) fn register(doors: &mut Doors) {
     about::register(doors);
     pools::register(doors);
+    crate::live::register(doors);
 }

@@ -3,6 +3,7 @@
 mod doors;
 mod frame;
 mod house;
+mod live;
 mod pools;
 
 /// Makes a module per test with one test per database.
