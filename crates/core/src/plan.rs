@@ -3,6 +3,7 @@
 mod answer;
 mod env;
 mod parked;
+mod trigger;
 
 #[cfg(test)]
 mod tests;
@@ -102,6 +103,7 @@ impl Workflow {
             files: None,
             artifacts: task.artifacts.clone(),
             limits: task.limits,
+            on_store_loss: task.on_store_loss,
             secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),
         })
     }

@@ -1,11 +1,12 @@
 //! What can be asked of the store from anywhere: submit, cancel, pause, resume, do again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
-use mainspring_core::workflow::{Concurrency, Overlap};
+use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
@@ -25,6 +26,8 @@ pub struct Submission {
     pub idempotency_key: Option<String>,
     /// What started it, as JSON.
     pub trigger: Option<Value>,
+    /// What happens when its concurrency limit is used up; that of the workflow unless given.
+    pub overlap: Option<Overlap>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -52,12 +55,16 @@ pub struct Client {
     /// What followers may want to look at.
     pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
+    /// No trigger may fire more often.
+    pub(crate) minimum_interval: Option<Duration>,
 }
 
 /// Which workflows a run was started by, the first first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
+    /// How many runs led to it, each started by an event or by the end of another.
+    pub(crate) depth: i64,
 }
 
 impl Client {
@@ -65,7 +72,8 @@ impl Client {
         let specs = Arc::new(Specs::new(store.clone()));
         let hints: Arc<Hints> = Arc::default();
         let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default(), hints, live }
+        let (bell, secrets) = (Arc::default(), Secrets::default());
+        Self { store, clock, specs, bell, secrets, hints, live, minimum_interval: None }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -78,6 +86,13 @@ impl Client {
     /// What can be followed while it happens.
     pub fn live(&self) -> &Live {
         &self.live
+    }
+
+    /// The same, refusing workflows with a trigger that fires more often.
+    #[must_use]
+    pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
+        self.minimum_interval = interval;
+        self
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -108,8 +123,14 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
-        let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source, files).await?;
+        self.check_intervals(&workflow)?;
+        let has_triggers = !workflow.triggers.is_empty();
+        // Schedules go by the time of day.
+        let version = self.store.put_version(self.clock.wall(), self.clock.new_id(), &workflow, source, files).await?;
         self.bell.routes_changed();
+        if has_triggers {
+            self.schedules_changed().await;
+        }
         Ok(match self.specs.cached(version.id) {
             Some(spec) => spec,
             None => self.specs.keep(Spec::new(version, workflow)),
@@ -160,6 +181,16 @@ impl Client {
 
     /// Validates inputs and finds the limit that a run counts against.
     pub(crate) async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        self.prepare_as(self.clock.new_id(), spec, submission).await
+    }
+
+    /// The same for a run whose id is settled.
+    pub(crate) async fn prepare_as(
+        &self,
+        id: RunId,
+        spec: &Spec,
+        submission: Submission,
+    ) -> Result<NewRun, SubmitError> {
         for (what, text) in
             [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
         {
@@ -167,13 +198,13 @@ impl Client {
                 return Err(SubmitError::Nul(what));
             }
         }
-        let id = self.clock.new_id();
         let workflow = &spec.workflow;
         let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
         let (inputs, limit) = if plain {
             (None, None)
         } else {
-            let mut scope = Scope { run: run_scope(id), workflow: spec.workflow_scope(), ..Scope::default() };
+            let run = run_scope(id, submission.trigger.as_ref());
+            let mut scope = Scope { run, workflow: spec.workflow_scope(), ..Scope::default() };
             scope.inputs = workflow.resolve_inputs(submission.inputs, &scope).map_err(SubmitError::Inputs)?;
             let limit = match &workflow.concurrency {
                 None => None,
@@ -202,13 +233,14 @@ impl Client {
             trigger: submission.trigger.map(|trigger| trigger.to_string()),
             idempotency_key: submission.idempotency_key,
             limit,
+            overlap: submission.overlap,
         })
     }
 
     /// `overlap: cancel_running`: those that hold the limit make room for a newcomer that waits for it.
     pub(crate) async fn make_room_for(&self, newcomer: &NewRun) -> mainspring_store::Result<()> {
-        let cancels = |limit: &Concurrency| limit.overlap == Overlap::CancelRunning;
-        let Some(limit) = newcomer.limit.filter(|_| newcomer.version.concurrency.as_ref().is_some_and(cancels)) else {
+        let cancels = newcomer.overlap() == Some(Overlap::CancelRunning);
+        let Some(limit) = newcomer.limit.filter(|_| cancels) else {
             return Ok(());
         };
         if self.store.run_summary(newcomer.id).await?.state != RunState::Pending {
@@ -266,7 +298,8 @@ impl Client {
         if workflow.outputs.is_empty() {
             return Ok(Ok(Map::new()));
         }
-        let mut scope = Scope { run: run_scope(run), workflow: spec.workflow_scope(), ..Scope::default() };
+        let mut scope =
+            Scope { run: run_scope(run, row.trigger.as_ref()), workflow: spec.workflow_scope(), ..Scope::default() };
         if let Some(Value::Object(inputs)) = row.inputs {
             scope.inputs = inputs;
         }
@@ -315,8 +348,9 @@ impl Client {
     }
 }
 
-/// What expressions see of a run before anything of it is stored. Its id carries its time.
-pub(crate) fn run_scope(id: RunId) -> Map<String, Value> {
+/// What expressions see of a run before anything of it is stored. Its id carries its time; what started it says for when
+/// it was meant, if it was not a person.
+pub(crate) fn run_scope(id: RunId, trigger: Option<&Value>) -> Map<String, Value> {
     let mut scope = Map::new();
     scope.insert("id".into(), id.to_string().into());
     if let Some(timestamp) = id.get_timestamp() {
@@ -324,6 +358,9 @@ pub(crate) fn run_scope(id: RunId) -> Map<String, Value> {
         let created = rfc3339(seconds as i64 * 1_000_000 + i64::from(nanos) / 1_000);
         scope.insert("created_at".into(), created.clone().into());
         scope.insert("scheduled_for".into(), created.into());
+    }
+    if let Some(nominal) = trigger.and_then(|trigger| trigger.get("scheduled_for")) {
+        scope.insert("scheduled_for".into(), nominal.clone());
     }
     scope
 }

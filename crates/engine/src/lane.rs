@@ -131,6 +131,9 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }
     tell_followers(shared, &batch.exchange, &reply);
+    if reply.followed {
+        shared.client.bell.happened();
+    }
     for run in reply.ended_runs {
         // Nobody has to listen.
         let _ = shared.ended_runs.send(run);
@@ -245,6 +248,9 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
     loop {
         match lane.exchange(&Exchange { now: shared.client.now(), ..part.clone() }).await {
             Ok(reply) => {
+                if reply.followed {
+                    shared.client.bell.happened();
+                }
                 for run in reply.ended_runs {
                     let _ = shared.ended_runs.send(run);
                 }

@@ -243,6 +243,7 @@ impl One<'_> {
             "task": self.task.name,
             "item": (self.claim.token.key.item >= 0).then_some(self.claim.token.key.item),
             "chain": ancestry.chain,
+            "depth": ancestry.depth,
         });
         let submission = Submission { inputs, trigger: Some(trigger), ..Submission::default() };
         match client.prepare(&spec, submission).await {
@@ -429,6 +430,7 @@ impl Ancestry {
             .and_then(Value::as_array)
             .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
             .unwrap_or_default();
-        Self { chain }
+        let depth = trigger.and_then(|trigger| trigger.get("depth")).and_then(Value::as_i64).unwrap_or(0);
+        Self { chain, depth }
     }
 }

@@ -38,7 +38,8 @@ pub(crate) async fn load(
     let mut items: Vec<TaskKey> = Vec::new();
     for (claim, spec) in claims {
         let key = claim.token.key;
-        if !spec.workflow.inputs.is_empty() {
+        // Only a version with triggers has runs that something but a person started.
+        if !spec.workflow.inputs.is_empty() || !spec.workflow.triggers.is_empty() {
             runs.push(key.run);
         }
         if key.item >= 0 {
@@ -79,7 +80,7 @@ pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads]
     }
     Scope {
         inputs,
-        run: run_scope(key.run),
+        run: run_scope(key.run, data.triggers.get(&key.run)),
         workflow: spec.workflow_scope(),
         tasks: tasks.into_iter().collect(),
         secrets: client.secrets.of(&spec.workflow.secrets_for(key.index as usize)),

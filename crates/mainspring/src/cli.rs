@@ -194,3 +194,10 @@ mod tests {
         }
     }
 }
+
+impl Command {
+    /// Whether tasks may be executed by this process.
+    pub(crate) fn executes(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
+    }
+}

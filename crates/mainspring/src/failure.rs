@@ -75,6 +75,7 @@ impl From<StoreError> for Failure {
             StoreError::Rejected(_)
             | StoreError::NotFound { .. }
             | StoreError::Conflict(_)
+            | StoreError::Invalid(_)
             | StoreError::NewerSchema { .. }
             | StoreError::OlderSchema { .. }
             | StoreError::BadUrl(_)

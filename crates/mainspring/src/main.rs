@@ -36,9 +36,25 @@ fn main() -> ExitCode {
         return mainspring_worker::watchdog::main().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let cli = Cli::parse();
+    if cli.command.executes()
+        && let Err(error) = mainspring_worker::close_inherited(is_named)
+    {
+        let out = Output::new(cli.common.output, cli.common.color, cli.common.quiet);
+        out.failure(&Failure::failed(format!("cannot close what was left open for this program: {error}")));
+        return Exit::WorkFailed.into();
+    }
     let out = Output::new(cli.common.output, cli.common.color, cli.common.quiet);
     let exit = run(cli, out);
     exit.into()
+}
+
+/// Whether the command line asks for an open descriptor, as `<(…)` of a shell does.
+fn is_named(descriptor: i32) -> bool {
+    let paths = [format!("/dev/fd/{descriptor}"), format!("/proc/self/fd/{descriptor}")];
+    std::env::args_os().any(|argument| {
+        let argument = argument.to_string_lossy();
+        paths.iter().any(|path| argument.strip_suffix(path.as_str()).is_some())
+    })
 }
 
 fn run(cli: Cli, out: Output) -> Exit {

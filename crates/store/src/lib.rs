@@ -4,14 +4,21 @@
 //! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
+mod backfills;
+mod calendars;
 mod db;
+mod deliveries;
 mod doors;
 mod due;
 mod error;
 mod events;
 mod exchange;
 mod files;
+mod fires;
 mod flags;
+mod following;
+mod handlers;
+mod jobs;
 mod limits;
 mod live;
 mod logs;
@@ -24,6 +31,7 @@ mod reads;
 mod reopen;
 mod reopen_items;
 mod retention;
+mod run_ends;
 mod run_log;
 mod runs;
 mod search;
@@ -33,11 +41,18 @@ mod snapshot;
 mod sqlite;
 mod terms;
 mod transitions;
+mod trigger_sync;
+mod triggers;
 mod versions;
 mod waits;
 mod wake;
 
+pub use backfills::{BackfillRow, NewBackfill};
+pub use calendars::CalendarRow;
 pub use db::{Connect, Flavor, Store};
+pub use deliveries::{
+    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
+};
 pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
 pub use error::{Error, Result};
 pub use events::EventRow;
@@ -45,6 +60,9 @@ pub use exchange::{
     Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use files::ArtifactRow;
+pub use fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
+pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
+pub use jobs::{ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob};
 pub use limits::{LimitRow, PoolRow};
 pub use live::follower;
 pub use logs::{LogCursor, StoredChunk};
@@ -54,6 +72,7 @@ pub use parking::{Parked, Parking};
 pub use reads::{AttemptRow, ExpressionData, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reopen::{Reopen, Reopened};
 pub use retention::Purged;
+pub use run_ends::Concluded;
 pub use run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
 pub use runs::{Created, NewRun};
 pub use search::{Found, Indexed};
@@ -62,6 +81,7 @@ pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use terms::Term;
 pub use transitions::Transition;
+pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use wake::Listener;

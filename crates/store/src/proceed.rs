@@ -193,7 +193,8 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
         sqlx::query_as(
-            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 + idx \
+            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
+                 due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
              WHERE run_id = $1 AND state = 6 AND $3 = 1 AND (idx, item) <= ($4, $5) RETURNING state, pool",
         )
         .bind(run.id)

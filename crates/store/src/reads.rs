@@ -103,6 +103,8 @@ pub struct StatusCount {
 #[derive(Debug, Clone, Default)]
 pub struct ExpressionData {
     pub inputs: HashMap<RunId, Value>,
+    /// What started runs.
+    pub triggers: HashMap<RunId, Value>,
     pub tasks: HashMap<(RunId, i32), (TaskState, i32, Option<Value>)>,
     /// The values of items.
     pub items: HashMap<TaskKey, Value>,
@@ -332,6 +334,7 @@ impl Store {
             Db::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, -1 AS idx, -1 AS item, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
+                     UNION ALL SELECT run_id, -2, -1, 0::smallint, 0, trigger FROM run_details WHERE run_id = ANY ($1) AND trigger IS NOT NULL \
                      UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
                      FROM unnest($2::uuid[], $3::integer[]) AS k(run, idx) JOIN history h ON h.run_id = k.run AND h.idx = k.idx AND h.item = -1 \
                      UNION ALL SELECT i.run_id, i.idx, i.item, 0::smallint, 0, i.value \
@@ -353,7 +356,9 @@ impl Store {
                     items.iter().map(|key| (key.run.simple().to_string(), key.index, key.item)).collect();
                 sqlx::query_as(
                     "SELECT d.run_id, -1 AS idx, -1 AS item, 0 AS state, 0 AS attempt, d.inputs AS body FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
-                     WHERE d.inputs IS NOT NULL UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
+                     WHERE d.inputs IS NOT NULL \
+                     UNION ALL SELECT d.run_id, -2, -1, 0, 0, d.trigger FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
+                     WHERE d.trigger IS NOT NULL UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
                      FROM json_each($2) k CROSS JOIN history h ON h.run_id = unhex(k.value ->> 0) AND h.idx = (k.value ->> 1) AND h.item = -1 \
                      UNION ALL SELECT i.run_id, i.idx, i.item, 0, 0, i.value \
                      FROM json_each($3) k CROSS JOIN items i ON i.run_id = unhex(k.value ->> 0) AND i.idx = (k.value ->> 1) AND i.item = (k.value ->> 2)",
@@ -368,7 +373,9 @@ impl Store {
         let mut data = ExpressionData::default();
         for row in rows {
             let body = json(row.body, "history", "output", row.run_id)?;
-            if row.idx < 0 {
+            if row.idx == -2 {
+                data.triggers.insert(row.run_id, body.unwrap_or_default());
+            } else if row.idx < 0 {
                 data.inputs.insert(row.run_id, body.unwrap_or_default());
             } else if row.item >= 0 {
                 let key = TaskKey { run: row.run_id, index: row.idx, item: row.item };

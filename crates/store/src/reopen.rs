@@ -128,7 +128,8 @@ impl Store {
         let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
         within!(tx, |conn| {
             sqlx::query(
-            "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
+            "UPDATE runs SET state = $2, stage = 0, \
+             flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
              holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END WHERE id = $1"
         )
         .bind(id)

@@ -269,7 +269,7 @@ pub(crate) static TASK: Table = Table {
         key("pool", Shape::Name, "bounds task runs across workflows"),
         key("on_exhausted", words!(OnExhausted), "when the attempts are used up; `dead_letter` unless given"),
         key("max_lost", Shape::Integer(0, 1_000), "after so many lost workers it fails; 5 unless given"),
-        key("on_store_loss", words!(OnStoreLoss), "while the store is out of reach; `continue` unless given"),
+        key("on_store_loss", words!(OnStoreLoss), "while the store is out of reach; as the worker is set unless given"),
         key("description", Shape::Text, "what it does"),
         key("publishes_events", Shape::OneOrMany(&Shape::Event), "emitted when it succeeds, with its output"),
         key("shell", Shape::Text, "the interpreter of `run`"),

@@ -129,7 +129,9 @@ async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
         "UPDATE runs SET finished_at = $2, holds = NULL, deadline_at = NULL, seq = seq + 1, \
              state = CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
          WHERE id = $1; \
-         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > 3 ON CONFLICT DO NOTHING",
+         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > 3 ON CONFLICT DO NOTHING; \
+         INSERT INTO run_ends (run_id, generation, workflow_id, state, finished_at) \
+         SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 AND flags & 256 <> 0 ON CONFLICT DO NOTHING",
     )
     .bind(run)
     .bind(now)

@@ -56,6 +56,30 @@ conformance! {
         w.play(&[], &[]).await;
     }
 
+    async fn a_retry_never_seems_to_begin_before_it_was_due(w: &mut World) {
+        // Whoever lets it go and whoever claims it looked at the clock early, and then had to wait.
+        w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
+        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {run: x, pool: p}}}").await;
+        w.claim(3).await;
+        for task in ["a", "b", "c"] {
+            w.retry(task).await;
+        }
+        let early = w.now;
+        w.pass(2 * SECOND);
+        let due = w.now;
+        w.store.set_pool(due, "default", "p", Some(0)).await.unwrap();
+        w.pause().await;
+        w.store.promote_due(due, 10).await.unwrap();
+        w.expect("paused a=held b=held c=held").await;
+        w.now = early;
+        w.resume().await;
+        w.store.set_pool(early, "default", "p", Some(1)).await.unwrap();
+        assert_eq!(w.claim(3).await, ["a", "b", "c"]);
+        for row in w.store.task_runs(w.run).await.unwrap() {
+            assert!(row.started_at.is_some_and(|started| started >= due), "{row:?}");
+        }
+    }
+
     async fn a_deadline_fails_the_run(w: &mut World) {
         let made_at = w.now;
         w.submit("{name: w, timeout: 10s, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {run: x}}}").await;

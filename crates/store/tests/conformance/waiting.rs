@@ -43,7 +43,11 @@ impl World {
 
     /// Makes a child for the parked task; names then refer to the parent.
     async fn child(&mut self, name: &str) -> RunId {
-        let version = self.version("{name: child, tasks: {c: {run: x}}}").await;
+        self.child_of(name, "{name: child, tasks: {c: {run: x}}}").await
+    }
+
+    async fn child_of(&mut self, name: &str, yaml: &str) -> RunId {
+        let version = self.version(yaml).await;
         let new: NewRun = self.new_run(&version).await;
         let token = self.decision_token(name).await;
         self.versions.insert(new.id, version.id);
@@ -218,6 +222,28 @@ conformance! {
         w.expect("cancelled a=cancelled b=cancelled f=success").await;
     }
 
+    async fn a_queued_child_of_a_cancelled_parent_never_starts(w: &mut World) {
+        let yaml = "{name: child, concurrency: {limit: 1}, tasks: {c: {run: x}}}";
+        let holder = w.submit(yaml).await;
+        assert_eq!(w.claim(5).await, ["c"]);
+        let parent = w.submit(CHILD).await;
+        let child = w.child_of("a", yaml).await;
+        let next = w.submit(yaml).await;
+        w.run = parent;
+        w.cancel().await;
+        // The slot becomes free before anybody gets to cancelling the child.
+        w.run = holder;
+        w.end("c", TaskState::Success).await;
+        w.run = child;
+        w.expect("pending c=held").await;
+        w.run = next;
+        w.expect("running c=ready").await;
+        w.proceed().await;
+        w.run = child;
+        w.expect("cancelled c=cancelled").await;
+        w.play(&[], &[]).await;
+    }
+
     async fn a_child_that_takes_too_long_is_called_off(w: &mut World) {
         let parent = w.submit(CHILD).await;
         let child = w.child("a").await;
@@ -355,6 +381,8 @@ conformance! {
             key: Some("k".into()),
             data: serde_json::json!({"n": 1}),
             source: "test".into(),
+            run: None,
+            depth: 0,
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();
