@@ -17,7 +17,7 @@ use crate::work::{Failure, HttpOrder, Order, OrderAction};
 use crate::workflow::{Action, Http, HttpAuth, HttpBody};
 
 use env::Needed;
-pub use parked::{ApprovalView, MAX_ITEMS};
+pub use parked::{ApprovalView, Lapse, MAX_DEPTH, MAX_ITEMS, approved, child_failed, rejected, too_deep};
 
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq)]

@@ -52,11 +52,11 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// No trigger may fire more often.
+    pub(crate) minimum_interval: Option<Duration>,
     /// What followers may want to look at.
     pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
-    /// No trigger may fire more often.
-    pub(crate) minimum_interval: Option<Duration>,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -72,8 +72,16 @@ impl Client {
         let specs = Arc::new(Specs::new(store.clone()));
         let hints: Arc<Hints> = Arc::default();
         let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
-        let (bell, secrets) = (Arc::default(), Secrets::default());
-        Self { store, clock, specs, bell, secrets, hints, live, minimum_interval: None }
+        Self {
+            store,
+            clock,
+            specs,
+            bell: Arc::default(),
+            secrets: Secrets::default(),
+            minimum_interval: None,
+            hints,
+            live,
+        }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -83,16 +91,16 @@ impl Client {
         self
     }
 
-    /// What can be followed while it happens.
-    pub fn live(&self) -> &Live {
-        &self.live
-    }
-
     /// The same, refusing workflows with a trigger that fires more often.
     #[must_use]
     pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
         self.minimum_interval = interval;
         self
+    }
+
+    /// What can be followed while it happens.
+    pub fn live(&self) -> &Live {
+        &self.live
     }
 
     pub fn secrets(&self) -> &Secrets {

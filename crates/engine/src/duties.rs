@@ -101,8 +101,8 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 match shared.stop.run_until_cancelled(listener.heard()).await {
                     None => return,
                     Some(Ok(from)) if from == own => {}
-                    Some(Ok(from)) if follower(&from).is_some() => shared.client.hints.asked(),
                     Some(Ok(what)) if what == SCHEDULES => shared.client.bell.ring_clock(),
+                    Some(Ok(from)) if follower(&from).is_some() => shared.client.hints.asked(),
                     Some(Ok(_)) => {
                         shared.client.bell.routes_changed();
                         shared.client.bell.look_here();

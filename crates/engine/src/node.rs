@@ -111,14 +111,9 @@ impl Shared {
 
     /// Whether our worker may execute tasks of this route.
     fn serves(&self, route: &RouteRow) -> bool {
-        let queue = self.config.queues.is_empty() || self.config.queues.contains(&route.queue);
-        let labels = route.labels.is_empty()
-            || route.labels.split(',').all(|pair| {
-                pair.split_once('=')
-                    .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
-            });
         // What remote workers execute is theirs to ask for, unless this node is to stand in for them.
-        queue && labels && (self.config.serves_remote || route.class() != SlotClass::Remote)
+        route.suits(&self.config.queues, &self.config.labels)
+            && (self.config.serves_remote || route.class() != SlotClass::Remote)
     }
 
     /// Learns of new routes.

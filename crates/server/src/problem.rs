@@ -174,6 +174,7 @@ impl From<mainspring_store::Error> for Problem {
             }
             Error::NotFound { what } => Self::not_found(format!("{what} was not found")),
             Error::Conflict(cause) => Self::conflict(cause),
+            Error::Invalid(cause) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, cause),
             error @ (Error::Rejected(_)
             | Error::BadRow { .. }
             | Error::NewerSchema { .. }
@@ -210,7 +211,7 @@ impl From<AnswerError> for Problem {
                     AnswerError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
                     AnswerError::DoesNotWait { .. } => StatusCode::CONFLICT,
                     AnswerError::NotAllowed { .. } => StatusCode::FORBIDDEN,
-                    AnswerError::Nul(_) | AnswerError::Store(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                    AnswerError::Name(_) | AnswerError::Nul(_) | AnswerError::Store(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 };
                 Self::new(status, error.to_string())
             }

@@ -98,6 +98,7 @@ table continuations
     created_at bigint not null
     CHECK (((kind >= 0) AND (kind <= 4)))
     PRIMARY KEY (id)
+    CREATE INDEX continuations_of_run ON public.continuations USING btree (run_id)
 
 table dead_letters
     id uuid not null
@@ -126,6 +127,46 @@ table dead_letters
     CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
     CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
 
+table debounces
+    trigger_id uuid not null
+    key text not null
+    event_id uuid not null
+    due_at bigint not null
+    PRIMARY KEY (trigger_id, key)
+    CREATE INDEX debounces_due ON public.debounces USING btree (due_at)
+
+table event_deliveries
+    event_id uuid not null
+    listener uuid not null
+    outcome smallint not null
+    run_id uuid
+    job_id uuid
+    reason text
+    created_at bigint not null
+    CHECK (((outcome >= 0) AND (outcome <= 4)))
+    PRIMARY KEY (event_id, listener)
+
+table event_handlers
+    id uuid not null
+    namespace text
+    event_name text not null
+    handler_name text not null
+    handler_type text not null
+    enabled boolean not null default true
+    priority integer not null default 0
+    action smallint not null
+    config text not null
+    trigger_count bigint not null default 0
+    success_count bigint not null default 0
+    failure_count bigint not null default 0
+    last_triggered bigint
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    CHECK (((action >= 0) AND (action <= 2)))
+    PRIMARY KEY (id)
+    CREATE INDEX event_handlers_by_event ON public.event_handlers USING btree (event_name) WHERE enabled
+
 table events
     id uuid not null
     namespace text not null
@@ -135,8 +176,13 @@ table events
     source text not null
     created_at bigint not null
     matched boolean not null default false
+    run_id uuid
+    depth integer not null default 0
+    handled boolean not null default false
     PRIMARY KEY (id)
+    CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
+    CREATE INDEX events_unhandled ON public.events USING btree (created_at) WHERE (NOT handled)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 
 table fires
@@ -311,6 +357,36 @@ table items
     value text not null
     PRIMARY KEY (run_id, idx, item)
 
+table job_tags
+    tag text not null
+    job_id uuid not null
+    FOREIGN KEY (job_id) REFERENCES jobs(id) ON DELETE CASCADE
+    PRIMARY KEY (tag, job_id)
+
+table jobs with (fillfactor=80)
+    id uuid not null
+    namespace text not null
+    name text not null
+    kind smallint not null
+    workflow_id uuid not null
+    spec text not null
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    cancelled_at bigint
+    executions bigint not null default 0
+    successes bigint not null default 0
+    failures bigint not null default 0
+    measured bigint not null default 0
+    duration bigint not null default 0
+    last_run_at bigint
+    CHECK (((kind >= 0) AND (kind <= 3)))
+    PRIMARY KEY (id)
+    FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
+    UNIQUE (workflow_id)
+    CREATE INDEX jobs_by_namespace ON public.jobs USING btree (namespace, id)
+    CREATE UNIQUE INDEX jobs_workflow_id_key ON public.jobs USING btree (workflow_id)
+
 table lanes with (fillfactor=50)
     id bigint not null generated always as identity
     node uuid not null
@@ -394,6 +470,14 @@ table run_details
     PRIMARY KEY (run_id)
     CREATE INDEX run_details_by_correlation ON public.run_details USING btree (correlation_id) WHERE (correlation_id IS NOT NULL)
 
+table run_ends
+    run_id uuid not null
+    generation smallint not null
+    workflow_id uuid not null
+    state smallint not null
+    finished_at bigint not null
+    PRIMARY KEY (run_id, generation)
+    CHECK (((state >= 3) AND (state <= 5)))
 table run_transitions
     run_id uuid not null
     seq bigint not null
@@ -535,6 +619,7 @@ table triggers with (fillfactor=80)
     spec text not null
     revision bigint not null default 1
     present boolean not null default true
+    active boolean not null default true
     paused boolean not null default false
     anchor_at bigint not null
     covered_at bigint not null
@@ -551,7 +636,8 @@ table triggers with (fillfactor=80)
     FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
     UNIQUE (workflow_id, name)
     CREATE INDEX triggers_by_calendar ON public.triggers USING btree (namespace, calendar) WHERE ((calendar IS NOT NULL) AND present)
-    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present)
+    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present AND active)
+    CREATE INDEX triggers_following ON public.triggers USING btree (listens) WHERE ((kind = 5) AND present)
     CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
     CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 
@@ -634,8 +720,10 @@ table workflows
     latest bigint
     created_at bigint not null
     updated_at bigint not null
+    followed boolean not null default false
     UNIQUE (namespace, name)
     PRIMARY KEY (id)
+    CREATE INDEX workflows_followed ON public.workflows USING btree (id) WHERE followed
     CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
 
 function child_ended_v1(
@@ -660,7 +748,7 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body e5376642f0fae89bd21ba67dac1a10d8
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body ccc961199bfb9dce036021565efe5e03
 
 function enter_stage_v1(
     p_now bigint,
@@ -713,7 +801,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 023d2f9579a34c4c63673a950e1e423a
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 919be0e17e2fa2160dabc966d2cd8995
 
 function items_v1(
     p_now bigint,
@@ -729,11 +817,17 @@ function limits_v1(
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a4b2e42c3688c0f8705190d25277f719
     returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 16af5aa3689b6155ce3e0e7e53c9a855
 
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
+    returns void set plan_cache_mode=force_generic_plan body 7d7f9ff8586d74f141753f6cd1ee49ed
+
+function runs_ended_v1(
+    p_runs uuid[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off body 0c0f1712efc3e709b72ea929d3a6250a
     returns void set plan_cache_mode=force_generic_plan body 77c4dbce68cddd79b1b552ad31b01cfa
 
 function settle_one_v1(
@@ -766,7 +860,7 @@ function settle_one_v1(
     OUT version bigint,
     OUT rank smallint,
     OUT due_at bigint)
-    returns record body 885b8a2cc9e68b02126972ba9f94aaae
+    returns record body f5f64a9b8e0ad31c6c708ea08cf57825
 
 function settle_v1(
     p_now bigint,
@@ -799,6 +893,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 7d6f79cfca7419842870f2ff5e149e61
     returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 88966ee7a1498c8484f708324ad36180
 
 function stopped_v1(

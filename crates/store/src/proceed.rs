@@ -91,7 +91,7 @@ impl Store {
         let next = match work.kind {
             CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
             ADMIT => admit_chunk(&mut tx, now, &run).await?,
-            CANCEL => clear_chunk(&mut tx, now, run.id, "cancelled").await?.then_some(0),
+            CANCEL => clear_chunk(&mut tx, now, run.id).await?.then_some(0),
             FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
             CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
             other => return Err(Error::bad_row("continuations", "kind", work.id, other)),

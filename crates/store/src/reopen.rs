@@ -20,7 +20,7 @@ use crate::versions::startable;
 /// What to do again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reopen {
-    /// What failed or was cancelled, and what did not run because of it.
+    /// What failed or was cancelled, and what did not run because of it. If that is only in finalisers, they alone.
     Failed,
     /// These tasks and everything that depends on them, whatever became of it.
     From(Vec<usize>),
@@ -52,7 +52,8 @@ struct Again {
 }
 
 impl Store {
-    /// Reopens an ended run. Attempt numbers go on rising, budgets start afresh, finalisers run again at the new end.
+    /// Reopens an ended run at the first stage with something to do again: what earlier stages did stays. Attempt numbers
+    /// go on rising, budgets start afresh, later stages run again at the new end.
     pub async fn reopen_run(
         &self,
         now: Micros,
@@ -79,7 +80,9 @@ impl Store {
         let ended: BTreeMap<usize, EndedRow> =
             rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
         let admitted = take_slot(&mut tx, &run).await?;
-        let mut again = plan(workflow, &ended, what, admitted);
+        let targets = targets(&ended, what);
+        let stage = first_stage(workflow, &targets);
+        let mut again = plan(workflow, &ended, what, &targets, stage, admitted);
         if matches!(what, Reopen::Failed) {
             for task in &mut again {
                 task.items = ItemsAgain::of(task.index, &rows).filter(|_| task.state != TaskState::Pending);
@@ -98,7 +101,7 @@ impl Store {
             if stays {
                 continue;
             }
-            if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage != Stage::Main) {
+            if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage > stage) {
                 supersede(&mut tx, id, row).await?;
             }
         }
@@ -120,15 +123,13 @@ impl Store {
         let items: usize = again.iter().filter_map(|task| task.items.as_ref()).map(ItemsAgain::len).sum();
         let failed = ended
             .iter()
-            .filter(|(index, row)| {
-                !reopened.contains(index) && workflow.tasks[**index].stage == Stage::Main && is_bad(row)
-            })
+            .filter(|(index, row)| !reopened.contains(index) && workflow.tasks[**index].stage <= stage && is_bad(row))
             .count();
         let state = if admitted { RunState::Running } else { RunState::Pending };
-        let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
+        let deadline = workflow.deadline_ms().map(|timeout| now.saturating_add(timeout as i64 * 1_000));
         within!(tx, |conn| {
             sqlx::query(
-            "UPDATE runs SET state = $2, stage = 0, \
+            "UPDATE runs SET state = $2, stage = $9, \
              flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
              holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END WHERE id = $1"
         )
@@ -140,10 +141,18 @@ impl Store {
         .bind(failed as i32)
         .bind(now)
         .bind(deadline)
+        .bind(stage.code())
         .execute(conn)
         .await?
         .rows_affected()
         });
+        within!(tx, |conn| sqlx::query(
+            "UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL"
+        )
+        .bind(id)
+        .execute(conn)
+        .await?
+        .rows_affected());
         within!(tx, |conn| sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1")
             .bind(id)
             .execute(conn)
@@ -185,8 +194,33 @@ fn is_bad(row: &EndedRow) -> bool {
         || (row.state == TaskState::Failed.code() && row.flags & CONTINUES == 0)
 }
 
-/// Which tasks live again, in order of index, with counters recomputed from what stays ended.
-fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, admitted: bool) -> Vec<Again> {
+/// What is asked for by name or by its outcome, whatever its stage.
+fn targets(ended: &BTreeMap<usize, EndedRow>, what: &Reopen) -> Vec<usize> {
+    match what {
+        Reopen::Failed => ended
+            .iter()
+            .filter(|(_, row)| row.state == TaskState::Failed.code() || row.state == TaskState::Cancelled.code())
+            .map(|(index, _)| *index)
+            .collect(),
+        Reopen::From(tasks) => tasks.clone(),
+    }
+}
+
+/// The stage in which the run goes on.
+fn first_stage(workflow: &Workflow, targets: &[usize]) -> Stage {
+    let stages = targets.iter().filter_map(|target| workflow.tasks.get(*target)).map(|task| task.stage);
+    stages.min().unwrap_or(Stage::Main)
+}
+
+/// Which tasks of the stage live again, in order of index, with counters recomputed from what stays ended.
+fn plan(
+    workflow: &Workflow,
+    ended: &BTreeMap<usize, EndedRow>,
+    what: &Reopen,
+    targets: &[usize],
+    stage: Stage,
+    admitted: bool,
+) -> Vec<Again> {
     let not_run = |row: &EndedRow| {
         let state = row.state;
         state == TaskState::UpstreamFailed.code()
@@ -194,15 +228,8 @@ fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, a
             || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
     };
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
-    let mut frontier: Vec<usize> = match what {
-        Reopen::Failed => ended
-            .iter()
-            .filter(|(_, row)| row.state == TaskState::Failed.code() || row.state == TaskState::Cancelled.code())
-            .map(|(index, _)| *index)
-            .collect(),
-        Reopen::From(tasks) => tasks.clone(),
-    };
-    frontier.retain(|index| workflow.tasks.get(*index).is_some_and(|task| task.stage == Stage::Main));
+    let is_there = |index: &usize| workflow.tasks.get(*index).is_some_and(|task| task.stage == stage);
+    let mut frontier: Vec<usize> = targets.iter().copied().filter(is_there).collect();
     while let Some(index) = frontier.pop() {
         if !ended.contains_key(&index) || !chosen.insert(index) {
             continue;

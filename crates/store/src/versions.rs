@@ -51,6 +51,16 @@ impl RouteRow {
     pub fn class(&self) -> SlotClass {
         SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
     }
+
+    /// Whether a worker that serves these queues (none: all) and has these labels may execute its tasks. A task's labels
+    /// are demands: the worker must have each of them.
+    pub fn suits(&self, queues: &[String], labels: &BTreeMap<String, String>) -> bool {
+        let has = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, value)| labels.get(key).is_some_and(|have| have == value))
+        };
+        let queue = queues.is_empty() || queues.contains(&self.queue);
+        queue && (self.labels.is_empty() || self.labels.split(',').all(has))
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -259,7 +269,7 @@ fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools
         name: workflow.name.clone(),
         main_tasks: workflow.stage(Stage::Main).len() as i32,
         priority: workflow.priority,
-        timeout_ms: workflow.timeout_ms,
+        timeout_ms: workflow.deadline_ms(),
         concurrency: workflow.concurrency.clone(),
         run_flags: flags::of_run(workflow),
         pools,

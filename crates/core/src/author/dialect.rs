@@ -268,7 +268,11 @@ pub(crate) static TASK: Table = Table {
         key("priority", Shape::Priority, "overrides the run's"),
         key("pool", Shape::Name, "bounds task runs across workflows"),
         key("on_exhausted", words!(OnExhausted), "when the attempts are used up; `dead_letter` unless given"),
-        key("max_lost", Shape::Integer(0, 1_000), "after so many lost workers it fails; 5 unless given"),
+        key(
+            "max_lost",
+            Shape::Integer(0, 1_000),
+            "how many workers may be lost while they execute it; with the next it fails; 5 unless given",
+        ),
         key("on_store_loss", words!(OnStoreLoss), "while the store is out of reach; as the worker is set unless given"),
         key("description", Shape::Text, "what it does"),
         key("publishes_events", Shape::OneOrMany(&Shape::Event), "emitted when it succeeds, with its output"),

@@ -1,9 +1,10 @@
 //! Rows and runs that time moves: retries that become due, runs whose deadline passes.
 
 use mainspring_core::state::TaskState;
+use mainspring_store::Reopen;
 
 use crate::conformance;
-use crate::world::{MILLI, SECOND, World};
+use crate::world::{MILLI, SECOND, World, operator};
 
 conformance! {
     async fn only_what_is_due_is_promoted(w: &mut World) {
@@ -97,6 +98,31 @@ conformance! {
         w.end("a", TaskState::Cancelled).await;
         w.expect("failed a=cancelled b=cancelled c=cancelled").await;
         assert!(w.store.run_summary(w.run).await.unwrap().timed_out);
+    }
+
+    async fn the_shorter_of_timeout_and_longest_duration_is_the_deadline(w: &mut World) {
+        for (says, seconds) in [
+            ("lifecycle: {max_duration: 10s}", 10),
+            ("timeout: 20s, lifecycle: {max_duration: 10s}", 10),
+            ("timeout: 5s, lifecycle: {max_duration: 10s, steps_in_process: 1s}", 5),
+        ] {
+            let made_at = w.now;
+            w.submit(&format!("{{name: w, {says}, tasks: {{a: {{run: x}}}}, finally: {{f: {{run: x}}}}}}")).await;
+            assert_eq!(w.store.next_deadline().await.unwrap(), Some(made_at + seconds * SECOND), "{says}");
+            w.pass(seconds * SECOND);
+            let term = w.lead().await;
+            assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 1);
+            w.expect("running a=cancelled f=ready").await;
+            w.play(&[], &[]).await;
+            w.expect("failed a=cancelled f=success").await;
+            let reopened_at = w.now;
+            let (id, workflow) = (w.id(), w.workflow(w.run).clone());
+            w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::Failed, &operator()).await.unwrap();
+            assert_eq!(w.store.next_deadline().await.unwrap(), Some(reopened_at + seconds * SECOND), "{says}");
+            w.play(&[], &[]).await;
+        }
+        w.submit("{name: w, lifecycle: {steps_in_process: 1s}, tasks: {a: {run: x}}}").await;
+        assert_eq!(w.store.next_deadline().await.unwrap(), None, "a threshold of a phase ends nothing");
     }
 
     async fn a_deadline_also_ends_runs_that_queue_or_pause(w: &mut World) {

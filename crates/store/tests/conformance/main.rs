@@ -21,6 +21,7 @@ mod model;
 mod operate;
 mod plans;
 mod reads;
+mod remote;
 mod reopen;
 mod retention;
 mod rules;

@@ -183,6 +183,12 @@ async fn look(w: &World, plans: &Plans) {
     plans.refuse_scans("listing runs");
     w.store.list_runs(&RunFilter { before: Some(w.run), ..all.clone() }).await.unwrap();
     plans.refuse_scans("listing the next page");
+    for state in [RunState::Running, RunState::Paused] {
+        w.store.list_runs(&RunFilter { state: Some(state), ..all.clone() }).await.unwrap();
+        plans.expect("listing open runs", "task_runs_pkey");
+        w.store.list_runs(&RunFilter { state: Some(state), before: Some(w.run), ..all.clone() }).await.unwrap();
+        plans.expect("listing the next page of open runs", "task_runs_pkey");
+    }
     w.store.list_runs(&RunFilter { correlation_id: Some("x".into()), ..all }).await.unwrap();
     plans.refuse_scans("listing runs by correlation");
     w.store.run(w.run).await.unwrap();
