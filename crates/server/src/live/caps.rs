@@ -85,7 +85,8 @@ impl Caps {
     }
 
     /// How many connections are open.
-    pub(crate) fn open(&self) -> usize {
+    #[cfg(test)]
+    fn open(&self) -> usize {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 

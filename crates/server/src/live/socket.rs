@@ -125,7 +125,8 @@ impl Connection {
 
     async fn run(mut self, mut messages: futures_util::stream::SplitStream<WebSocket>, first: Updates, caps: Caps) {
         self.updates.push(Subscription { run: None, updates: first });
-        let mut pings = tokio::time::interval(self.limits.ping_every);
+        let begin = tokio::time::Instant::now() + self.limits.ping_every;
+        let mut pings = tokio::time::interval_at(begin, self.limits.ping_every);
         pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let closing = caps.closed();
         tokio::pin!(closing);

@@ -73,7 +73,8 @@ fn pumped(
         let caps = state.live().clone();
         let closing = caps.closed();
         tokio::pin!(closing);
-        let mut looks = tokio::time::interval(limits.ping_every);
+        let begin = tokio::time::Instant::now() + limits.ping_every;
+        let mut looks = tokio::time::interval_at(begin, limits.ping_every);
         loop {
             let update = tokio::select! {
                 () = &mut closing => return,
