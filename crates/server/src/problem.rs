@@ -227,7 +227,9 @@ impl From<AnswerError> for Problem {
                     AnswerError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
                     AnswerError::DoesNotWait { .. } => StatusCode::CONFLICT,
                     AnswerError::NotAllowed { .. } => StatusCode::FORBIDDEN,
-                    AnswerError::Name(_) | AnswerError::Nul(_) | AnswerError::Store(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                    AnswerError::Name(_) | AnswerError::Nul(_) | AnswerError::Store(_) => {
+                        StatusCode::UNPROCESSABLE_ENTITY
+                    }
                 };
                 Self::new(status, error.to_string())
             }

@@ -160,6 +160,7 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: 
     }
     drop(listener);
     closing.send_replace(true);
+    api.state().live().close();
     while connections.join_next().await.is_some() {}
 }
 

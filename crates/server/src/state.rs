@@ -11,6 +11,7 @@ use crate::doors::limits::Limits;
 use crate::doors::origin::Origins;
 use crate::doors::{JwtSettings, Network, Rates};
 use crate::health::Health;
+use crate::live::{Caps, LiveLimits};
 
 /// What an operator can choose about the API.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +24,7 @@ pub struct Settings {
     pub jwt: Option<JwtSettings>,
     /// How long the audit log is kept; `None` is for ever.
     pub audit_kept: Option<std::time::Duration>,
+    pub live: LiveLimits,
 }
 
 /// Clones share everything.
@@ -36,6 +38,7 @@ struct Inner {
     settings: Settings,
     limits: Limits,
     jwt: Option<Jwt>,
+    live: Caps,
     routes: Vec<RouteEntry>,
     demands: Demands,
     openapi: String,
@@ -53,7 +56,8 @@ impl ApiState {
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
         let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
-        Ok(Self(Arc::new(Inner { client, health, settings, limits, jwt, routes, demands, openapi })))
+        let live = Caps::new(settings.live);
+        Ok(Self(Arc::new(Inner { client, health, settings, limits, jwt, live, routes, demands, openapi })))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -74,6 +78,11 @@ impl ApiState {
 
     pub(crate) fn jwt(&self) -> Option<&Jwt> {
         self.0.jwt.as_ref()
+    }
+
+    /// Who follows what happens.
+    pub(crate) fn live(&self) -> &Caps {
+        &self.0.live
     }
 
     pub(crate) fn routes(&self) -> &[RouteEntry] {

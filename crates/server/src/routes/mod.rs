@@ -27,4 +27,5 @@ pub(crate) fn register(doors: &mut Doors) {
     schedules::register(doors);
     scheduler::register(doors);
     webhooks::register(doors);
+    crate::live::register(doors);
 }

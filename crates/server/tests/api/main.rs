@@ -5,6 +5,7 @@ mod doors;
 mod frame;
 mod house;
 mod jwt;
+mod live;
 mod pools;
 mod security;
 mod socket;
