@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
 use crate::live::{Hints, Live};
+use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::timekeeping::{Timekeeping, TimekeepingStatus};
@@ -40,6 +41,9 @@ pub enum SubmitError {
     /// No database stores it, and nobody means it.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
+    /// Later there may be room.
+    #[error("{0}")]
+    Quota(String),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -55,11 +59,14 @@ pub struct Client {
     pub(crate) secrets: Secrets,
     /// What is known of the loop that fires triggers, if it runs in this process.
     pub(crate) timekeeping: Arc<Timekeeping>,
+    /// Functions that this process can execute.
+    pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
     /// What followers may want to look at.
     pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
+    pub(crate) quotas: Arc<KnownQuotas>,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -83,8 +90,10 @@ impl Client {
             secrets: Secrets::default(),
             timekeeping: Arc::default(),
             minimum_interval: None,
+            handlers: Arc::default(),
             hints,
             live,
+            quotas: Arc::default(),
         }
     }
 
@@ -107,6 +116,17 @@ impl Client {
         &self.live
     }
 
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    pub fn handler_names(&self) -> &[String] {
+        &self.handlers
+    }
+
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
@@ -114,6 +134,12 @@ impl Client {
     /// How the loop that fires triggers is doing in this process.
     pub fn timekeeping(&self) -> TimekeepingStatus {
         self.timekeeping.status()
+    }
+
+    /// The value of a secret, for what this process itself checks by it.
+    pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
+        self.secrets.prepare(&self.store, namespace).await?;
+        Ok(self.secrets.reveal(namespace, name))
     }
 
     pub fn store(&self) -> &Store {
@@ -140,6 +166,7 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
+        self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
         // Schedules go by the time of day.
@@ -174,6 +201,9 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
+            return Err(SubmitError::Quota(cause));
+        }
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);

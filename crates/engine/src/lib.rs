@@ -22,11 +22,13 @@ mod logs;
 mod node;
 mod parked;
 mod publish;
+mod quotas;
 mod schedules;
 mod scopes;
 mod secrets;
 mod specs;
 mod timekeeping;
+mod vault;
 mod wake;
 
 pub use backfilling::BackfillRequest;
@@ -40,3 +42,4 @@ pub use node::{Node, NodeConfig, NodeHandle, Workforce};
 pub use secrets::Secrets;
 pub use specs::Spec;
 pub use timekeeping::TimekeepingStatus;
+pub use vault::{MAX_SECRET_BYTES, Vault, VaultError};

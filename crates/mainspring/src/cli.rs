@@ -36,6 +36,9 @@ Start work
   submit       Store a workflow and start a run of it
   apply        Store workflows as new versions
   trigger      Start a run of a stored workflow
+  schedules    List triggers, look ahead, pause and resume them
+  calendars    List, show, set and delete calendars of closed days
+  backfill     Make the runs of a range of a schedule's past
 
 Look and repair
   runs         List, show, follow, cancel, pause, resume and repeat runs
@@ -43,6 +46,12 @@ Look and repair
   events       Announce events that tasks wait for
   search       Find workflows, runs and errors by words
   pools        Show and set named pools
+
+Guard
+  token        Make, list and revoke API tokens
+  secrets      Set, list and delete secrets of a namespace
+  namespaces   Show and set namespaces and their quotas
+  audit        Show who did what, and who was refused
 
 Maintain
   migrate      Bring the database schema up, down, or show where it is
@@ -77,7 +86,13 @@ pub(crate) struct Cli {
 pub(crate) struct Common {
     /// The database: sqlite://PATH or postgres://… [env: DATABASE_URL] [default: sqlite://.mainspring/mainspring.db]
     #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
-    database: Option<String>,
+    pub(crate) database: Option<String>,
+    /// The server to ask instead of a database, for commands that can [env: MAINSPRING_SERVER, with MAINSPRING_TOKEN]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A profile of profiles.toml: server, token and namespace [env: MAINSPRING_PROFILE]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Configuration file [env: MAINSPRING_CONFIG] [default: mainspring.toml if there is one]
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -145,6 +160,25 @@ pub(crate) enum Command {
     /// Show and set named pools
     #[command(subcommand)]
     Pools(commands::pools::PoolsCommand),
+    /// List triggers, look ahead, pause and resume them
+    #[command(subcommand)]
+    Schedules(commands::schedules::SchedulesCommand),
+    /// List, show, set and delete calendars of closed days
+    #[command(subcommand)]
+    Calendars(commands::calendars::CalendarsCommand),
+    /// Make the runs of a range of a schedule's past
+    Backfill(commands::backfill::BackfillArgs),
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(commands::token::TokenCommand),
+    /// Set, list and delete secrets of a namespace
+    #[command(subcommand)]
+    Secrets(commands::secrets::SecretsCommand),
+    /// Show and set namespaces and their quotas
+    #[command(subcommand)]
+    Namespaces(commands::namespaces::NamespacesCommand),
+    /// Show who did what, and who was refused
+    Audit(commands::audit::AuditArgs),
     /// Bring the database schema up, down, or show where it is
     #[command(subcommand)]
     Migrate(commands::migrate::MigrateCommand),

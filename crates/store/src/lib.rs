@@ -53,7 +53,9 @@ pub use db::{Connect, Flavor, Store};
 pub use deliveries::{
     DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
 };
-pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
+pub use doors::{
+    AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
+};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{

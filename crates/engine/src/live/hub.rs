@@ -34,6 +34,8 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const HEARTBEATS_EVERY: Duration = Duration::from_secs(5);
 /// Chunks of log lines that are read for followers in one pass.
 const CHUNKS_PER_PASS: usize = 200;
+/// Runs that nobody follows by themselves of which is told in one pass what begins and what they print.
+const OTHERS_PER_PASS: usize = 500;
 
 /// What may be followed. Clones share one hub.
 #[derive(Debug, Clone)]
@@ -222,21 +224,32 @@ impl Inner {
 
     /// Tells what began and what was printed: no numbers, and nobody waits for it.
     async fn tell_extras(&self, gathered: &Gathered, heads: &mut Heads) -> Result<()> {
-        let wants_logs = self.wides().want(MessageType::Log);
-        let mut chunks = 0;
+        let (wants_tasks, wants_logs) = {
+            let wides = self.wides();
+            (wides.want(MessageType::TaskStatus), wides.want(MessageType::Log))
+        };
+        // What nobody follows by itself is told as far as it goes: this has no numbers.
+        let (mut chunks, mut others) = (0, BTreeSet::new());
+        let runs = gathered.hints.iter().filter(|hint| match hint {
+            Hint::Changed(_) => false,
+            Hint::Started { .. } => wants_tasks,
+            Hint::Logged { .. } => wants_logs,
+        });
+        others.extend(runs.map(Hint::run).take(OTHERS_PER_PASS));
+        heads.read(self, &others.iter().copied().collect::<Vec<_>>()).await?;
         for hint in &gathered.hints {
             let topic = self.followed_run(hint.run());
             match hint {
                 Hint::Changed(_) => {}
                 Hint::Started { key, attempt, session, at } => {
-                    if topic.is_none() && !self.wides().want(MessageType::TaskStatus) {
+                    if topic.is_none() && !(wants_tasks && others.contains(&key.run)) {
                         continue;
                     }
                     let Some((run, spec)) = heads.get(self, key.run).await? else { continue };
                     self.spread(topic, &run, LiveMessage::started(&run, &spec, *key, *attempt, *session, *at));
                 }
                 Hint::Logged { key, attempt, chunk } => {
-                    if topic.is_none() && !wants_logs || chunks >= CHUNKS_PER_PASS {
+                    if topic.is_none() && !(wants_logs && others.contains(&key.run)) || chunks >= CHUNKS_PER_PASS {
                         continue;
                     }
                     chunks += 1;

@@ -22,6 +22,8 @@ use crate::specs::Spec;
 
 /// Messages that a follower may be behind.
 const QUEUE: usize = 512;
+/// Between two snapshots for one follower.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 /// Runs in a snapshot, of each kind.
 const SNAPSHOT: i64 = 100;
 /// Runs whose events are read in one pass, and runs that may wait for it.
@@ -97,7 +99,16 @@ impl Wides {
         self.newcomer = true;
         let member = Member { filter: filter.clone(), queue, behind: Arc::clone(&behind) };
         self.members.insert(self.next, member);
-        WideFollower { hub, id: self.next, filter, messages, behind, ready: VecDeque::new(), is_new: true }
+        WideFollower {
+            hub,
+            id: self.next,
+            filter,
+            messages,
+            behind,
+            ready: VecDeque::new(),
+            is_new: true,
+            snapshot_at: Instant::now(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -150,6 +161,7 @@ pub struct WideFollower {
     behind: Arc<Behind>,
     ready: VecDeque<LiveMessage>,
     is_new: bool,
+    snapshot_at: Instant,
 }
 
 impl Drop for WideFollower {
@@ -172,7 +184,12 @@ impl WideFollower {
             let message = match self.messages.try_recv() {
                 Ok(message) => message,
                 Err(_) => {
+                    if self.behind.is.load(Ordering::Acquire) {
+                        // Where more happens than can be told, a snapshot now and then is all there is.
+                        tokio::time::sleep_until((self.snapshot_at + SNAPSHOT_EVERY).into()).await;
+                    }
                     if let Some(why) = self.behind.take() {
+                        self.snapshot_at = Instant::now();
                         self.ready.push_back(LiveMessage::resync(why));
                         self.read_snapshot().await?;
                         continue;

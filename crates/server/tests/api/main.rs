@@ -1,10 +1,19 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
+mod auth;
 mod doors;
 mod frame;
 mod house;
+mod jwt;
+mod live;
 mod pools;
+mod security;
+mod socket;
 mod schedules;
+mod events;
+mod jobs;
+mod webhooks;
+mod work;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {

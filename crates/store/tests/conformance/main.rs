@@ -8,6 +8,7 @@ mod claims;
 mod concurrency;
 mod decisions;
 mod deliveries;
+mod doors;
 mod due;
 mod finalisers;
 mod finish;

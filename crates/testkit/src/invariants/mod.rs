@@ -6,8 +6,9 @@
 
 mod counts;
 mod fires;
+mod jobs;
 mod reading;
 mod rules;
 
 pub(crate) use reading::Snapshot;
-pub use reading::{Violation, check, check_at_rest};
+pub use reading::{Violation, check, check_at_rest, check_jobs};
