@@ -10,6 +10,7 @@ mod maintain;
 mod operate;
 mod restart;
 mod run;
+mod schedules;
 mod server;
 mod support;
 mod validate;
