@@ -7,7 +7,7 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::{Concurrency, Overlap};
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
-use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
+use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
@@ -97,7 +97,19 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
-        let version = self.store.put_version(self.now(), self.clock.new_id(), &workflow, source, files).await?;
+        self.put_workflow_over(workflow, source, files, None).await
+    }
+
+    /// The same, but only over this edition of the workflow; `Some(None)` if there must be none yet.
+    pub async fn put_workflow_over(
+        &self,
+        workflow: Workflow,
+        source: &str,
+        files: &[BundleFile],
+        expected: Option<Option<Edition>>,
+    ) -> mainspring_store::Result<Arc<Spec>> {
+        let id = self.clock.new_id();
+        let version = self.store.put_version_over(self.now(), id, &workflow, source, files, expected).await?;
         self.bell.routes_changed();
         Ok(match self.specs.cached(version.id) {
             Some(spec) => spec,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Store, read};
+use crate::db::{Db, Flavor, Store, read};
 use crate::error::{Error, Result};
 use crate::exchange::{Claimed, Reply, TaskToken};
 
@@ -18,11 +18,19 @@ pub struct RunFilter {
     pub state: Option<RunState>,
     pub namespace: Option<String>,
     pub workflow: Option<String>,
+    pub workflow_id: Option<Uuid>,
+    /// Only runs of these namespaces; `None` is all of them.
+    pub namespaces: Option<Vec<String>>,
+    /// The kind of what started them: `manual`, `cron`, `event`, …
+    pub trigger: Option<String>,
+    /// A tag of the version they are of.
+    pub tag: Option<String>,
     pub correlation_id: Option<String>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
     /// Only runs older than this one: the cursor.
     pub before: Option<RunId>,
+    pub offset: i64,
     pub limit: i64,
 }
 
@@ -163,7 +171,7 @@ impl TryFrom<SummaryRow> for RunSummary {
 }
 
 #[derive(sqlx::FromRow)]
-struct TaskRow {
+pub(crate) struct TaskRow {
     run_id: RunId,
     idx: i32,
     item: i32,
@@ -220,7 +228,7 @@ const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namesp
     r.created_at, r.started_at, r.finished_at FROM runs r JOIN versions v ON v.id = r.version JOIN workflows w ON w.id = r.workflow_id";
 
 macro_rules! filtered {
-    ($database:ty, $filter:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new(SUMMARY);
         // Nothing indexes the state of runs: open ones are found by their live rows (those without any wait for a limit, or for
@@ -245,6 +253,36 @@ macro_rules! filtered {
         if let Some(workflow) = &filter.workflow {
             query.push(" AND w.name = ").push_bind(workflow);
         }
+        if let Some(workflow) = filter.workflow_id {
+            query.push(" AND r.workflow_id = ").push_bind(workflow);
+        }
+        if let Some(namespaces) = &filter.namespaces {
+            query.push(" AND w.namespace IN (SELECT NULL");
+            for namespace in namespaces {
+                query.push(" UNION ALL SELECT ").push_bind(namespace);
+            }
+            query.push(")");
+        }
+        if let Some(trigger) = &filter.trigger {
+            // A run that nobody says anything about was started by hand.
+            let json = match $flavor {
+                Flavor::Postgres => "CAST(d.trigger AS json)",
+                Flavor::Sqlite => "d.trigger",
+            };
+            query.push(format_args!(
+                " AND coalesce((SELECT {json} ->> 'kind' FROM run_details d WHERE d.run_id = r.id), 'manual') = "
+            ));
+            query.push_bind(trigger);
+        }
+        if let Some(tag) = &filter.tag {
+            match $flavor {
+                Flavor::Postgres => query.push(
+                    " AND EXISTS (SELECT 1 FROM json_array_elements_text(CAST(v.spec AS json) -> 'tags') t(value) WHERE t.value = ",
+                ),
+                Flavor::Sqlite => query.push(" AND EXISTS (SELECT 1 FROM json_each(v.spec, '$.tags') t WHERE t.value = "),
+            };
+            query.push_bind(tag).push(")");
+        }
         if let Some(correlation) = &filter.correlation_id {
             query
                 .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")
@@ -261,6 +299,7 @@ macro_rules! filtered {
             query.push(" AND r.id < ").push_bind(before);
         }
         query.push(" ORDER BY r.id DESC LIMIT ").push_bind(filter.limit);
+        query.push(" OFFSET ").push_bind(filter.offset);
         query
     }};
 }
@@ -268,8 +307,8 @@ macro_rules! filtered {
 impl Store {
     pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
         let rows: Vec<SummaryRow> = match &*self.db {
-            Db::Postgres(pg) => filtered!(sqlx::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => filtered!(sqlx::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?,
+            Db::Postgres(pg) => filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?,
+            Db::Sqlite(sqlite) => filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?,
         };
         rows.into_iter().map(RunSummary::try_from).collect()
     }

@@ -3,7 +3,11 @@
 mod doors;
 mod frame;
 mod house;
+mod look;
 mod pools;
+mod repairs;
+mod runs;
+mod workflows;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {

@@ -19,6 +19,7 @@ mod operate;
 mod plans;
 mod reads;
 mod reopen;
+mod repair;
 mod retention;
 mod rules;
 mod schema;
