@@ -108,7 +108,12 @@ async fn check(storm: Storm, flavor: Flavor) {
         (covered - began) / SECOND
     );
     let violations = invariants::check(database.url()).await.unwrap();
-    assert!(violations.is_empty(), "seed {seed}: {} violations, first {:?}", violations.len(), &violations[..violations.len().min(10)]);
+    assert!(
+        violations.is_empty(),
+        "seed {seed}: {} violations, first {:?}",
+        violations.len(),
+        &violations[..violations.len().min(10)]
+    );
     assert!(rows as usize >= storm.triggers, "everything fired");
 }
 
@@ -129,22 +134,42 @@ async fn until_past(store: &Store, instant: i64, servers: &mut [ServerProcess], 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chaos_heavy_among_three_that_fire() {
-    check(Storm { seed: 20_261_116, servers: 3, triggers: 300, faults: 5, longest: Duration::from_millis(1_200) }, Flavor::Postgres).await;
+    check(
+        Storm { seed: 20_261_116, servers: 3, triggers: 300, faults: 5, longest: Duration::from_millis(1_200) },
+        Flavor::Postgres,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chaos_heavy_on_sqlite_that_fires() {
-    check(Storm { seed: 20_261_116, servers: 1, triggers: 300, faults: 4, longest: Duration::from_millis(1_200) }, Flavor::Sqlite).await;
+    check(
+        Storm { seed: 20_261_116, servers: 1, triggers: 300, faults: 4, longest: Duration::from_millis(1_200) },
+        Flavor::Sqlite,
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_chaos_among_three_that_fire() {
-    let storm = Storm { seed: fastrand::u64(..), servers: 3, triggers: 1_000, faults: 50, longest: Duration::from_millis(1_600) };
+    let storm = Storm {
+        seed: fastrand::u64(..),
+        servers: 3,
+        triggers: 1_000,
+        faults: 50,
+        longest: Duration::from_millis(1_600),
+    };
     check(storm, Flavor::Postgres).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn long_chaos_on_sqlite_that_fires() {
-    let storm = Storm { seed: fastrand::u64(..), servers: 1, triggers: 1_000, faults: 50, longest: Duration::from_millis(2_400) };
+    let storm = Storm {
+        seed: fastrand::u64(..),
+        servers: 1,
+        triggers: 1_000,
+        faults: 50,
+        longest: Duration::from_millis(2_400),
+    };
     check(storm, Flavor::Sqlite).await;
 }

@@ -125,7 +125,12 @@ impl Bench {
                 }
                 let trigger = Trigger { id: format!("t{}", at % PER_WORKFLOW), ..known[&time].clone() };
                 let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
-                batch.push(NewTrigger { workflow_id: spec.version.workflow_id, namespace: "default".into(), trigger, next });
+                batch.push(NewTrigger {
+                    workflow_id: spec.version.workflow_id,
+                    namespace: "default".into(),
+                    trigger,
+                    next,
+                });
             }
             if batch.len() >= 5_000 {
                 self.client.store().insert_triggers(now, &std::mem::take(&mut batch)).await?;
@@ -140,7 +145,8 @@ fn daily(at: Micros) -> anyhow::Result<Trigger> {
     let seconds = at.div_euclid(SECOND).rem_euclid(86_400);
     let cron = format!("{} {} {} * * *", seconds % 60, seconds / 60 % 60, seconds / 3_600);
     let yaml = format!("{{name: bench, triggers: [{{cron: '{cron}'}}]}}");
-    let workflow: Workflow = mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
+    let workflow: Workflow =
+        mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
     workflow.triggers.into_iter().next().context("the benchmark's own trigger is missing")
 }
 
@@ -151,7 +157,12 @@ async fn wait(node: &LocalNode, enough: impl Fn(&TimekeepingStatus) -> bool) -> 
         if enough(&status) {
             return Ok(status);
         }
-        ensure!(Instant::now() < deadline, "the loop does not come so far: {} fired in {} turns", status.fired, status.turns);
+        ensure!(
+            Instant::now() < deadline,
+            "the loop does not come so far: {} fired in {} turns",
+            status.fired,
+            status.turns
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

@@ -89,7 +89,8 @@ fn list(app: &App<'_>, found: &Value) {
             let mut table = Table::new(&["NAMESPACE", "CALENDAR", "TIMEZONE", "DAYS", "WEEKDAYS", "WINDOWS", "ACTION"]);
             for row in rows {
                 let count = |field: &str| row[field].as_array().map_or(0, Vec::len).to_string();
-                let weekdays: Vec<&str> = row["weekdays"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                let weekdays: Vec<&str> =
+                    row["weekdays"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
                 let weekdays = if weekdays.is_empty() { "-".to_owned() } else { weekdays.join(",") };
                 let cells = [
                     text(row, "namespace"),

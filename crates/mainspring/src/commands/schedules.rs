@@ -124,7 +124,8 @@ fn list(app: &App<'_>, found: &Value) {
                 app.out.note("no schedules");
                 return;
             }
-            let mut table = Table::new(&["NAMESPACE", "WORKFLOW", "TRIGGER", "KIND", "SCHEDULE", "STATUS", "NEXT", "FIRED"]);
+            let mut table =
+                Table::new(&["NAMESPACE", "WORKFLOW", "TRIGGER", "KIND", "SCHEDULE", "STATUS", "NEXT", "FIRED"]);
             for row in rows {
                 let mut schedule = text(row, "schedule");
                 if let Some(zone) = row["timezone"].as_str().filter(|zone| *zone != "UTC") {

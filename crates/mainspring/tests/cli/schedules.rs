@@ -11,7 +11,10 @@ fn schedules_are_shown_paused_and_made_up_for(database: &str) {
     place.write("bank.json", r#"{"timezone": "Europe/Paris", "days": ["2026-12-25"], "weekdays": ["sat", "sun"]}"#);
     place.write("w.yaml", "name: w\ntriggers:\n  - {id: nightly, cron: '0 2 * * *', timezone: Europe/Paris, calendar: bank}\ntasks:\n  t: {function: noop}\n");
     place.call(&["apply", "w.yaml"]).expect(2).says(&["calendar `bank`", "mainspring calendars set"]);
-    place.call(&["calendars", "set", "bank", "bank.json", "-o", "table"]).expect(0).says(&["calendar default/bank is set"]);
+    place
+        .call(&["calendars", "set", "bank", "bank.json", "-o", "table"])
+        .expect(0)
+        .says(&["calendar default/bank is set"]);
     assert_eq!(place.call(&["calendars", "show", "bank"]).expect(0).json()["weekdays"], json!(["sat", "sun"]));
     place.call(&["calendars", "list", "-o", "table"]).expect(0).says(&["Europe/Paris", "sat,sun", "skip"]);
     place.call(&["apply", "w.yaml"]).expect(0);
@@ -20,7 +23,13 @@ fn schedules_are_shown_paused_and_made_up_for(database: &str) {
     let list = place.call(&["schedules", "list"]).expect(0).json();
     assert_eq!((&list["items"][0]["name"], &list["items"][0]["status"]), (&json!("nightly"), &json!("active")));
     place.call(&["schedules", "list", "-o", "table"]).expect(0).says(&["nightly", "0 2 * * * Europe/Paris", "active"]);
-    assert_eq!(place.call(&["schedules", "next", "w/nightly", "--count", "3"]).expect(0).json()["items"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        place.call(&["schedules", "next", "w/nightly", "--count", "3"]).expect(0).json()["items"]
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
     place.call(&["schedules", "pause", "w/nightly", "-o", "table"]).expect(0).says(&["w/nightly rests"]);
     assert_eq!(place.call(&["schedules", "show", "w/nightly"]).expect(0).json()["status"], "paused");
     place.call(&["schedules", "resume", "w/nightly", "-o", "table"]).expect(0).says(&["goes on"]);
@@ -56,9 +65,18 @@ fn bad_schedules_are_refused(database: &str) {
         place.write("w.yaml", format!("name: w\ntriggers:\n  - {{{trigger}}}\ntasks:\n  t: {{function: noop}}\n"));
         place.call(&["apply", "w.yaml"]).expect(2).says(&[expected]);
     }
-    place.write("often.yaml", "name: often\ntriggers:\n  - {id: a, cron: '*/10 * * * * *'}\ntasks:\n  t: {function: noop}\n");
+    place.write(
+        "often.yaml",
+        "name: often\ntriggers:\n  - {id: a, cron: '*/10 * * * * *'}\ntasks:\n  t: {function: noop}\n",
+    );
     let minimum = [("MAINSPRING_SCHEDULER_MINIMUM_INTERVAL", "1m")];
-    place.call_with(&["apply", "often.yaml"], &minimum).expect(2).says(&["fires 10 s apart", "scheduler.minimum_interval"]);
+    place
+        .call_with(&["apply", "often.yaml"], &minimum)
+        .expect(2)
+        .says(&["fires 10 s apart", "scheduler.minimum_interval"]);
     place.call(&["apply", "often.yaml"]).expect(0);
-    place.call_with(&["schedules", "list"], &[("SCHEDULER_INTERVAL_MS", "soon")]).expect(2).says(&["SCHEDULER_INTERVAL_MS"]);
+    place
+        .call_with(&["schedules", "list"], &[("SCHEDULER_INTERVAL_MS", "soon")])
+        .expect(2)
+        .says(&["SCHEDULER_INTERVAL_MS"]);
 }
