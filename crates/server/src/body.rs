@@ -132,7 +132,7 @@ fn problem_of(error: &serde_json::Error, path: &str) -> Problem {
     let words = text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words).to_owned();
     let pointer = match path {
         "." | "?" => None,
-        path => Some(format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""))),
+        path => Some(format!("/{}", path.replace(['.', '['], "/").replace(']', ""))),
     };
     let fault = Fault {
         pointer,

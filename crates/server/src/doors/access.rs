@@ -111,8 +111,8 @@ impl Doors {
             let mut places = vec![shown];
             if prefixed {
                 places.push(format!("{ALIAS}{path}"));
-                let is_known = |known: &&str| path == **known || path.starts_with(&format!("{known}/"));
-                if UNPREFIXED.iter().any(|known| is_known(&known)) {
+                let is_known = |known: &str| path == known || path.starts_with(&format!("{known}/"));
+                if UNPREFIXED.iter().any(|known| is_known(known)) {
                     places.push(path);
                 }
             }
