@@ -33,7 +33,11 @@ pub(crate) struct BodyLimit(pub(crate) usize);
 
 /// Reads a body to its end: 413 if it is too large, 408 if it takes too long.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    match tokio::time::timeout(PATIENCE, Limited::new(body, limit).collect()).await {
+    read_for(PATIENCE, body, limit).await
+}
+
+async fn read_for(patience: Duration, body: Body, limit: usize) -> Result<Bytes, Problem> {
+    match tokio::time::timeout(patience, Limited::new(body, limit).collect()).await {
         Ok(Ok(collected)) => Ok(collected.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() || says_too_large(&*error) => Err(Problem::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -42,7 +46,7 @@ pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
         Ok(Err(_)) => Err(Problem::malformed("the body ended before it was complete")),
         Err(_) => Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
-            format!("the body did not arrive within {} s", PATIENCE.as_secs()),
+            format!("the body did not arrive within {} s", patience.as_secs()),
         )),
     }
 }
@@ -128,7 +132,7 @@ fn problem_of(error: &serde_json::Error, path: &str) -> Problem {
     let words = text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words).to_owned();
     let pointer = match path {
         "." | "?" => None,
-        path => Some(format!("/{}", path.replace('.', "/").replace('[', "/").replace(']', ""))),
+        path => Some(format!("/{}", path.replace(['.', '['], "/").replace(']', ""))),
     };
     let fault = Fault {
         pointer,
@@ -307,6 +311,15 @@ mod tests {
         assert!(from_json::<Value>("[".repeat(100_000).as_bytes()).is_err());
         assert_eq!(from_json::<Value>(br#"{"a": ["x\u0000"]}"#).unwrap_err().status().as_u16(), 422);
         assert!(from_json::<Value>(br#"{"a": "x\\u0000"}"#).is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_never_ends_is_not_waited_for() {
+        let never = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
+        let problem = read_for(Duration::from_millis(1), never, 10).await.unwrap_err();
+        assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
+        let problem = read_for(PATIENCE, Body::from("x".repeat(11)), 10).await.unwrap_err();
+        assert_eq!(problem.status(), StatusCode::PAYLOAD_TOO_LARGE);
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub(crate) const KEPT_FOR: Micros = 24 * 3_600 * 1_000_000;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoNotKeep;
 
+/// In the extensions of a request: nothing of it is kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keyless;
+
 /// In the extensions of a response: it was given before, to the same caller with the same rights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replayed;
@@ -59,7 +63,8 @@ pub(crate) async fn layer(State(state): State<ApiState>, request: Request, next:
 }
 
 async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Response, Response> {
-    let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && request.extensions().get::<Keyless>().is_none();
     let key = key_of(request.headers()).map_err(IntoResponse::into_response)?.map(str::to_owned);
     let caller = request.extensions().get::<Caller>().cloned();
     let (Some(key), Some(caller), true) = (key, caller, is_write) else {

@@ -32,8 +32,8 @@ pub enum Access {
     Anyone,
     /// The role in some namespace, for what belongs to none and tells nothing of any.
     Anywhere(Role),
-    /// The role in the namespace of the object: the handler must ask [`Caller`](super::caller::Caller) before it
-    /// answers, or its answer is withheld.
+    /// The role in the namespace of the object: the handler must ask its `Caller` before it answers, or its
+    /// answer is withheld.
     InNamespace(Role),
     /// The role in all namespaces, for what concerns the whole installation.
     Everywhere(Role),
@@ -65,6 +65,8 @@ pub struct RouteEntry {
     pub body_limit: usize,
     /// Not one line in the audit log per call: the worker protocol, which keeps its own history.
     pub quiet: bool,
+    /// Nothing of a request is kept under an Idempotency-Key, not even a hash: its body is a secret.
+    pub keyless: bool,
 }
 
 /// The routes as they are gathered.
@@ -109,8 +111,8 @@ impl Doors {
             let mut places = vec![shown];
             if prefixed {
                 places.push(format!("{ALIAS}{path}"));
-                let is_known = |known: &&str| path == **known || path.starts_with(&format!("{known}/"));
-                if UNPREFIXED.iter().any(|known| is_known(&known)) {
+                let is_known = |known: &str| path == known || path.starts_with(&format!("{known}/"));
+                if UNPREFIXED.iter().any(|known| is_known(known)) {
                     places.push(path);
                 }
             }
@@ -130,6 +132,7 @@ impl Doors {
                 access,
                 body_limit,
                 quiet: false,
+                keyless: false,
             });
         }
         let router = std::mem::take(&mut self.router);
@@ -154,6 +157,14 @@ impl Door<'_> {
         self
     }
 
+    /// Ignores Idempotency-Key: for writes that are idempotent by nature and whose bodies leave no trace.
+    pub(crate) fn keyless(self) -> Self {
+        for entry in &mut self.doors.entries[self.first..] {
+            entry.keyless = true;
+        }
+        self
+    }
+
     /// Answers under another full path too, with the same demand. Parameters are matched by position.
     pub(crate) fn also_at(self, path: &str) -> Self {
         let first = &self.doors.entries[self.first];
@@ -164,7 +175,7 @@ impl Door<'_> {
         self.doors.open(path.to_owned(), &methods, access, &self.handlers);
         let made = self.doors.entries.len() - methods.len();
         for (entry, model) in self.doors.entries[made..].iter_mut().zip(&entries) {
-            (entry.body_limit, entry.quiet) = (model.body_limit, model.quiet);
+            (entry.body_limit, entry.quiet, entry.keyless) = (model.body_limit, model.quiet, model.keyless);
         }
         self
     }

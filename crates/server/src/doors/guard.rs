@@ -18,7 +18,7 @@ use super::credentials;
 use super::identity::Identity;
 use crate::audit::Seen;
 use crate::body::BodyLimit;
-use crate::idempotency::Replayed;
+use crate::idempotency::{Keyless, Replayed};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -96,6 +96,9 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         ));
     }
     request.extensions_mut().insert(BodyLimit(entry.body_limit));
+    if entry.keyless {
+        request.extensions_mut().insert(Keyless);
+    }
     seen.quiet(entry.quiet);
     if entry.access == Access::Open {
         return Ok(next.run(request).await);

@@ -21,7 +21,7 @@ use crate::state::ApiState;
 pub(crate) fn register(doors: &mut Doors) {
     doors.at(Access::InNamespace(Role::Author), routes!(list));
     doors.at(Access::InNamespace(Role::Author), routes!(show));
-    doors.at(Access::InNamespace(Role::Admin), routes!(put));
+    doors.at(Access::InNamespace(Role::Admin), routes!(put)).keyless();
     doors.at(Access::InNamespace(Role::Admin), routes!(delete));
 }
 

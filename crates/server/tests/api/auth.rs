@@ -108,9 +108,18 @@ on_both! {
         for answer in [&first, &second, &shown, &listed] {
             assert!(answer.text.contains("API_KEY") && !answer.text.contains(value), "{}", answer.text);
         }
+        assert_eq!(house.client.store().forget_requests(i64::MAX).await.unwrap(), 0, "a hash of the value is kept");
         let sealed = house.client.store().sealed_secrets("here").await.unwrap();
         assert!(!sealed[0].sealed.windows(value.len()).any(|window| window == value.as_bytes()));
         assert!(!rows(house).await.contains(value));
+        if let Some(file) = house.database.url().strip_prefix("sqlite://") {
+            // Nor anywhere else in what lies on the disk.
+            for entry in std::fs::read_dir(std::path::Path::new(file).parent().unwrap()).unwrap().flatten() {
+                let bytes = std::fs::read(entry.path()).unwrap();
+                let found = bytes.windows(value.len()).any(|window| window == value.as_bytes());
+                assert!(!found, "{} holds the value", entry.path().display());
+            }
+        }
         house.get("/api/v1/secrets/API_KEY").role(Role::Author).send().await.expect(404);
         for (name, body) in [("A-B", json!({"value": "x"})), ("..", json!({"value": "x"})), ("1A", json!({"value": "x"}))] {
             house.put(&format!("/api/v1/secrets/{name}")).role(Role::Admin).json(body).send().await.expect(400);

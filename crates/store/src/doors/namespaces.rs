@@ -2,7 +2,7 @@
 
 use mainspring_core::{Micros, RunId};
 
-use crate::db::{Store, read, within, write};
+use crate::db::{Flavor, Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 
 /// What a namespace may have; `None` is unlimited.
@@ -23,8 +23,9 @@ pub struct NamespaceRow {
     pub updated_at: Option<Micros>,
 }
 
-/// What belongs to a namespace beside its workflows and runs.
-const OWNED: &[&str] = &["secrets", "events", "submissions", "search_documents"];
+/// Tables with a column `namespace` whose rows do not go with it on their own account: routes are interned and waits go
+/// with their runs; the audit log stays; workflows and the namespace itself go last.
+const SPARED: &[&str] = &["audit_log", "namespaces", "routes", "waits", "workflows"];
 
 impl Store {
     /// All of them, by name.
@@ -168,7 +169,7 @@ impl Store {
         if left > 0 {
             return Err(Error::Conflict(format!("namespace `{name}` has got new runs meanwhile: try again")));
         }
-        for table in OWNED {
+        for table in owned_tables(&mut tx).await? {
             let sql = sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE namespace = $1"));
             within!(tx, |conn| sqlx::query(sql).bind(name).execute(conn).await?.rows_affected());
         }
@@ -201,4 +202,20 @@ impl Store {
         });
         Ok(found.is_some())
     }
+}
+
+/// Whatever has a column `namespace` belongs to one: a table that is added later is not forgotten here.
+async fn owned_tables(tx: &mut Tx) -> Result<Vec<String>> {
+    let sql = match tx.flavor() {
+        Flavor::Postgres => {
+            "SELECT c.table_name::text FROM information_schema.columns c WHERE c.table_schema = current_schema() \
+             AND c.column_name = 'namespace' ORDER BY 1"
+        }
+        Flavor::Sqlite => {
+            "SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c ON c.name = 'namespace' \
+             WHERE m.type = 'table' ORDER BY 1"
+        }
+    };
+    let tables: Vec<(String,)> = within!(tx, |conn| sqlx::query_as(sql).fetch_all(conn).await?);
+    Ok(tables.into_iter().map(|row| row.0).filter(|name| !SPARED.contains(&name.as_str())).collect())
 }
