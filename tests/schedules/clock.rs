@@ -135,10 +135,10 @@ on_both! {
         scene.client().resume_trigger(row.id).await.unwrap();
         scene.expect_fires(&row, "missedx2 fired").await;
         let workflow = scene.trigger(&row).await.workflow_id;
-        scene.client().set_workflow_active(workflow, false).await.unwrap();
+        scene.client().set_workflow_active(workflow, false, None).await.unwrap();
         scene.pass(HOUR);
         scene.expect_fires(&row, "missedx2 fired").await;
-        scene.client().set_workflow_active(workflow, true).await.unwrap();
+        scene.client().set_workflow_active(workflow, true, None).await.unwrap();
         scene.expect_fires(&row, "missedx2 fired fired").await;
     }
 

@@ -16,9 +16,16 @@ use crate::scene::{DAY, HOUR, SECOND, stranger_of};
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn library() -> PathBuf {
-    let folders = ["/usr/lib/x86_64-linux-gnu/faketime", "/usr/lib/aarch64-linux-gnu/faketime", "/usr/lib64/faketime", "/usr/lib/faketime"];
+    let folders = [
+        "/usr/lib/x86_64-linux-gnu/faketime",
+        "/usr/lib/aarch64-linux-gnu/faketime",
+        "/usr/lib64/faketime",
+        "/usr/lib/faketime",
+    ];
     let found = folders.iter().map(|folder| Path::new(folder).join("libfaketime.so.1")).find(|path| path.exists());
-    found.unwrap_or_else(|| panic!("libfaketime is not installed: run `scripts/install-packages faketime`, as scripts/test does"))
+    found.unwrap_or_else(|| {
+        panic!("libfaketime is not installed: run `scripts/install-packages faketime`, as scripts/test does")
+    })
 }
 
 struct Watch {

@@ -106,7 +106,12 @@ async fn check(storm: Storm, flavor: Flavor) {
         (covered - began) / SECOND
     );
     let violations = invariants::check(database.url()).await.unwrap();
-    assert!(violations.is_empty(), "seed {seed}: {} violations, first {:?}", violations.len(), &violations[..violations.len().min(10)]);
+    assert!(
+        violations.is_empty(),
+        "seed {seed}: {} violations, first {:?}",
+        violations.len(),
+        &violations[..violations.len().min(10)]
+    );
     assert!(rows as usize >= TRIGGERS, "everything fired");
 }
 
@@ -127,12 +132,14 @@ async fn until_past(store: &Store, instant: i64, servers: &mut [ServerProcess], 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chaos_heavy_among_three_that_fire() {
-    check(Storm { seed: 20_261_116, servers: 3, faults: 5, longest: Duration::from_millis(1_200) }, Flavor::Postgres).await;
+    check(Storm { seed: 20_261_116, servers: 3, faults: 5, longest: Duration::from_millis(1_200) }, Flavor::Postgres)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn chaos_heavy_on_sqlite_that_fires() {
-    check(Storm { seed: 20_261_116, servers: 1, faults: 4, longest: Duration::from_millis(1_200) }, Flavor::Sqlite).await;
+    check(Storm { seed: 20_261_116, servers: 1, faults: 4, longest: Duration::from_millis(1_200) }, Flavor::Sqlite)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

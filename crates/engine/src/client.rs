@@ -8,7 +8,7 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
-use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
+use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
@@ -157,11 +157,23 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
+        self.put_workflow_over(workflow, source, files, None).await
+    }
+
+    /// The same, but only over this edition of the workflow; `Some(None)` if there must be none yet.
+    pub async fn put_workflow_over(
+        &self,
+        workflow: Workflow,
+        source: &str,
+        files: &[BundleFile],
+        expected: Option<Option<Edition>>,
+    ) -> mainspring_store::Result<Arc<Spec>> {
         self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
         // Schedules go by the time of day.
-        let version = self.store.put_version(self.clock.wall(), self.clock.new_id(), &workflow, source, files).await?;
+        let (now, id) = (self.clock.wall(), self.clock.new_id());
+        let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
         self.bell.routes_changed();
         if has_triggers {
             self.schedules_changed().await;

@@ -140,6 +140,14 @@ impl Problem {
         self.status
     }
 
+    /// What is wrong, place by place; the whole as one fault if there are no places.
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        match self.errors.is_empty() {
+            true => vec![Fault::new(self.detail)],
+            false => self.errors,
+        }
+    }
+
     pub fn detail(&self) -> &str {
         &self.detail
     }

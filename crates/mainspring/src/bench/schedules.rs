@@ -119,7 +119,12 @@ impl Bench {
                 let next = due(at);
                 let trigger = daily(at % PER_WORKFLOW, next.unwrap_or(now))?;
                 let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
-                batch.push(NewTrigger { workflow_id: spec.version.workflow_id, namespace: "default".into(), trigger, next });
+                batch.push(NewTrigger {
+                    workflow_id: spec.version.workflow_id,
+                    namespace: "default".into(),
+                    trigger,
+                    next,
+                });
             }
             if batch.len() >= 5_000 {
                 self.client.store().insert_triggers(now, &std::mem::take(&mut batch)).await?;
@@ -134,7 +139,8 @@ fn daily(number: usize, at: Micros) -> anyhow::Result<Trigger> {
     let seconds = at.div_euclid(SECOND).rem_euclid(86_400);
     let cron = format!("{} {} {} * * *", seconds % 60, seconds / 60 % 60, seconds / 3_600);
     let yaml = format!("{{name: bench, triggers: [{{id: t{number}, cron: '{cron}'}}]}}");
-    let workflow: Workflow = mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
+    let workflow: Workflow =
+        mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
     workflow.triggers.into_iter().next().context("the benchmark's own trigger is missing")
 }
 
@@ -145,7 +151,12 @@ async fn wait(node: &LocalNode, enough: impl Fn(&TimekeepingStatus) -> bool) -> 
         if enough(&status) {
             return Ok(status);
         }
-        ensure!(Instant::now() < deadline, "the loop does not come so far: {} fired in {} turns", status.fired, status.turns);
+        ensure!(
+            Instant::now() < deadline,
+            "the loop does not come so far: {} fired in {} turns",
+            status.fired,
+            status.turns
+        );
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }

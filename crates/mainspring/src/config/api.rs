@@ -34,7 +34,7 @@ pub(super) fn read(layers: &mut Layers) -> ApiSettings {
         ..usual
     };
     let audit_kept = duration(layers, "audit.retention");
-    let settings = Settings { origins, proxies, rates, jwt: jwt(layers), audit_kept };
+    let settings = Settings { origins, proxies, rates, jwt: jwt(layers), audit_kept, ..Settings::default() };
     ApiSettings {
         settings,
         tls: tls(layers),

@@ -4,10 +4,10 @@
 //! shows the secret itself, or a token that permits operating in the namespace. What was called is durable before the
 //! answer, as an event named `webhook.NAME`.
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
-use axum::Json;
 use mainspring_engine::NewEvent;
 use mainspring_store::WEBHOOK;
 use serde::Serialize;
@@ -134,8 +134,7 @@ fn authenticate(
     if let Some(token) = headers.get(TOKEN) {
         // Hashes are compared, so that not even the length tells anything.
         let digest = |text: &[u8]| <[u8; 32]>::from(Sha256::digest(text));
-        let fits = secret
-            .is_some_and(|secret| bool::from(digest(token.as_bytes()).ct_eq(&digest(secret.as_bytes()))));
+        let fits = secret.is_some_and(|secret| bool::from(digest(token.as_bytes()).ct_eq(&digest(secret.as_bytes()))));
         if !fits {
             return Err(wrong());
         }
@@ -186,10 +185,7 @@ mod tests {
     #[test]
     fn the_signature_is_the_published_one() {
         let case = |key: &[u8], message: &[u8]| hex(&hmac_sha256(key, message));
-        assert_eq!(
-            case(&[0x0b; 20], b"Hi There"),
-            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"
-        );
+        assert_eq!(case(&[0x0b; 20], b"Hi There"), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
         assert_eq!(
             case(b"Jefe", b"what do ya want for nothing?"),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"

@@ -2,18 +2,22 @@
 
 mod auth;
 mod doors;
+mod events;
 mod frame;
 mod house;
+mod jobs;
 mod jwt;
 mod live;
+mod look;
 mod pools;
+mod repairs;
+mod runs;
+mod schedules;
 mod security;
 mod socket;
-mod schedules;
-mod events;
-mod jobs;
 mod webhooks;
 mod work;
+mod workflows;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {

@@ -13,7 +13,8 @@ const SIGNATURE: &str = "sha256=9a4df1e863c8651e2e46bd5fd57e865c9005bf48c2e5a38b
 
 async fn house(flavor: Flavor) -> House {
     let mut house = House::new(flavor).await;
-    house.client = house.client.clone().with_secrets(Secrets::new([("WEBHOOK_ORDERS".to_owned(), "s3cret".to_owned())]));
+    house.client =
+        house.client.clone().with_secrets(Secrets::new([("WEBHOOK_ORDERS".to_owned(), "s3cret".to_owned())]));
     house.api = Api::new(house.client.clone(), Settings::default());
     house.apply(LISTENS).await;
     house
@@ -41,15 +42,33 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
         call().header(name, value).send().await.expect(401);
     }
     // The signature is of these bytes, not of others that mean the same.
-    house.post(at).text("application/json", "{\"n\":7}").header("x-mainspring-signature", SIGNATURE).send().await.expect(401);
+    house
+        .post(at)
+        .text("application/json", "{\"n\":7}")
+        .header("x-mainspring-signature", SIGNATURE)
+        .send()
+        .await
+        .expect(401);
     // A webhook without a secret is open to nobody.
     house.post("/webhooks/default/other").header("x-webhook-token", "").send().await.expect(401);
     house.post("/webhooks/default/other").role(Role::Operator).send().await.expect(404);
     call().role(Role::Viewer).send().await.expect(403);
     let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
     call().bearer(&guest).send().await.expect(403);
-    house.post(at).header("x-webhook-token", "s3cret").text("text/plain", &"x".repeat((1 << 20) + 1)).send().await.expect(413);
-    house.post(at).header("x-webhook-token", "s3cret").text("application/json", "{\"n\": \"\\u0000\"}").send().await.expect(422);
+    house
+        .post(at)
+        .header("x-webhook-token", "s3cret")
+        .text("text/plain", &"x".repeat((1 << 20) + 1))
+        .send()
+        .await
+        .expect(413);
+    house
+        .post(at)
+        .header("x-webhook-token", "s3cret")
+        .text("application/json", "{\"n\": \"\\u0000\"}")
+        .send()
+        .await
+        .expect(422);
     house.runs("w", 4).await;
     node.stop().await;
 }

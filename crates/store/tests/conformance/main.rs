@@ -24,6 +24,7 @@ mod plans;
 mod reads;
 mod remote;
 mod reopen;
+mod repair;
 mod retention;
 mod rules;
 mod run_log;

@@ -57,7 +57,8 @@ pub(super) async fn check(snapshot: &mut Snapshot) -> anyhow::Result<Vec<Violati
     }
     let mut violations = Vec::new();
     for row in &triggers {
-        let trigger: Trigger = serde_json::from_str(&row.spec).with_context(|| format!("reading trigger {}", row.id))?;
+        let trigger: Trigger =
+            serde_json::from_str(&row.spec).with_context(|| format!("reading trigger {}", row.id))?;
         let calendar = row.calendar.as_ref().and_then(|name| calendars.get(&(row.namespace.clone(), name.clone())));
         let schedule = Schedule::new(&trigger, row.anchor_at, calendar.cloned())?;
         check_one(row, &schedule, fires.remove(row.id.as_str()).unwrap_or_default(), &mut violations);
@@ -66,7 +67,12 @@ pub(super) async fn check(snapshot: &mut Snapshot) -> anyhow::Result<Vec<Violati
 }
 
 /// Walks the instants and the rows side by side.
-fn check_one(row: &TriggerRow, schedule: &Schedule, mut fires: BTreeMap<Micros, &FireRow>, violations: &mut Vec<Violation>) {
+fn check_one(
+    row: &TriggerRow,
+    schedule: &Schedule,
+    mut fires: BTreeMap<Micros, &FireRow>,
+    violations: &mut Vec<Violation>,
+) {
     let mut violate = |invariant, subject: String| violations.push(Violation { invariant, subject });
     let mut after = schedule.beginning(row.created_at);
     // The end of the last range, and whether that range may hold instants: a closed day's are left out by the schedule.
@@ -85,7 +91,13 @@ fn check_one(row: &TriggerRow, schedule: &Schedule, mut fires: BTreeMap<Micros, 
         }
         match fires.remove(&fire.nominal) {
             Some(found) if covered_until >= fire.nominal => {
-                violate(ONCE, format!("{} at {} is within a range and has a row of its own ({})", row.id, fire.nominal, found.outcome));
+                violate(
+                    ONCE,
+                    format!(
+                        "{} at {} is within a range and has a row of its own ({})",
+                        row.id, fire.nominal, found.outcome
+                    ),
+                );
             }
             Some(found) => covered_until = covered_until.max(found.until_at.unwrap_or(Micros::MIN)),
             None if covered_until >= fire.nominal => {}

@@ -86,11 +86,7 @@ impl Execution {
     }
 }
 
-async fn find(
-    state: &ApiState,
-    caller: &Caller,
-    id: RunId,
-) -> Result<(mainspring_engine::Execution, JobRow), Problem> {
+async fn find(state: &ApiState, caller: &Caller, id: RunId) -> Result<(mainspring_engine::Execution, JobRow), Problem> {
     let execution = state.client().execution(id).await?;
     caller.enter(&execution.namespace)?;
     let job = state.client().store().job(execution.job_id).await?;

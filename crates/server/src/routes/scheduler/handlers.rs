@@ -294,8 +294,7 @@ pub(crate) async fn create(
     if global && new.namespace.is_some() {
         return Err(Problem::invalid("/global", "a global handler has no namespace: leave one of both out"));
     }
-    let namespace =
-        (!global).then(|| new.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str).to_owned());
+    let namespace = (!global).then(|| new.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str).to_owned());
     enter(&caller, namespace.as_deref(), Role::Author)?;
     let client = state.client();
     let (id, now) = (client.clock().new_id(), client.now());

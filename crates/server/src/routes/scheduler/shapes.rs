@@ -181,7 +181,10 @@ impl NewJob {
     pub(super) fn kind(&self) -> Result<JobKind, JobFault> {
         if let Some(word) = &self.r#type {
             return JobKind::from_word(word).ok_or_else(|| {
-                JobFault::new("/type", format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"))
+                JobFault::new(
+                    "/type",
+                    format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"),
+                )
             });
         }
         match (&self.schedule, &self.execute_at, &self.every) {
@@ -189,7 +192,10 @@ impl NewJob {
             (None, Some(_), None) => Ok(JobKind::OneTime),
             (None, None, Some(_)) => Ok(JobKind::Recurring),
             (None, None, None) if self.job.is_some() || self.workflow.is_some() => Ok(JobKind::Dependent),
-            _ => Err(JobFault::new("/type", "say when it fires: one of `schedule`, `execute_at`, `every`, `job` or `workflow`")),
+            _ => Err(JobFault::new(
+                "/type",
+                "say when it fires: one of `schedule`, `execute_at`, `every`, `job` or `workflow`",
+            )),
         }
     }
 
