@@ -125,12 +125,21 @@ fn list(app: &App<'_>, found: &Value) {
                 app.out.note("no event handlers");
                 return;
             }
-            let heads = ["ID", "NAMESPACE", "EVENT", "ACTION", "HANDLER", "ON", "PRIORITY", "TOLD", "WELL", "BADLY"];
+            const HEADS: &[&str] =
+                &["ID", "NAMESPACE", "EVENT", "ACTION", "HANDLER", "ON", "PRIORITY", "TOLD", "WELL", "BADLY"];
             let keys = [
-                "id", "namespace", "event_name", "action_type", "handler_name", "enabled", "priority", "trigger_count",
-                "success_count", "failure_count",
+                "id",
+                "namespace",
+                "event_name",
+                "action_type",
+                "handler_name",
+                "enabled",
+                "priority",
+                "trigger_count",
+                "success_count",
+                "failure_count",
             ];
-            let mut table = Table::new(&heads);
+            let mut table = Table::new(HEADS);
             for row in rows {
                 table.row(keys.iter().map(|key| (text(row, key), None)).collect());
             }

@@ -162,7 +162,9 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
         JobsCommand::Trigger(JobArg { job }) => {
             let execution = api.send("POST", &["scheduler", "jobs", &job, "trigger"], &within, None).await?;
             match app.out.record_format() {
-                Format::Table => app.out.line(format_args!("execution {} of {job} was started", text(&execution, "id"))),
+                Format::Table => {
+                    app.out.line(format_args!("execution {} of {job} was started", text(&execution, "id")))
+                }
                 format => app.out.value(format, &execution),
             }
         }
@@ -289,11 +291,20 @@ fn list(app: &App<'_>, found: &Value) {
                 app.out.note("no jobs");
                 return;
             }
-            let heads = ["NAMESPACE", "NAME", "TYPE", "STATUS", "SCHEDULE", "HANDLER", "NEXT", "RUNS", "FAILED"];
+            const HEADS: &[&str] =
+                &["NAMESPACE", "NAME", "TYPE", "STATUS", "SCHEDULE", "HANDLER", "NEXT", "RUNS", "FAILED"];
             let keys = [
-                "namespace", "name", "type", "status", "schedule", "handler_name", "next_run", "executions_count", "failure_count",
+                "namespace",
+                "name",
+                "type",
+                "status",
+                "schedule",
+                "handler_name",
+                "next_run",
+                "executions_count",
+                "failure_count",
             ];
-            let mut table = Table::new(&heads);
+            let mut table = Table::new(HEADS);
             for row in rows {
                 table.row(keys.iter().map(|key| (text(row, key), None)).collect());
             }
