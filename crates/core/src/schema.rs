@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 use crate::author::dialect::{Shape, Table, WORKFLOW};
 
 const NAME: &str = "^[a-z0-9][a-z0-9_.-]{0,127}$";
+/// The system's own events have a colon.
+const EVENT: &str = "^[a-z0-9][a-z0-9_.:-]{0,127}$";
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]{0,127}$";
 const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
 const INSTANT: &str =
@@ -73,7 +75,8 @@ impl Definitions {
     fn shape(&mut self, shape: Shape) -> Map<String, Value> {
         fields(match shape {
             Shape::Text => json!({"type": ["string", "number", "boolean"]}),
-            Shape::Name | Shape::Event => json!({"type": ["string", "integer"], "pattern": NAME}),
+            Shape::Name => json!({"type": ["string", "integer"], "pattern": NAME}),
+            Shape::Event => json!({"type": ["string", "integer"], "pattern": EVENT}),
             Shape::Identifier => json!({"type": "string", "pattern": IDENTIFIER}),
             Shape::Duration => json!({"type": "string", "pattern": DURATION}),
             Shape::DurationTemplate => json!({"type": "string", "pattern": format!("{DURATION}|{TEMPLATE}")}),

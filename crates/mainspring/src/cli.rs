@@ -152,6 +152,12 @@ pub(crate) enum Command {
     /// List the tasks of a run, approve, reject, deliver results
     #[command(subcommand)]
     Tasks(commands::tasks::TasksCommand),
+    /// Make, list, pause, reschedule, trigger and delete jobs
+    #[command(subcommand)]
+    Jobs(commands::jobs::JobsCommand),
+    /// Make, list and switch what is done about events
+    #[command(subcommand)]
+    Handlers(commands::handlers::HandlersCommand),
     /// Announce events that tasks wait for
     #[command(subcommand)]
     Events(commands::events::EventsCommand),

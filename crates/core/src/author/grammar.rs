@@ -76,7 +76,9 @@ impl<'t> Reader<'t, '_> {
     pub(super) fn event(&mut self, id: NodeId, path: Path<'_>, pattern: bool) -> Option<&'t str> {
         let text = self.text(id, path)?;
         let stem = if pattern { text.strip_suffix('*').unwrap_or(text) } else { text };
-        if is_name(text) || pattern && (text == "*" || text != stem && is_name(stem)) {
+        // The system's own events have a colon: `scheduler:job.completed`.
+        let is_event = |text: &str| is_name(&text.replace(':', "."));
+        if is_event(text) || pattern && (text == "*" || text != stem && is_event(stem)) {
             return Some(text);
         }
         let message = format!("{} is not the name of an event", quoted(text));

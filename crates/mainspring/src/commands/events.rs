@@ -1,18 +1,17 @@
 //! `mainspring events`: announce that something happened.
 
 use clap::{Args, Subcommand};
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use mainspring_engine::{AnswerError, NewEvent};
 use serde_json::{Value, json};
 
-use crate::app::{App, require_name};
-use crate::database;
-use crate::failure::{Exit, Failure, Result};
+use super::jobs::{parse_json, text};
+use crate::api::Connection;
+use crate::app::App;
+use crate::failure::{Exit, Result};
 use crate::output::Format;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EventsCommand {
-    /// Announce an event; tasks that wait for it go on
+    /// Announce an event: tasks that wait for it go on, handlers and triggers start what they start
     Emit(EmitArgs),
 }
 
@@ -32,26 +31,32 @@ pub(crate) struct EmitArgs {
 pub(crate) async fn events(app: &App<'_>, command: EventsCommand) -> Result {
     app.start_logs();
     let EventsCommand::Emit(args) = command;
-    require_name("event", &args.name)?;
-    let data: Value = serde_json::from_str(&args.data).map_err(|error| {
-        Failure::bad_input(format!("--data is not JSON: {error}")).remedy("write it like '{\"count\": 3}'")
-    })?;
-    let client = app.client(database::open(&app.config).await?);
-    let event = NewEvent {
-        namespace: app.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.into()),
-        name: args.name.clone(),
-        key: args.key,
-        data,
-        source: "cli".into(),
-    };
-    let id = match client.emit(event).await {
-        Ok(receipt) => receipt.id,
-        Err(AnswerError::Store(error)) => return Err(error.into()),
-        Err(error) => return Err(Failure::bad_input(error.to_string())),
-    };
+    let data = parse_json("--data", &args.data)?;
+    let api = Connection::open(app).await?;
+    let mut body = json!({"event_name": args.name, "data": data});
+    if let Some(key) = &args.key {
+        body["key"] = key.clone().into();
+    }
+    if let Some(namespace) = api.namespace() {
+        body["namespace"] = namespace.into();
+    }
+    let announced = api.send("POST", &["scheduler", "events", "trigger"], &[], Some(&body)).await?;
     match app.out.record_format() {
-        Format::Table => app.out.line(format_args!("event {} announced as {id}", args.name)),
-        format => app.out.value(format, &json!({"id": id, "event_name": args.name})),
+        Format::Table => tell(app, &args.name, &announced),
+        format => app.out.value(format, &announced),
     }
     Ok(Exit::Success)
+}
+
+/// What an event has started.
+fn tell(app: &App<'_>, name: &str, announced: &Value) {
+    app.out.line(format_args!("event {name} announced as {}", text(announced, "id")));
+    for delivery in announced["deliveries"].as_array().into_iter().flatten() {
+        let made = match (delivery["run_id"].as_str(), delivery["job_id"].as_str()) {
+            (Some(run), _) => format!(" run {run}"),
+            (_, Some(job)) => format!(" job {job}"),
+            _ => delivery["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default(),
+        };
+        app.out.line(format_args!("  {} {}{made}", text(delivery, "listener"), text(delivery, "outcome")));
+    }
 }

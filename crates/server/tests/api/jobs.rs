@@ -72,7 +72,8 @@ on_both! {
         // Another instant makes it active again.
         let later = json!({"schedule": "2100-01-01T00:00:00Z"});
         let again = house.put(&format!("/api/v1/scheduler/jobs/{id}/schedule")).role(Role::Author).json(later).send().await.expect(200).body();
-        assert_eq!((&again["status"], &again["next_run"]), (&json!("active"), &json!("2100-01-01T00:00:00Z")), "{again}");
+        assert_eq!(again["status"], "active", "{again}");
+        assert!(again["next_run"].as_str().unwrap().starts_with("2100-01-01T00:00:00"), "{again}");
         node.stop().await;
     }
 
