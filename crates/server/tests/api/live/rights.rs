@@ -8,7 +8,7 @@ use mainspring_store::Flavor;
 use serde_json::Value;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::wire::{Site, closed, is_end, next};
+use super::wire::{Site, closed, next, tells_the_end};
 
 async fn a_viewer_of_one_namespace_sees_nothing_of_another(flavor: Flavor) {
     let site = Site::open(flavor).await;
@@ -35,8 +35,12 @@ async fn a_viewer_of_one_namespace_sees_nothing_of_another(flavor: Flavor) {
     let visible = site.submit(&ours).await;
     loop {
         let message = next(&mut socket).await.unwrap();
+        // A machine under load may bring the database to its limits: then there is a new snapshot.
+        if message["type"] == "resync" {
+            continue;
+        }
         assert_eq!(message["payload"]["namespace"], "ours", "{message}");
-        if message["run"] == visible.to_string() && is_end(&message) {
+        if message["run"] == visible.to_string() && tells_the_end(&message) {
             break;
         }
     }
