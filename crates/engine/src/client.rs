@@ -8,11 +8,12 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
-use mainspring_store::{CancelOutcome, Created, NewRun, Operator, Reopen, Reopened, Store};
+use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
 use crate::live::{Hints, Live};
+use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -39,6 +40,9 @@ pub enum SubmitError {
     /// No database stores it, and nobody means it.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
+    /// Later there may be room.
+    #[error("{0}")]
+    Quota(String),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -52,11 +56,14 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// Functions that this process can execute.
+    pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
     /// What followers may want to look at.
     pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
+    pub(crate) quotas: Arc<KnownQuotas>,
 }
 
 /// Which workflows a run was started by, the first first.
@@ -79,8 +86,10 @@ impl Client {
             bell: Arc::default(),
             secrets: Secrets::default(),
             minimum_interval: None,
+            handlers: Arc::default(),
             hints,
             live,
+            quotas: Arc::default(),
         }
     }
 
@@ -103,8 +112,25 @@ impl Client {
         &self.live
     }
 
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    pub fn handler_names(&self) -> &[String] {
+        &self.handlers
+    }
+
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
+    }
+
+    /// The value of a secret, for what this process itself checks by it.
+    pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
+        self.secrets.prepare(&self.store, namespace).await?;
+        Ok(self.secrets.reveal(namespace, name))
     }
 
     pub fn store(&self) -> &Store {
@@ -131,10 +157,23 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> mainspring_store::Result<Arc<Spec>> {
+        self.put_workflow_over(workflow, source, files, None).await
+    }
+
+    /// The same, but only over this edition of the workflow; `Some(None)` if there must be none yet.
+    pub async fn put_workflow_over(
+        &self,
+        workflow: Workflow,
+        source: &str,
+        files: &[BundleFile],
+        expected: Option<Option<Edition>>,
+    ) -> mainspring_store::Result<Arc<Spec>> {
+        self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
         // Schedules go by the time of day.
-        let version = self.store.put_version(self.clock.wall(), self.clock.new_id(), &workflow, source, files).await?;
+        let (now, id) = (self.clock.wall(), self.clock.new_id());
+        let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
         self.bell.routes_changed();
         if has_triggers {
             self.schedules_changed().await;
@@ -165,6 +204,9 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
+            return Err(SubmitError::Quota(cause));
+        }
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);

@@ -19,12 +19,15 @@ pub(crate) async fn renew(shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(shared.config.heartbeat);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        match shared.client.store.renew_sessions(shared.client.now(), shared.id).await {
+        match shared.client.store.renew(shared.client.now(), shared.id).await {
             Ok(alive) => {
                 shared.workforce.heard();
                 let session = shared.inbox().session;
-                if !alive.contains(&session) {
-                    start_over(&shared, session).await;
+                match alive.iter().find(|(id, _)| *id == session) {
+                    None => start_over(&shared, session).await,
+                    // Somebody asked for it from elsewhere.
+                    Some((_, true)) => shared.inbox().drain(),
+                    Some((_, false)) => {}
                 }
             }
             Err(error) => tracing::warn!(%error, "renewing the lease"),

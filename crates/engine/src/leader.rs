@@ -11,7 +11,8 @@ use mainspring_store::{Result, Store, Term};
 
 use crate::node::{NodeConfig, Shared};
 
-const DUTY: &str = "scheduler";
+/// The name of the term whose holder leads.
+pub const DUTY: &str = "scheduler";
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(60);

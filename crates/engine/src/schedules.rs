@@ -3,7 +3,7 @@
 use mainspring_core::Micros;
 use mainspring_core::schedule::{CalendarSpec, Fire, Next, Schedule};
 use mainspring_core::workflow::{Trigger, Workflow};
-use mainspring_store::{Error, Result, TriggerRow};
+use mainspring_store::{Edition, Error, Result, TriggerRow};
 use uuid::Uuid;
 
 use crate::client::Client;
@@ -27,8 +27,8 @@ impl Client {
     }
 
     /// Says whether the triggers of a workflow fire.
-    pub async fn set_workflow_active(&self, workflow_id: Uuid, active: bool) -> Result<()> {
-        self.repeat(|| self.store.set_workflow_active(self.clock.wall(), workflow_id, active)).await?;
+    pub async fn set_workflow_active(&self, workflow_id: Uuid, active: bool, expected: Option<Edition>) -> Result<()> {
+        self.repeat(|| self.store.set_workflow_active(self.clock.wall(), workflow_id, active, expected)).await?;
         self.schedules_changed().await;
         Ok(())
     }

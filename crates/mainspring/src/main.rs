@@ -1,5 +1,6 @@
 //! The one binary.
 
+mod api;
 mod app;
 mod bench;
 mod bundle;
@@ -8,6 +9,7 @@ mod cli;
 mod commands;
 mod config;
 mod database;
+mod entrance;
 mod failure;
 mod host;
 mod inputs;
@@ -108,6 +110,10 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Events(command) => commands::events::events(&app, command).await,
         Command::Search(args) => commands::search::search(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Token(command) => commands::token::token(&app, command).await,
+        Command::Secrets(command) => commands::secrets::secrets(&app, command).await,
+        Command::Namespaces(command) => commands::namespaces::namespaces(&app, command).await,
+        Command::Audit(args) => commands::audit::audit(&app, args).await,
         Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
         Command::Bench(args) => {

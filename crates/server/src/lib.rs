@@ -31,11 +31,13 @@ mod router;
 mod routes;
 mod serve;
 mod state;
+mod tls;
 
-pub use api::Api;
+pub use api::{Api, LocalAnswer, LocalRequest};
 pub use doors::origin::Origins;
-pub use doors::{Access, Grant, Identity, Network, Rates, Role, RouteEntry, Token, Where};
+pub use doors::{Access, Grant, Identity, JwtAlgorithm, JwtSettings, Network, Rates, Role, RouteEntry, Token, Where};
 pub use live::LiveLimits;
 pub use problem::{Fault, Problem};
 pub use serve::{HttpListener, HttpServer};
 pub use state::Settings;
+pub use tls::TlsFiles;

@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, W
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_core::Diagnostics;
-use mainspring_engine::{AnswerError, SubmitError};
+use mainspring_engine::{AnswerError, SubmitError, VaultError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -140,6 +140,14 @@ impl Problem {
         self.status
     }
 
+    /// What is wrong, place by place; the whole as one fault if there are no places.
+    pub(crate) fn into_faults(self) -> Vec<Fault> {
+        match self.errors.is_empty() {
+            true => vec![Fault::new(self.detail)],
+            false => self.errors,
+        }
+    }
+
     pub fn detail(&self) -> &str {
         &self.detail
     }
@@ -195,10 +203,26 @@ impl From<SubmitError> for Problem {
             SubmitError::Inputs(diagnostics) => {
                 Self::from_diagnostics("the inputs do not fit the workflow", &diagnostics)
             }
+            SubmitError::Quota(cause) => Self::new(StatusCode::TOO_MANY_REQUESTS, cause)
+                .of_kind("quota")
+                .with_header(RETRY_AFTER, HeaderValue::from_static("5")),
             error @ (SubmitError::Key(_) | SubmitError::Nul(_)) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
         }
+    }
+}
+
+impl From<VaultError> for Problem {
+    fn from(error: VaultError) -> Self {
+        let status = match &error {
+            VaultError::NoKey => StatusCode::CONFLICT,
+            VaultError::TooLarge => StatusCode::UNPROCESSABLE_ENTITY,
+            VaultError::OtherKey(_) | VaultError::Broken(_) | VaultError::NoRandomness => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self::new(status, error.to_string())
     }
 }
 

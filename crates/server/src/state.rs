@@ -6,9 +6,10 @@ use mainspring_engine::Client;
 
 use crate::doors::access::RouteEntry;
 use crate::doors::guard::Demands;
+use crate::doors::jwt::Jwt;
 use crate::doors::limits::Limits;
 use crate::doors::origin::Origins;
-use crate::doors::{Network, Rates};
+use crate::doors::{JwtSettings, Network, Rates};
 use crate::health::Health;
 use crate::live::{Caps, LiveLimits};
 
@@ -19,6 +20,10 @@ pub struct Settings {
     /// Proxies whose `X-Forwarded-For` counts.
     pub proxies: Vec<Network>,
     pub rates: Rates,
+    /// JSON Web Tokens that count besides API tokens.
+    pub jwt: Option<JwtSettings>,
+    /// How long the audit log is kept; `None` is for ever.
+    pub audit_kept: Option<std::time::Duration>,
     pub live: LiveLimits,
 }
 
@@ -32,6 +37,7 @@ struct Inner {
     health: Health,
     settings: Settings,
     limits: Limits,
+    jwt: Option<Jwt>,
     live: Caps,
     routes: Vec<RouteEntry>,
     demands: Demands,
@@ -39,12 +45,19 @@ struct Inner {
 }
 
 impl ApiState {
-    pub(crate) fn new(client: Client, settings: Settings, routes: Vec<RouteEntry>, openapi: String) -> Self {
+    /// Fails with what is wrong with the settings.
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        routes: Vec<RouteEntry>,
+        openapi: String,
+    ) -> Result<Self, String> {
         let health = Health::new(client.clone());
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
+        let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
         let live = Caps::new(settings.live);
-        Self(Arc::new(Inner { client, health, settings, limits, live, routes, demands, openapi }))
+        Ok(Self(Arc::new(Inner { client, health, settings, limits, jwt, live, routes, demands, openapi })))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -61,6 +74,10 @@ impl ApiState {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    pub(crate) fn jwt(&self) -> Option<&Jwt> {
+        self.0.jwt.as_ref()
     }
 
     /// Who follows what happens.

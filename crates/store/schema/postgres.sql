@@ -79,6 +79,21 @@ table calendars
     updated_at bigint not null
     PRIMARY KEY (namespace, name)
 
+table audit_log
+    id uuid not null
+    at bigint not null
+    actor text not null
+    address text
+    method text not null
+    path text not null
+    namespace text
+    status smallint not null
+    request_id text not null
+    detail text
+    PRIMARY KEY (id)
+    CREATE INDEX audit_log_by_actor ON public.audit_log USING btree (actor, id)
+    CREATE INDEX audit_log_by_namespace ON public.audit_log USING btree (namespace, id)
+
 table cancel_requests
     session bigint not null
     run_id uuid not null
@@ -350,6 +365,19 @@ table idempotent_requests
     CHECK ((octet_length(request_hash) = 32))
     CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
 
+table idempotent_requests
+    actor text not null
+    key text not null
+    request_hash bytea not null
+    claim uuid not null
+    status smallint
+    content_type text
+    body bytea
+    created_at bigint not null
+    PRIMARY KEY (actor, key)
+    CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
+
 table items
     run_id uuid not null
     idx integer not null
@@ -370,6 +398,8 @@ table jobs with (fillfactor=80)
     kind smallint not null
     workflow_id uuid not null
     spec text not null
+    max_executions bigint
+    depth integer not null default 0
     created_by text not null
     created_at bigint not null
     updated_at bigint not null

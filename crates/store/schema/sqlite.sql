@@ -1,3 +1,15 @@
+CREATE TABLE api_tokens (
+    id           BLOB PRIMARY KEY,
+    name         TEXT NOT NULL,
+    hash         BLOB NOT NULL CHECK (length(hash) = 32),
+    grants       TEXT NOT NULL,
+    created_by   TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    expires_at   INTEGER,
+    last_used_at INTEGER,
+    revoked_at   INTEGER
+);
+
 CREATE TABLE artifacts (
     run_id      BLOB NOT NULL,
     idx         INTEGER NOT NULL,
@@ -51,6 +63,22 @@ CREATE TABLE calendars (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (namespace, name)
 );
+CREATE TABLE audit_log (
+    id         BLOB PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    address    TEXT,
+    method     TEXT NOT NULL,
+    path       TEXT NOT NULL,
+    namespace  TEXT,
+    status     INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    detail     TEXT
+);
+
+CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
+
+CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
 
 CREATE TABLE cancel_requests (
     session     INTEGER NOT NULL,
@@ -226,6 +254,19 @@ CREATE TABLE history_superseded (
 ) WITHOUT ROWID;
 
 CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
+CREATE TABLE idempotent_requests (
+    actor        TEXT NOT NULL,
+    key          TEXT NOT NULL,
+    request_hash BLOB NOT NULL CHECK (length(request_hash) = 32),
+    claim        BLOB NOT NULL,
+    status       INTEGER,
+    content_type TEXT,
+    body         BLOB,
+    created_at   INTEGER NOT NULL,
+    PRIMARY KEY (actor, key)
+);
+
+CREATE INDEX idempotent_requests_by_age ON idempotent_requests (created_at);
 
 CREATE TABLE items (
     run_id      BLOB NOT NULL,
@@ -248,6 +289,8 @@ CREATE TABLE jobs (
     kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
     workflow_id  BLOB NOT NULL UNIQUE REFERENCES workflows (id) ON DELETE CASCADE,
     spec         TEXT NOT NULL,
+    max_executions INTEGER, -- of a dependent job; the clock knows the others'
+    depth        INTEGER NOT NULL DEFAULT 0, -- how many runs led to its being made
     created_by   TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,
@@ -286,6 +329,15 @@ CREATE TABLE logs (
     chunk       INTEGER NOT NULL,
     lines       TEXT NOT NULL,
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
+);
+
+CREATE TABLE namespaces (
+    name          TEXT PRIMARY KEY,
+    description   TEXT,
+    max_open_runs INTEGER CHECK (max_open_runs >= 0),
+    max_workflows INTEGER CHECK (max_workflows >= 0),
+    created_at    INTEGER NOT NULL,
+    updated_at    INTEGER NOT NULL
 );
 
 CREATE TABLE nodes (
@@ -388,6 +440,17 @@ CREATE TABLE 'search_documents_data'(id INTEGER PRIMARY KEY, block BLOB);
 CREATE TABLE 'search_documents_docsize'(id INTEGER PRIMARY KEY, sz BLOB);
 
 CREATE TABLE 'search_documents_idx'(segid, term, pgno, PRIMARY KEY(segid, term)) WITHOUT ROWID;
+
+CREATE TABLE secrets (
+    namespace  TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    sealed     BLOB NOT NULL,
+    key_id     TEXT NOT NULL,
+    updated_by TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (namespace, name)
+);
 
 CREATE TABLE sessions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -152,6 +152,16 @@ impl Store {
         Ok(rows.into_iter().map(BackfillRow::from).collect())
     }
 
+    /// Namespace and name of a workflow.
+    pub async fn workflow_key(&self, id: Uuid) -> Result<(String, String)> {
+        let found: Option<(String, String)> =
+            read!(self, |conn| sqlx::query_as("SELECT namespace, name FROM workflows WHERE id = $1")
+                .bind(id)
+                .fetch_optional(conn)
+                .await?);
+        found.ok_or_else(|| Error::not_found(format!("workflow {id}")))
+    }
+
     /// Those that have something left to do, the oldest first.
     pub async fn active_backfills(&self, limit: i64) -> Result<Vec<BackfillRow>> {
         let rows: Vec<Row> =

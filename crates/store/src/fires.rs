@@ -272,6 +272,27 @@ impl Store {
         tx.commit().await
     }
 
+    /// Up to where all triggers that the clock watches are settled; `None` if there is none.
+    pub async fn settled_schedules(&self) -> Result<Option<Micros>> {
+        let (covered,): (Option<Micros>,) = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT min(covered_at) FROM triggers WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active"
+        )
+        .fetch_one(conn)
+        .await?
+        });
+        Ok(covered)
+    }
+
+    /// How many rows there are per outcome.
+    pub async fn fire_counts(&self) -> Result<Vec<(&'static str, i64)>> {
+        let rows: Vec<(i16, i64)> =
+            read!(self, |conn| sqlx::query_as("SELECT outcome, count(*) FROM fires GROUP BY outcome ORDER BY outcome")
+                .fetch_all(conn)
+                .await?);
+        Ok(rows.into_iter().filter_map(|row| Some((*OUTCOMES.get(row.0 as usize)?, row.1))).collect())
+    }
+
     /// What became of a trigger's instants, the latest first, those before `before`.
     pub async fn fires_of(&self, trigger: Uuid, before: Micros, limit: i64) -> Result<Vec<FireRow>> {
         let rows: Vec<Row> = read!(self, |conn| {

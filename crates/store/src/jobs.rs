@@ -345,7 +345,7 @@ impl Store {
     ) -> Result<()> {
         let mut tx = self.begin().await?;
         require_live(&mut tx, id).await?;
-        put_in(&mut tx, now, id, workflow, &document.to_string(), &[]).await?;
+        put_in(&mut tx, now, id, workflow, &document.to_string(), &[], None).await?;
         within!(tx, |conn| sqlx::query("UPDATE jobs SET spec = $2, updated_at = $3 WHERE id = $1")
             .bind(id)
             .bind(spec.to_string())
@@ -416,7 +416,7 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
             .await?
             .rows_affected());
     }
-    put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[]).await?;
+    put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[], None).await?;
     let event = EventRow {
         id: job.event_id,
         namespace: workflow.namespace.clone(),

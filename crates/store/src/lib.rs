@@ -6,6 +6,7 @@
 
 mod backfills;
 mod calendars;
+mod catalog;
 mod db;
 mod deliveries;
 mod doors;
@@ -30,6 +31,7 @@ mod proceed;
 mod reads;
 mod reopen;
 mod reopen_items;
+mod repair;
 mod retention;
 mod run_ends;
 mod run_log;
@@ -39,6 +41,7 @@ mod sessions;
 mod settle;
 mod snapshot;
 mod sqlite;
+mod task_list;
 mod terms;
 mod transitions;
 mod trigger_sync;
@@ -49,11 +52,14 @@ mod wake;
 
 pub use backfills::{BackfillRow, NewBackfill};
 pub use calendars::CalendarRow;
+pub use catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use db::{Connect, Flavor, Store};
 pub use deliveries::{
     DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
 };
-pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
+pub use doors::{
+    AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
+};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{
@@ -71,6 +77,7 @@ pub use operate::{CancelOutcome, Operator};
 pub use parking::{Parked, Parking};
 pub use reads::{AttemptRow, ExpressionData, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reopen::{Reopen, Reopened};
+pub use repair::{Repair, Repaired};
 pub use retention::Purged;
 pub use run_ends::Concluded;
 pub use run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
@@ -79,8 +86,10 @@ pub use search::{Found, Indexed};
 pub use sessions::{NewSession, SessionRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
+pub use task_list::{Phase, TaskRunFilter};
 pub use terms::Term;
 pub use transitions::Transition;
+pub use trigger_sync::NewTrigger;
 pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};

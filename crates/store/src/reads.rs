@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Store, read};
+use crate::db::{Db, Flavor, Store, read};
 use crate::error::{Error, Result};
 use crate::exchange::{Claimed, Reply, TaskToken};
 
@@ -18,11 +18,19 @@ pub struct RunFilter {
     pub state: Option<RunState>,
     pub namespace: Option<String>,
     pub workflow: Option<String>,
+    pub workflow_id: Option<Uuid>,
+    /// Only runs of these namespaces; `None` is all of them.
+    pub namespaces: Option<Vec<String>>,
+    /// The kind of what started them: `manual`, `cron`, `event`, …
+    pub trigger: Option<String>,
+    /// A tag of the version they are of.
+    pub tag: Option<String>,
     pub correlation_id: Option<String>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
     /// Only runs older than this one: the cursor.
     pub before: Option<RunId>,
+    pub offset: i64,
     pub limit: i64,
 }
 
@@ -167,7 +175,7 @@ impl TryFrom<SummaryRow> for RunSummary {
 }
 
 #[derive(sqlx::FromRow)]
-struct TaskRow {
+pub(crate) struct TaskRow {
     run_id: RunId,
     idx: i32,
     item: i32,
@@ -241,7 +249,7 @@ const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FR
      SELECT id FROM queued WHERE open = 0 AND id < $1 ORDER BY id DESC LIMIT $2";
 
 macro_rules! filtered {
-    ($database:ty, $filter:expr, $among:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new(SUMMARY);
         // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
@@ -268,6 +276,36 @@ macro_rules! filtered {
         if let Some(workflow) = &filter.workflow {
             query.push(" AND w.name = ").push_bind(workflow);
         }
+        if let Some(workflow) = filter.workflow_id {
+            query.push(" AND r.workflow_id = ").push_bind(workflow);
+        }
+        if let Some(namespaces) = &filter.namespaces {
+            query.push(" AND w.namespace IN (SELECT NULL");
+            for namespace in namespaces {
+                query.push(" UNION ALL SELECT ").push_bind(namespace);
+            }
+            query.push(")");
+        }
+        if let Some(trigger) = &filter.trigger {
+            // A run that nobody says anything about was started by hand.
+            let json = match $flavor {
+                Flavor::Postgres => "CAST(d.trigger AS json)",
+                Flavor::Sqlite => "d.trigger",
+            };
+            query.push(format_args!(
+                " AND coalesce((SELECT {json} ->> 'kind' FROM run_details d WHERE d.run_id = r.id), 'manual') = "
+            ));
+            query.push_bind(trigger);
+        }
+        if let Some(tag) = &filter.tag {
+            match $flavor {
+                Flavor::Postgres => query.push(
+                    " AND EXISTS (SELECT 1 FROM json_array_elements_text(CAST(v.spec AS json) -> 'tags') t(value) WHERE t.value = ",
+                ),
+                Flavor::Sqlite => query.push(" AND EXISTS (SELECT 1 FROM json_each(v.spec, '$.tags') t WHERE t.value = "),
+            };
+            query.push_bind(tag).push(")");
+        }
         if let Some(correlation) = &filter.correlation_id {
             query
                 .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")
@@ -284,6 +322,7 @@ macro_rules! filtered {
             query.push(" AND r.id < ").push_bind(before);
         }
         query.push(" ORDER BY r.id DESC LIMIT ").push_bind(filter.limit);
+        query.push(" OFFSET ").push_bind(filter.offset);
         query
     }};
 }
@@ -303,7 +342,7 @@ impl Store {
         let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, ..filter.clone() };
         let mut found = Vec::new();
         while found.len() < wanted {
-            let open = self.open_runs(page.before, page.state).await?;
+            let open = self.page_of_open_runs(page.before, page.state).await?;
             let Some(oldest) = open.last().copied() else { break };
             found.extend(self.select_runs(&page, Some(&open)).await?);
             page.before = Some(oldest);
@@ -314,7 +353,7 @@ impl Store {
 
     /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big
     /// unit goes on or because they have no tasks and wait for their turn.
-    async fn open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
+    async fn page_of_open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
         let before = before.unwrap_or(RunId::max());
         let mut open = self.runs_before(OPEN_RUNS, before).await?;
         open.extend(self.runs_before(CONTINUED_RUNS, before).await?);
@@ -338,9 +377,14 @@ impl Store {
 
     async fn select_runs(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<Vec<RunSummary>> {
         let rows: Vec<SummaryRow> = match &*self.db {
-            Db::Postgres(pg) => filtered!(sqlx::Postgres, filter, among).build_query_as().fetch_all(&pg.pool).await?,
+            Db::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(&pg.pool).await?
+            }
             Db::Sqlite(sqlite) => {
-                filtered!(sqlx::Sqlite, filter, among).build_query_as().fetch_all(&sqlite.readers).await?
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among)
+                    .build_query_as()
+                    .fetch_all(&sqlite.readers)
+                    .await?
             }
         };
         rows.into_iter().map(RunSummary::try_from).collect()

@@ -12,8 +12,9 @@ use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
 use crate::flags::{CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, SKIPPED_BY_HAND, of_task, upstream};
 use crate::limits::hand_on;
-use crate::operate::{LockedRun, Operator, lock_run, record};
+use crate::operate::{LockedRun, Operator, end_stage, lock_run, record};
 use crate::reopen_items::ItemsAgain;
+use crate::repair::replace_end;
 use crate::transitions::keep_end;
 use crate::versions::startable;
 
@@ -24,6 +25,9 @@ pub enum Reopen {
     Failed,
     /// These tasks and everything that depends on them, whatever became of it.
     From(Vec<usize>),
+    /// What did not run because of this main task, which gets another end: `resolved_manually` with an output (JSON), or
+    /// `skipped`, which by hand counts as success.
+    Settled { task: usize, state: TaskState, output: Option<String> },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,24 +75,32 @@ impl Store {
                 run.state
             )));
         }
-        let rows: Vec<EndedRow> = within!(tx, |conn| sqlx::query_as(
+        let mut rows: Vec<EndedRow> = within!(tx, |conn| sqlx::query_as(
             "SELECT idx, item, state, flags, attempt FROM history WHERE run_id = $1 ORDER BY idx, item"
         )
         .bind(id)
         .fetch_all(conn)
         .await?);
+        if let Reopen::Settled { task, state, output } = what {
+            if workflow.tasks.get(*task).is_none_or(|task| task.stage != Stage::Main) {
+                return Err(Error::Conflict(
+                    "only a main task can be settled by hand: run the finalisers again instead".into(),
+                ));
+            }
+            replace_end(&mut tx, now, &mut run, &mut rows, *task, *state, output.as_deref()).await?;
+        }
         let ended: BTreeMap<usize, EndedRow> =
             rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
         let admitted = take_slot(&mut tx, &run).await?;
-        let targets = targets(&ended, what);
-        let stage = first_stage(workflow, &targets);
+        let targets = targets(workflow, &ended, what);
+        let stage = first_stage(workflow, what, &targets);
         let mut again = plan(workflow, &ended, what, &targets, stage, admitted);
         if matches!(what, Reopen::Failed) {
             for task in &mut again {
                 task.items = ItemsAgain::of(task.index, &rows).filter(|_| task.state != TaskState::Pending);
             }
         }
-        if again.is_empty() {
+        if again.is_empty() && !matches!(what, Reopen::Settled { .. }) {
             return Err(Error::Conflict(format!("run {id} has no task to do again")));
         }
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
@@ -158,24 +170,11 @@ impl Store {
             .execute(conn)
             .await?
             .rows_affected());
-        within!(tx, |conn| {
-            sqlx::query("UPDATE dead_letters SET status = 1, resolved_by = $2, resolved_at = $3, updated_at = $3 WHERE run_id = $1 AND status = 0")
-            .bind(id)
-            .bind(&operator.by)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
-        record(
-            &mut tx,
-            now,
-            action,
-            &mut run,
-            if matches!(what, Reopen::Failed) { "retry" } else { "rerun" },
-            operator,
-        )
-        .await?;
+        close_letters(&mut tx, now, id, what, operator).await?;
+        record(&mut tx, now, action, &mut run, what.word(), operator).await?;
+        if again.is_empty() {
+            end_stage(&mut tx, now, id).await?;
+        }
         let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
             "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
         )
@@ -189,13 +188,58 @@ impl Store {
     }
 }
 
+impl Reopen {
+    /// The word in the history of the run.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Failed => "retry",
+            Self::From(_) => "rerun",
+            Self::Settled { state: TaskState::Skipped, .. } => "skip",
+            Self::Settled { .. } => "resolve_manually",
+        }
+    }
+}
+
+/// Entries that wait for a person: what is done again is retried, what was settled by hand is closed alone.
+async fn close_letters(tx: &mut Tx, now: Micros, id: RunId, what: &Reopen, operator: &Operator) -> Result<()> {
+    let (status, task): (i16, Option<i32>) = match what {
+        Reopen::Failed | Reopen::From(_) => (1, None),
+        Reopen::Settled { task, state: TaskState::Skipped, .. } => (2, Some(*task as i32)),
+        Reopen::Settled { task, .. } => (3, Some(*task as i32)),
+    };
+    within!(tx, |conn| {
+        sqlx::query(
+            "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, notes = coalesce($6, notes) \
+             WHERE run_id = $1 AND status = 0 AND (CAST($5 AS integer) IS NULL OR idx = $5)",
+        )
+        .bind(id)
+        .bind(&operator.by)
+        .bind(now)
+        .bind(status)
+        .bind(task)
+        .bind(&operator.reason)
+        .execute(conn)
+        .await?
+        .rows_affected()
+    });
+    Ok(())
+}
+
 fn is_bad(row: &EndedRow) -> bool {
     row.state == TaskState::UpstreamFailed.code()
         || (row.state == TaskState::Failed.code() && row.flags & CONTINUES == 0)
 }
 
+/// Whether it ended because of others.
+fn not_run(row: &EndedRow) -> bool {
+    let state = row.state;
+    state == TaskState::UpstreamFailed.code()
+        || state == TaskState::Cancelled.code()
+        || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
+}
+
 /// What is asked for by name or by its outcome, whatever its stage.
-fn targets(ended: &BTreeMap<usize, EndedRow>, what: &Reopen) -> Vec<usize> {
+fn targets(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen) -> Vec<usize> {
     match what {
         Reopen::Failed => ended
             .iter()
@@ -203,11 +247,20 @@ fn targets(ended: &BTreeMap<usize, EndedRow>, what: &Reopen) -> Vec<usize> {
             .map(|(index, _)| *index)
             .collect(),
         Reopen::From(tasks) => tasks.clone(),
+        Reopen::Settled { task, .. } => workflow.tasks[*task]
+            .dependents
+            .iter()
+            .map(|dependent| *dependent as usize)
+            .filter(|dependent| ended.get(dependent).is_some_and(not_run))
+            .collect(),
     }
 }
 
 /// The stage in which the run goes on.
-fn first_stage(workflow: &Workflow, targets: &[usize]) -> Stage {
+fn first_stage(workflow: &Workflow, what: &Reopen, targets: &[usize]) -> Stage {
+    if let Reopen::Settled { task, .. } = what {
+        return workflow.tasks[*task].stage;
+    }
     let stages = targets.iter().filter_map(|target| workflow.tasks.get(*target)).map(|task| task.stage);
     stages.min().unwrap_or(Stage::Main)
 }
@@ -221,12 +274,6 @@ fn plan(
     stage: Stage,
     admitted: bool,
 ) -> Vec<Again> {
-    let not_run = |row: &EndedRow| {
-        let state = row.state;
-        state == TaskState::UpstreamFailed.code()
-            || state == TaskState::Cancelled.code()
-            || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
-    };
     let mut chosen: BTreeSet<usize> = BTreeSet::new();
     let is_there = |index: &usize| workflow.tasks.get(*index).is_some_and(|task| task.stage == stage);
     let mut frontier: Vec<usize> = targets.iter().copied().filter(is_there).collect();
@@ -237,7 +284,7 @@ fn plan(
         for dependent in &workflow.tasks[index].dependents {
             let dependent = *dependent as usize;
             let follows = match what {
-                Reopen::Failed => ended.get(&dependent).is_some_and(not_run),
+                Reopen::Failed | Reopen::Settled { .. } => ended.get(&dependent).is_some_and(not_run),
                 Reopen::From(_) => true,
             };
             if follows {
@@ -313,7 +360,7 @@ async fn take_slot(tx: &mut Tx, run: &LockedRun) -> Result<bool> {
     Ok(true)
 }
 
-async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
+pub(crate) async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
     within!(tx, |conn| sqlx::query(
         "INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3"
     )

@@ -4,7 +4,7 @@ use mainspring_core::time::{month_of, month_start};
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
 
-use crate::db::{Db, Store, read, within};
+use crate::db::{Db, Store, Tx, read, within};
 use crate::error::Result;
 
 const RUNS_PER_PURGE: i64 = 200;
@@ -63,21 +63,10 @@ impl Store {
                     .await?
                     .rows_affected());
             if gone == 1 {
-                for table in TABLES {
-                    let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
-                    let rows = within!(tx, |conn| sqlx::query(sql).bind(id).execute(conn).await?.rows_affected());
-                    match *table {
-                        "history" => purged.task_runs += rows,
-                        "logs" => purged.log_chunks += rows,
-                        _ => {}
-                    }
-                }
+                let (task_runs, log_chunks) = forget(&mut tx, id).await?;
+                purged.task_runs += task_runs;
+                purged.log_chunks += log_chunks;
                 within!(tx, |conn| sqlx::query("DELETE FROM dead_letters WHERE run_id = $1 AND status <> 0")
-                    .bind(id)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
-                within!(tx, |conn| sqlx::query("DELETE FROM submissions WHERE run_id = $1")
                     .bind(id)
                     .execute(conn)
                     .await?
@@ -87,6 +76,25 @@ impl Store {
             purged.runs += gone;
         }
         Ok(purged)
+    }
+
+    /// Deletes an ended run and everything of it, whatever waits for a person.
+    pub(crate) async fn forget_run(&self, id: RunId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let gone = within!(tx, |conn| sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
+        if gone == 1 {
+            forget(&mut tx, id).await?;
+            within!(tx, |conn| sqlx::query("DELETE FROM dead_letters WHERE run_id = $1")
+                .bind(id)
+                .execute(conn)
+                .await?
+                .rows_affected());
+        }
+        tx.commit().await
     }
 
     /// Makes the partitions of `history` for this month and the next two (PostgreSQL). Rows for which there is none land
@@ -109,6 +117,26 @@ impl Store {
         }
         Ok(())
     }
+}
+
+/// Deletes what a run left in other tables, dead letters apart; how many task runs and log chunks that were.
+async fn forget(tx: &mut Tx, id: RunId) -> Result<(u64, u64)> {
+    let (mut task_runs, mut log_chunks) = (0, 0);
+    for table in TABLES {
+        let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
+        let rows = within!(tx, |conn| sqlx::query(sql).bind(id).execute(conn).await?.rows_affected());
+        match *table {
+            "history" => task_runs += rows,
+            "logs" => log_chunks += rows,
+            _ => {}
+        }
+    }
+    within!(tx, |conn| sqlx::query("DELETE FROM submissions WHERE run_id = $1")
+        .bind(id)
+        .execute(conn)
+        .await?
+        .rows_affected());
+    Ok((task_runs, log_chunks))
 }
 
 /// The smallest UUID v7 of a month.

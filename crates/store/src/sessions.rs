@@ -65,14 +65,18 @@ impl Store {
 
     /// Renews every live session of a node in one statement; returns those that are still alive.
     pub async fn renew_sessions(&self, now: Micros, node: Uuid) -> Result<Vec<i64>> {
-        let rows: Vec<(i64,)> = write!(self, |conn| sqlx::query_as(
-            "UPDATE sessions SET beat = beat + 1, beat_at = $2 WHERE node = $1 AND NOT dead RETURNING id"
+        Ok(self.renew(now, node).await?.into_iter().map(|row| row.0).collect())
+    }
+
+    /// The same, with whether somebody asked the session to take no more work.
+    pub async fn renew(&self, now: Micros, node: Uuid) -> Result<Vec<(i64, bool)>> {
+        Ok(write!(self, |conn| sqlx::query_as(
+            "UPDATE sessions SET beat = beat + 1, beat_at = $2 WHERE node = $1 AND NOT dead RETURNING id, draining"
         )
         .bind(node)
         .bind(now)
         .fetch_all(conn)
-        .await?);
-        Ok(rows.into_iter().map(|row| row.0).collect())
+        .await?))
     }
 
     /// Says that a session takes no more work.

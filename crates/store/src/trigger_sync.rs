@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::calendars;
-use crate::db::{Tx, within};
+use crate::db::{Store, Tx, within};
 use crate::error::{Error, Result};
 use crate::fires::{self, NewFire};
 use crate::triggers::{self, TriggerRow, kind_code, schedule};
@@ -34,6 +34,46 @@ pub(crate) struct TriggerSeed {
     pub(crate) covered_at: Micros,
     pub(crate) next: Option<Fire>,
     pub(crate) fired: u64,
+}
+
+/// A trigger to be written down beside what versions bring.
+#[derive(Debug, Clone)]
+pub struct NewTrigger {
+    pub workflow_id: Uuid,
+    pub namespace: String,
+    pub trigger: Trigger,
+    pub next: Option<Fire>,
+}
+
+impl Store {
+    /// Writes triggers down as they are, in bulk. They are gone with the next version of their workflow; for measuring
+    /// what very many cost.
+    pub async fn insert_triggers(&self, now: Micros, new: &[NewTrigger]) -> Result<()> {
+        let mut seeds = Vec::with_capacity(new.len());
+        for new in new {
+            let kind = kind_code(&new.trigger.source).ok_or_else(|| Error::Invalid("nobody waits for it".into()))?;
+            let spec = serde_json::to_string(&new.trigger)
+                .map_err(|error| Error::Invalid(format!("the trigger cannot be stored: {error}")))?;
+            seeds.push(TriggerSeed {
+                id: id_of(new.workflow_id, &new.trigger.id),
+                workflow_id: new.workflow_id,
+                namespace: new.namespace.clone(),
+                name: new.trigger.id.clone(),
+                kind,
+                listens: None,
+                calendar: None,
+                spec,
+                active: true,
+                anchor_at: now,
+                covered_at: now,
+                next: new.next,
+                fired: 0,
+            });
+        }
+        let mut tx = self.begin().await?;
+        fires::insert_triggers(&mut tx, now, &seeds).await?;
+        tx.commit().await
+    }
 }
 
 /// Writes the triggers of a version that becomes the newest.

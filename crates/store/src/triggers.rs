@@ -271,24 +271,13 @@ impl Store {
         tx.commit().await?;
         self.trigger(id).await
     }
+}
 
-    /// Says whether the triggers of a workflow fire. What fell due while they did not is up to their catch-up policies.
-    pub async fn set_workflow_active(&self, now: Micros, workflow_id: Uuid, active: bool) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let touched =
-            within!(tx, |conn| sqlx::query("UPDATE workflows SET active = $2, updated_at = $3 WHERE id = $1")
-                .bind(workflow_id)
-                .bind(active)
-                .bind(now)
-                .execute(conn)
-                .await?
-                .rows_affected());
-        if touched == 0 {
-            return Err(Error::not_found(format!("workflow {workflow_id}")));
-        }
-        within!(tx, |conn| {
-            sqlx::query(
-            "UPDATE triggers SET active = $2, revision = revision + 1, updated_at = $3 WHERE workflow_id = $1 AND active <> $2"
+/// Says whether the triggers of a workflow fire. What fell due while they did not is up to their catch-up policies.
+pub(crate) async fn activate(tx: &mut Tx, now: Micros, workflow_id: Uuid, active: bool) -> Result<()> {
+    within!(tx, |conn| {
+        sqlx::query(
+            "UPDATE triggers SET active = $2, revision = revision + 1, updated_at = $3 WHERE workflow_id = $1 AND active <> $2",
         )
         .bind(workflow_id)
         .bind(active)
@@ -296,9 +285,8 @@ impl Store {
         .execute(conn)
         .await?
         .rows_affected()
-        });
-        tx.commit().await
-    }
+    });
+    Ok(())
 }
 
 /// A trigger, held until the transaction ends.

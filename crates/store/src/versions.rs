@@ -9,6 +9,7 @@ use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::catalog::Edition;
 use crate::db::{Db, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::flags;
@@ -81,8 +82,21 @@ impl Store {
         source: &str,
         files: &[BundleFile],
     ) -> Result<VersionRef> {
+        self.put_version_over(now, new_id, workflow, source, files, None).await
+    }
+
+    /// The same, but only over this edition: `Some(None)` if there must be no such workflow yet. `Conflict` otherwise.
+    pub async fn put_version_over(
+        &self,
+        now: Micros,
+        new_id: Uuid,
+        workflow: &Workflow,
+        source: &str,
+        files: &[BundleFile],
+        expected: Option<Option<Edition>>,
+    ) -> Result<VersionRef> {
         let mut tx = self.begin().await?;
-        let version = put_in(&mut tx, now, new_id, workflow, source, files).await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files, expected).await?;
         tx.commit().await?;
         Ok(version)
     }
@@ -181,6 +195,7 @@ pub(crate) async fn put_in(
     workflow: &Workflow,
     source: &str,
     files: &[BundleFile],
+    expected: Option<Option<Edition>>,
 ) -> Result<VersionRef> {
     let spec = serde_json::to_string(workflow)
         .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
@@ -197,9 +212,17 @@ pub(crate) async fn put_in(
     .await?
     .rows_affected()
     });
-    let sql = locking!(tx, "SELECT id, active FROM workflows WHERE namespace = $1 AND name = $2", "FOR NO KEY UPDATE");
-    let (workflow_id, active): (Uuid, bool) =
+    let sql = locking!(
+        tx,
+        "SELECT id, active, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",
+        "FOR NO KEY UPDATE"
+    );
+    let (workflow_id, active, latest, updated_at): (Uuid, bool, Option<i64>, Micros) =
         within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
+    let found = latest.map(|latest| Edition { latest, updated_at });
+    if expected.is_some_and(|expected| expected != found) {
+        return Err(Error::Conflict("the workflow was changed meanwhile".into()));
+    }
     let known: Option<(i64, i32)> =
         within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
             .bind(workflow_id)
@@ -230,7 +253,8 @@ pub(crate) async fn put_in(
     within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
         .bind(workflow_id)
         .bind(id)
-        .bind(now)
+        // Every edition has a time of its own.
+        .bind(now.max(updated_at + 1))
         .execute(conn)
         .await?
         .rows_affected());

@@ -2,15 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use mainspring_engine::{Client, SystemClock};
+use mainspring_engine::{Client, Secrets, SystemClock, Vault};
 use mainspring_server::{Api, Grant, Role, Settings, Token};
 use mainspring_store::{Flavor, NewToken};
-use mainspring_testkit::TestDatabase;
+use mainspring_testkit::node::TestNode;
+use mainspring_testkit::{TestDatabase, wait};
+use mainspring_worker::Registry;
 use serde_json::Value;
 
 pub(crate) struct House {
@@ -44,8 +47,9 @@ impl House {
 
     pub(crate) async fn with(flavor: Flavor, settings: Settings) -> Self {
         let database = TestDatabase::new(flavor).await;
-        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-        let api = Api::new(client.clone(), settings);
+        let secrets = Secrets::default().with_vault(Vault::new(&[[7; 32]]));
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new())).with_secrets(secrets);
+        let api = Api::new(client.clone(), settings).unwrap();
         let mut house = Self { api, client, database, tokens: HashMap::new() };
         for role in Role::ALL {
             let token = house.make_token(role.word(), &[Grant::everywhere(role)]).await;
@@ -87,6 +91,48 @@ impl House {
 
     pub(crate) fn delete(&self, target: &str) -> Call<'_> {
         self.call(Method::DELETE, target)
+    }
+
+    pub(crate) fn patch(&self, target: &str) -> Call<'_> {
+        self.call(Method::PATCH, target)
+    }
+
+    /// Stores a workflow.
+    pub(crate) async fn apply(&self, yaml: &str) -> Value {
+        self.post("/api/v1/workflows").role(Role::Author).text("application/yaml", yaml).send().await.expect(201).body()
+    }
+
+    /// Starts a run of a workflow of the default namespace; its id.
+    pub(crate) async fn start(&self, workflow: &str) -> String {
+        let target = format!("/api/v1/workflows/{workflow}/trigger");
+        let made = self.post(&target).role(Role::Operator).send().await.expect(201).body();
+        made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A node that executes what is ready, until the test ends.
+    pub(crate) async fn work(&self) -> TestNode {
+        TestNode::start(self.database.store(), Registry::builder().build()).await.unwrap()
+    }
+
+    /// What is shown of a run once it has this status.
+    pub(crate) async fn until(&self, run: &str, status: &str) -> Value {
+        let look = async || {
+            let shown = self.get(&format!("/api/v1/workflow-runs/{run}")).role(Role::Viewer).send().await;
+            Ok(Some(shown.expect(200).body()).filter(|shown| shown["status"] == status))
+        };
+        wait::until(&format!("{run} is {status}"), Duration::from_secs(120), look).await.unwrap()
+    }
+
+    /// What is shown of a task run.
+    pub(crate) async fn task(&self, run: &str, task: &str) -> Value {
+        let target = format!("/api/v1/workflow-runs/{run}/tasks/{task}");
+        self.get(&target).role(Role::Viewer).send().await.expect(200).body()
+    }
+
+    /// What is shown of a task run once it has this status.
+    pub(crate) async fn until_task(&self, run: &str, task: &str, status: &str) -> Value {
+        let look = async || Ok(Some(self.task(run, task).await).filter(|shown| shown["status"] == status));
+        wait::until(&format!("{task} is {status}"), Duration::from_secs(120), look).await.unwrap()
     }
 
     /// A request without a token.

@@ -120,6 +120,7 @@ conformance! {
         let mut unit = firing(&due[0], new_run(w, &version).await);
         unit.fires = vec![NewFire::missed(missed, "nobody fired it"), NewFire { nominal: begun + 100 * SECOND, what: FireOf::Failed("no \0 input".into()) }];
         unit.next = None;
+        unit.covered = begun + 100 * SECOND;
         assert_eq!(w.store.fire(w.now, w.now, &term, &[unit]).await.unwrap(), Fired::Done(vec![]));
         let row = trigger(w, "w", "a").await;
         assert_eq!(fires(w, &row).await, ["10..90 missed x9", "100 failed x1"]);

@@ -85,7 +85,7 @@ conformance! {
         for _ in 0..20 {
             new.push(w.new_run(&version).await);
         }
-        new.iter().for_each(|run| drop(w.versions.insert(run.id, version.id)));
+        w.versions.extend(new.iter().map(|run| (run.id, version.id)));
         w.store.create_runs(w.now, &new).await.unwrap();
         w.claim(100).await;
         let tokens: Vec<_> = w.held.values().map(|claim| claim.token).collect();

@@ -108,13 +108,13 @@ conformance! {
 
     async fn an_inactive_workflow_does_not_fire(w: &mut World) {
         let version = w.version("{name: w, triggers: [{id: a, every: 10s}]}").await;
-        w.store.set_workflow_active(w.now, version.workflow_id, false).await.unwrap();
+        w.store.set_workflow_active(w.now, version.workflow_id, false, None).await.unwrap();
         assert!(w.store.due_triggers(w.now + DAY, 10).await.unwrap().is_empty());
         w.version("{name: w, triggers: [{id: a, every: 10s}, {id: b, every: 5s}]}").await;
         assert!(w.store.due_triggers(w.now + DAY, 10).await.unwrap().is_empty(), "nor does what comes meanwhile");
-        w.store.set_workflow_active(w.now, version.workflow_id, true).await.unwrap();
+        w.store.set_workflow_active(w.now, version.workflow_id, true, None).await.unwrap();
         assert_eq!(w.store.due_triggers(w.now + DAY, 10).await.unwrap().len(), 2);
-        let unknown = w.store.set_workflow_active(w.now, w.id(), true).await.unwrap_err();
+        let unknown = w.store.set_workflow_active(w.now, w.id(), true, None).await.unwrap_err();
         assert!(unknown.to_string().contains("was not found"), "{unknown}");
     }
 

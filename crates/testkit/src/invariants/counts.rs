@@ -62,6 +62,19 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
          CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END",
     ),
     (
+        "what fired has its run",
+        "SELECT ID(f.trigger_id) || ' at ' || f.nominal_at FROM fires f LEFT JOIN runs r ON r.id = f.run_id WHERE f.outcome = 0 AND r.id IS NULL",
+    ),
+    (
+        "a run was fired once",
+        "SELECT ID(run_id) || ' ' || count(*) FROM fires WHERE run_id IS NOT NULL GROUP BY run_id HAVING count(*) > 1",
+    ),
+    (
+        "a run that the clock started has its fire",
+        "SELECT ID(d.run_id) FROM run_details d LEFT JOIN fires f ON f.run_id = d.run_id WHERE f.run_id IS NULL \
+         AND (d.trigger LIKE '{\"kind\":\"cron\"%' OR d.trigger LIKE '{\"kind\":\"every\"%' OR d.trigger LIKE '{\"kind\":\"at\"%')",
+    ),
+    (
         "exactly ended runs have an end",
         "SELECT ID(id) || ' state ' || state FROM runs WHERE (state >= 3) <> (finished_at IS NOT NULL)",
     ),

@@ -67,6 +67,7 @@ impl ListArgs {
             until: instant("until", &self.until)?,
             before: self.cursor.as_deref().map(parse_run).transpose()?,
             limit: self.limit + 1,
+            ..RunFilter::default()
         })
     }
 }

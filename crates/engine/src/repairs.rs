@@ -1,0 +1,101 @@
+//! What people do to one task run, whether it is live or has ended.
+
+use mainspring_core::TaskKey;
+use mainspring_core::ids::NO_ITEM;
+use mainspring_core::state::TaskState;
+use mainspring_store::{Error, Operator, Reopen, Repair, Repaired};
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::events::{Answer, AnswerError};
+
+/// What somebody wants done to a task run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskAction {
+    /// Once more: at once if it waits for its next attempt; if it has ended, with fresh attempts, and then what depends on it.
+    Retry,
+    /// It counts as a success with this output, and the run goes on.
+    ResolveManually {
+        output: Option<Value>,
+    },
+    /// It is left out and counts as a success without output.
+    Skip,
+    Cancel,
+    ResetAttempts,
+    Approve,
+    Reject,
+    /// So many attempts in all, for this task run.
+    MaxAttempts(i16),
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acted {
+    Done,
+    /// It runs: whoever executes it was asked to stop.
+    Asked,
+    /// Its run goes on from there.
+    Reopened,
+}
+
+impl Client {
+    /// Acts on a task run. `roles` are those of whoever acts, for approvals; `None` for somebody who may do everything.
+    pub async fn act(
+        &self,
+        key: TaskKey,
+        action: &TaskAction,
+        operator: &Operator,
+        roles: Option<&[String]>,
+    ) -> Result<Acted, AnswerError> {
+        if [Some(&operator.by), operator.reason.as_ref()].into_iter().flatten().any(|text| text.contains('\0')) {
+            return Err(AnswerError::Nul("reason or name"));
+        }
+        let repair = match action {
+            TaskAction::Approve => {
+                self.answer(key, &Answer::Approve, operator, roles).await?;
+                return Ok(Acted::Done);
+            }
+            TaskAction::Reject => {
+                self.answer(key, &Answer::Reject, operator, roles).await?;
+                return Ok(Acted::Done);
+            }
+            TaskAction::Retry => Repair::RetryNow,
+            TaskAction::ResolveManually { output } => Repair::Resolve { output: output.as_ref().map(Value::to_string) },
+            TaskAction::Skip => Repair::Skip,
+            TaskAction::Cancel => Repair::Cancel,
+            TaskAction::ResetAttempts => Repair::ResetAttempts,
+            TaskAction::MaxAttempts(most) => Repair::MaxAttempts(*most),
+        };
+        let repaired =
+            self.repeat(|| self.store.repair(self.now(), self.clock.new_id(), key, &repair, operator)).await?;
+        let acted = match repaired {
+            Repaired::Done => Acted::Done,
+            Repaired::Asked => Acted::Asked,
+            Repaired::Ended => {
+                let what = after_the_end(key, repair)?;
+                self.reopen(key.run, &what, operator).await?;
+                Acted::Reopened
+            }
+        };
+        self.store.proceed_run(self.now(), key.run).await?;
+        self.wake().await;
+        Ok(acted)
+    }
+}
+
+/// What an action means for a task run that has ended.
+fn after_the_end(key: TaskKey, repair: Repair) -> mainspring_store::Result<Reopen> {
+    let refused = |said: &str| Err(Error::Conflict(said.into()));
+    if key.item != NO_ITEM {
+        return refused("this item has ended: act on the whole task, without [number]");
+    }
+    let task = usize::try_from(key.index).unwrap_or(usize::MAX);
+    match repair {
+        Repair::RetryNow => Ok(Reopen::From(vec![task])),
+        Repair::Resolve { output } => Ok(Reopen::Settled { task, state: TaskState::ResolvedManually, output }),
+        Repair::Skip => Ok(Reopen::Settled { task, state: TaskState::Skipped, output: None }),
+        Repair::Cancel => refused("it has ended already"),
+        Repair::ResetAttempts => refused("it has ended: a retry gives it fresh attempts"),
+        Repair::MaxAttempts(_) => refused("it has ended: a retry gives it the attempts of its workflow"),
+    }
+}

@@ -1,0 +1,125 @@
+//! What people do to a whole run.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_store::{CancelOutcome, Operator, Reopen};
+use serde::Deserialize;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::shapes::{Run, find, shown, task_key};
+use crate::body::{Json as Body, MaybeJson, Path};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Operator), routes!(cancel));
+    doors.at(Access::InNamespace(Role::Operator), routes!(pause));
+    doors.at(Access::InNamespace(Role::Operator), routes!(resume));
+    doors.at(Access::InNamespace(Role::Operator), routes!(retry));
+    doors.at(Access::InNamespace(Role::Operator), routes!(rerun));
+}
+
+/// Who acts, and why.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Why {
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+impl Why {
+    fn operator(why: Option<Self>, caller: &Caller) -> Operator {
+        let why = why.unwrap_or_default();
+        caller.operator(why.by, why.reason)
+    }
+}
+
+/// Cancel a run: what has not started never will, what runs is stopped
+#[utoipa::path(post, path = "/workflow-runs/{id}/cancel", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It has ended")))]
+pub(crate) async fn cancel(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    MaybeJson(why): MaybeJson<Why>,
+) -> Result<Json<Run>, Problem> {
+    find(&state, &caller, id).await?;
+    match state.client().cancel(id, &Why::operator(why, &caller)).await? {
+        CancelOutcome::Cancelling => Ok(Json(shown(&state, id).await?)),
+        CancelOutcome::AlreadyEnded(how) => Err(Problem::conflict(format!("run {id} has ended: it is {how}"))),
+    }
+}
+
+/// Pause a run: nothing more of it starts, what runs goes on
+#[utoipa::path(post, path = "/workflow-runs/{id}/pause", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It is not running")))]
+pub(crate) async fn pause(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    MaybeJson(why): MaybeJson<Why>,
+) -> Result<Json<Run>, Problem> {
+    find(&state, &caller, id).await?;
+    state.client().pause(id, &Why::operator(why, &caller)).await?;
+    Ok(Json(shown(&state, id).await?))
+}
+
+/// Let a paused run go on
+#[utoipa::path(post, path = "/workflow-runs/{id}/resume", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It is not paused")))]
+pub(crate) async fn resume(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    MaybeJson(why): MaybeJson<Why>,
+) -> Result<Json<Run>, Problem> {
+    find(&state, &caller, id).await?;
+    state.client().resume(id, &Why::operator(why, &caller)).await?;
+    Ok(Json(shown(&state, id).await?))
+}
+
+/// Do the failed tasks of a run again, and what did not run because of them
+#[utoipa::path(post, path = "/workflow-runs/{id}/retry", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "There is nothing to do again")))]
+pub(crate) async fn retry(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    MaybeJson(why): MaybeJson<Why>,
+) -> Result<Json<Run>, Problem> {
+    find(&state, &caller, id).await?;
+    state.client().reopen(id, &Reopen::Failed, &Why::operator(why, &caller)).await?;
+    Ok(Json(shown(&state, id).await?))
+}
+
+/// From where a run is done again.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Rerun {
+    /// The task, with everything that depends on it.
+    from: String,
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+/// Do a task of an ended run again, and everything that depends on it
+#[utoipa::path(post, path = "/workflow-runs/{id}/rerun", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body = Rerun, responses((status = 200, body = Run), (status = 409, description = "The run has not failed")))]
+pub(crate) async fn rerun(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    Body(rerun): Body<Rerun>,
+) -> Result<Json<Run>, Problem> {
+    let run = find(&state, &caller, id).await?;
+    let client = state.client();
+    let key = task_key(&client.spec(run.version).await?.workflow, id, &rerun.from)?;
+    let operator = caller.operator(rerun.by, rerun.reason);
+    client.reopen(id, &Reopen::From(vec![key.index as usize]), &operator).await?;
+    Ok(Json(shown(&state, id).await?))
+}

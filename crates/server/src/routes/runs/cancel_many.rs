@@ -1,0 +1,118 @@
+//! Cancelling whatever a filter finds.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::RunId;
+use mainspring_core::state::RunState;
+use mainspring_store::{CancelOutcome, RunFilter};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::instant;
+use crate::body::{Json as Body, Name};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// So many are cancelled by one call.
+const MOST: i64 = 1_000;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Operator), routes!(cancel_many));
+}
+
+/// Which open runs to cancel. At least one of the filters must be given.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CancelMany {
+    /// The name of their workflow.
+    workflow: Option<String>,
+    #[schema(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// `pending`, `running` or `paused`; all of them unless given.
+    status: Option<String>,
+    correlation_id: Option<String>,
+    tag: Option<String>,
+    /// Made at this time or later.
+    since: Option<String>,
+    /// Made before this time.
+    until: Option<String>,
+    /// Only tell what would be cancelled.
+    #[serde(default)]
+    dry_run: bool,
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+/// What was cancelled, or would be.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct CancelledMany {
+    dry_run: bool,
+    /// How many runs were found, at most 1000.
+    matched: usize,
+    /// How many of them were cancelled.
+    cancelled: usize,
+    /// Whether there are more: repeat the call.
+    more: bool,
+    #[schema(value_type = Vec<String>)]
+    runs: Vec<RunId>,
+}
+
+/// Cancel the open runs that a filter finds
+#[utoipa::path(post, path = "/workflow-runs/cancel", tag = "runs", request_body = CancelMany,
+    responses((status = 200, body = CancelledMany)))]
+pub(crate) async fn cancel_many(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Body(wanted): Body<CancelMany>,
+) -> Result<Json<CancelledMany>, Problem> {
+    let namespaces = caller.sees_of(wanted.namespace.as_ref().map(Name::as_str))?;
+    let is_narrowed = wanted.workflow.is_some()
+        || wanted.namespace.is_some()
+        || wanted.correlation_id.is_some()
+        || wanted.tag.is_some()
+        || wanted.since.is_some()
+        || wanted.until.is_some();
+    if !is_narrowed {
+        let said = "say which runs: one of workflow, namespace, correlation_id, tag, since, until";
+        return Err(Problem::invalid("", said));
+    }
+    let open = [RunState::Pending, RunState::Running, RunState::Paused];
+    let states: Vec<RunState> = match &wanted.status {
+        None => open.to_vec(),
+        Some(word) => match open.iter().find(|state| state.word() == word) {
+            Some(state) => vec![*state],
+            None => return Err(Problem::invalid("/status", "must be pending, running or paused")),
+        },
+    };
+    let (since, until) = (instant("since", wanted.since.as_deref())?, instant("until", wanted.until.as_deref())?);
+    let client = state.client();
+    let mut runs = Vec::new();
+    for state in states {
+        let filter = RunFilter {
+            state: Some(state),
+            workflow: wanted.workflow.clone(),
+            namespaces: namespaces.clone(),
+            correlation_id: wanted.correlation_id.clone(),
+            tag: wanted.tag.clone(),
+            since,
+            until,
+            limit: MOST + 1,
+            ..RunFilter::default()
+        };
+        runs.extend(client.store().list_runs(&filter).await?.into_iter().map(|run| run.id));
+    }
+    let more = runs.len() as i64 > MOST;
+    runs.truncate(usize::try_from(MOST).unwrap_or(0));
+    let operator = caller.operator(wanted.by, wanted.reason);
+    let mut cancelled = 0;
+    if !wanted.dry_run {
+        for run in &runs {
+            cancelled += usize::from(client.cancel(*run, &operator).await? == CancelOutcome::Cancelling);
+        }
+    }
+    Ok(Json(CancelledMany { dry_run: wanted.dry_run, matched: runs.len(), cancelled, more, runs }))
+}

@@ -1,0 +1,342 @@
+//! What people and programs do to task runs.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::{RunId, TaskKey};
+use mainspring_engine::{Acted, Answer, Spec, TaskAction};
+use mainspring_store::{Operator, RunSummary};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::shapes::{TaskRun, find, task_key};
+use super::tasks::shown;
+use crate::body::{Json as Body, Path};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// So many task runs are acted on by one call.
+const MOST: usize = 500;
+const MOST_ATTEMPTS: i64 = 1_000;
+
+pub(super) fn register(doors: &mut Doors) {
+    let operator = Access::InNamespace(Role::Operator);
+    doors.at(operator, routes!(act)).also_at("/v1/tasks/{id}/workflow_steps/{task}/actions");
+    doors.at(operator, routes!(act_on_many));
+    doors.at_root(operator, routes!(act_on_steps));
+    doors.at(operator, routes!(settle)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+    doors.at(operator, routes!(configure)).also_at("/v1/tasks/{id}/workflow_steps/{task}/config");
+    doors.at(operator, routes!(deliver)).also_at("/v1/tasks/{id}/workflow_steps/{task}/results");
+}
+
+/// What is done to a task run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ActionWord {
+    #[serde(alias = "force_retry")]
+    Retry,
+    ResolveManually,
+    Skip,
+    Cancel,
+    ResetAttempts,
+    Approve,
+    Reject,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ActionBody {
+    action: ActionWord,
+    #[serde(alias = "resolved_by")]
+    by: Option<String>,
+    reason: Option<String>,
+    /// Anything; kept with the reason.
+    metadata: Option<Value>,
+    /// For `resolve_manually`: what the task would have left.
+    output: Option<Value>,
+}
+
+/// What became of a task run.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Outcome {
+    /// As it was named.
+    task: String,
+    ok: bool,
+    /// `done`, `asked` (it runs, and was asked to stop) or `reopened` (its run goes on).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Outcomes {
+    items: Vec<Outcome>,
+}
+
+/// Roles of the caller in a namespace, for approvals that name some.
+fn roles(caller: &Caller, namespace: &str) -> Vec<String> {
+    let has = |role: &&Role| caller.identity().has_in(**role, namespace);
+    Role::ALL.iter().filter(has).map(|role| role.word().to_owned()).collect()
+}
+
+fn operator(caller: &Caller, by: Option<String>, reason: Option<String>, metadata: Option<&Value>) -> Operator {
+    let reason = match (reason, metadata.filter(|metadata| !metadata.is_null())) {
+        (reason, None) => reason,
+        (None, Some(metadata)) => Some(metadata.to_string()),
+        (Some(reason), Some(metadata)) => Some(format!("{reason} {metadata}")),
+    };
+    caller.operator(by, reason)
+}
+
+fn wanted(word: ActionWord, output: Option<Value>) -> TaskAction {
+    match word {
+        ActionWord::Retry => TaskAction::Retry,
+        ActionWord::ResolveManually => TaskAction::ResolveManually { output },
+        ActionWord::Skip => TaskAction::Skip,
+        ActionWord::Cancel => TaskAction::Cancel,
+        ActionWord::ResetAttempts => TaskAction::ResetAttempts,
+        ActionWord::Approve => TaskAction::Approve,
+        ActionWord::Reject => TaskAction::Reject,
+    }
+}
+
+/// The run and the task run that are meant, once the caller may enter.
+async fn aim(
+    state: &ApiState,
+    caller: &Caller,
+    id: RunId,
+    task: &str,
+) -> Result<(RunSummary, std::sync::Arc<Spec>, TaskKey), Problem> {
+    let run = find(state, caller, id).await?;
+    let spec = state.client().spec(run.version).await?;
+    let key = task_key(&spec.workflow, id, task)?;
+    Ok((run, spec, key))
+}
+
+async fn show(state: &ApiState, spec: &Spec, key: TaskKey) -> Result<Json<TaskRun>, Problem> {
+    let run = state.client().store().run_summary(key.run).await?;
+    Ok(Json(shown(state, run, spec, key.run, &key.to_string(), false).await?))
+}
+
+/// Act on a task run
+#[utoipa::path(post, path = "/workflow-runs/{id}/tasks/{task}/actions", tag = "runs",
+    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ActionBody,
+    responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
+pub(crate) async fn act(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Body(body): Body<ActionBody>,
+) -> Result<Json<TaskRun>, Problem> {
+    let (run, spec, key) = aim(&state, &caller, id, &task).await?;
+    let operator = operator(&caller, body.by, body.reason, body.metadata.as_ref());
+    let roles = roles(&caller, &run.namespace);
+    state.client().act(key, &wanted(body.action, body.output), &operator, Some(&roles)).await?;
+    show(&state, &spec, key).await
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ManyBody {
+    /// Names, `name[index]`, or task-run ids; at most 500.
+    #[serde(alias = "step_uuids")]
+    tasks: Vec<String>,
+    action: ActionWord,
+    #[serde(alias = "resolved_by")]
+    by: Option<String>,
+    reason: Option<String>,
+    metadata: Option<Value>,
+    output: Option<Value>,
+}
+
+/// Act on many task runs of a run; each succeeds or fails by itself
+#[utoipa::path(post, path = "/workflow-runs/{id}/tasks/actions", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body = ManyBody, responses((status = 200, body = Outcomes)))]
+pub(crate) async fn act_on_many(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    Body(body): Body<ManyBody>,
+) -> Result<Json<Outcomes>, Problem> {
+    many(&state, &caller, id, body).await
+}
+
+/// Act on many steps of a task: another name of the actions on task runs
+#[utoipa::path(post, path = "/v1/tasks/{id}/workflow_steps/batch", tag = "runs", params(("id" = String, Path, format = "uuid")),
+    request_body = ManyBody, responses((status = 200, body = Outcomes)))]
+pub(crate) async fn act_on_steps(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    Body(body): Body<ManyBody>,
+) -> Result<Json<Outcomes>, Problem> {
+    many(&state, &caller, id, body).await
+}
+
+async fn many(state: &ApiState, caller: &Caller, id: RunId, body: ManyBody) -> Result<Json<Outcomes>, Problem> {
+    let run = find(state, caller, id).await?;
+    if body.tasks.is_empty() || body.tasks.len() > MOST {
+        return Err(Problem::invalid("/tasks", format!("name 1 to {MOST} tasks")));
+    }
+    let client = state.client();
+    let spec = client.spec(run.version).await?;
+    let operator = operator(caller, body.by, body.reason, body.metadata.as_ref());
+    let roles = roles(caller, &run.namespace);
+    let action = wanted(body.action, body.output);
+    let mut items = Vec::with_capacity(body.tasks.len());
+    for task in body.tasks {
+        let acted = match task_key(&spec.workflow, id, &task) {
+            Ok(key) => client.act(key, &action, &operator, Some(&roles)).await.map_err(Problem::from),
+            Err(problem) => Err(problem),
+        };
+        items.push(match acted {
+            Ok(acted) => {
+                let word = match acted {
+                    Acted::Done => "done",
+                    Acted::Asked => "asked",
+                    Acted::Reopened => "reopened",
+                };
+                Outcome { task, ok: true, outcome: Some(word.to_owned()), error: None }
+            }
+            Err(problem) if problem.status().is_server_error() => return Err(problem),
+            Err(problem) => Outcome { task, ok: false, outcome: None, error: Some(problem.detail().to_owned()) },
+        });
+    }
+    Ok(Json(Outcomes { items }))
+}
+
+/// `{resolved_by, reason}` resolves by hand; `action` says something else.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SettleBody {
+    /// `resolve_manually` unless given.
+    action: Option<ActionWord>,
+    #[serde(alias = "resolved_by")]
+    by: Option<String>,
+    reason: Option<String>,
+    output: Option<Value>,
+    /// Give it fresh attempts first.
+    #[serde(default)]
+    reset_attempts: bool,
+}
+
+/// Resolve a task run by hand
+#[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}", tag = "runs",
+    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = SettleBody,
+    responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
+pub(crate) async fn settle(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Body(body): Body<SettleBody>,
+) -> Result<Json<TaskRun>, Problem> {
+    let (run, spec, key) = aim(&state, &caller, id, &task).await?;
+    let operator = operator(&caller, body.by, body.reason, None);
+    let roles = roles(&caller, &run.namespace);
+    let client = state.client();
+    if body.reset_attempts && !run.state.is_terminal() {
+        client.act(key, &TaskAction::ResetAttempts, &operator, Some(&roles)).await?;
+    }
+    let word = body.action.unwrap_or(ActionWord::ResolveManually);
+    client.act(key, &wanted(word, body.output), &operator, Some(&roles)).await?;
+    show(&state, &spec, key).await
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RetryOverride {
+    /// Attempts in all, the first one included: 1 to 1000.
+    #[serde(alias = "max_attempts")]
+    attempts: i64,
+}
+
+/// Other attempts for one task run.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ConfigBody {
+    retry: RetryOverride,
+    #[serde(alias = "resolved_by")]
+    by: Option<String>,
+    reason: Option<String>,
+}
+
+/// Allow a task run other attempts than its workflow says
+#[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}/config", tag = "runs",
+    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ConfigBody,
+    responses((status = 200, body = TaskRun), (status = 409, description = "It runs or has ended")))]
+pub(crate) async fn configure(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Body(body): Body<ConfigBody>,
+) -> Result<Json<TaskRun>, Problem> {
+    let (_, spec, key) = aim(&state, &caller, id, &task).await?;
+    let attempts =
+        i16::try_from(body.retry.attempts).ok().filter(|most| (1..=MOST_ATTEMPTS).contains(&i64::from(*most)));
+    let Some(attempts) = attempts else {
+        return Err(Problem::invalid("/retry/attempts", format!("must be from 1 to {MOST_ATTEMPTS}")));
+    };
+    let operator = operator(&caller, body.by, body.reason, None);
+    state.client().act(key, &TaskAction::MaxAttempts(attempts), &operator, None).await?;
+    show(&state, &spec, key).await
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ResultStatus {
+    #[serde(alias = "complete", alias = "completed")]
+    Success,
+    #[serde(alias = "error")]
+    Failed,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultError {
+    message: String,
+    code: Option<String>,
+}
+
+/// The result of a task that is done elsewhere.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ResultBody {
+    status: ResultStatus,
+    results: Option<Value>,
+    error: Option<ResultError>,
+    #[serde(alias = "by")]
+    submitted_by: Option<String>,
+}
+
+/// Deliver the result that a task run waits for
+#[utoipa::path(post, path = "/workflow-runs/{id}/tasks/{task}/results", tag = "runs",
+    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ResultBody,
+    responses((status = 200, body = TaskRun), (status = 409, description = "It does not wait for a result")))]
+pub(crate) async fn deliver(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Body(body): Body<ResultBody>,
+) -> Result<Json<TaskRun>, Problem> {
+    let (_, spec, key) = aim(&state, &caller, id, &task).await?;
+    let answer = match (body.status, body.error) {
+        (ResultStatus::Success, None) => Answer::Deliver { output: body.results.unwrap_or_default() },
+        (ResultStatus::Success, Some(_)) => return Err(Problem::invalid("/error", "a success has no error")),
+        (ResultStatus::Failed, None) => return Err(Problem::invalid("/error", "say what failed: `{message, code}`")),
+        (ResultStatus::Failed, Some(error)) => Answer::DeliverFailure {
+            message: match error.code {
+                Some(code) => format!("{} ({code})", error.message),
+                None => error.message,
+            },
+        },
+    };
+    let operator = caller.operator(body.submitted_by, None);
+    state.client().answer(key, &answer, &operator, None).await?;
+    show(&state, &spec, key).await
+}

@@ -1,0 +1,122 @@
+//! The task runs of a run, with what stands in their way.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::RunId;
+use mainspring_engine::Spec;
+use mainspring_store::{RunSummary, TaskRunRow};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::shapes::{Attempt, Surroundings, TaskRun, Workers, find, task_key};
+use crate::body::{Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+const LIST: &str = "tasks-of-run";
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list)).also_at("/v1/tasks/{id}/workflow_steps");
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+}
+
+/// Names of the workers behind these rows.
+pub(crate) async fn workers(state: &ApiState, rows: &[&TaskRunRow]) -> Result<Workers, Problem> {
+    let mut sessions: Vec<i64> = rows.iter().filter_map(|row| row.session).collect();
+    sessions.sort_unstable();
+    sessions.dedup();
+    Ok(state.client().store().workers_of(&sessions).await?.into_iter().collect())
+}
+
+/// List the task runs of a run, in the order of the workflow
+#[utoipa::path(get, path = "/workflow-runs/{id}/tasks", tag = "runs", params(("id" = String, Path, format = "uuid"), PageParams),
+    responses((status = 200, body = List<TaskRun>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Path(id): Path<Uuid>,
+) -> Result<Json<List<TaskRun>>, Problem> {
+    let run = find(&state, &caller, id).await?;
+    let client = state.client();
+    let spec = client.spec(run.version).await?;
+    let rows = client.store().task_runs(id).await?;
+    let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
+    let shown = page.slice(LIST, rows, |row| row)?;
+    let workers = workers(&state, &shown.items.iter().collect::<Vec<_>>()).await?;
+    let around =
+        Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
+    let mut items = Vec::with_capacity(shown.items.len());
+    for row in &shown.items {
+        let attempts = if row.attempt > 1 { client.store().attempts(row.key).await? } else { Vec::new() };
+        items.push(TaskRun::new(row, &attempts, &around));
+    }
+    Ok(Json(List { items, next: shown.next, total: shown.total }))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ShowParams {
+    /// `logs` for what it printed
+    pub(crate) include: Option<String>,
+}
+
+/// Show a task run: `{task}` is a name, `name[index]` for an item, or a task-run id
+#[utoipa::path(get, path = "/workflow-runs/{id}/tasks/{task}", tag = "runs",
+    params(("id" = String, Path, format = "uuid"), ("task" = String, Path), ShowParams), responses((status = 200, body = TaskRun)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Query(params): Query<ShowParams>,
+) -> Result<Json<TaskRun>, Problem> {
+    let with_logs = wants_logs(params.include.as_deref())?;
+    let run = find(&state, &caller, id).await?;
+    let spec = state.client().spec(run.version).await?;
+    Ok(Json(shown(&state, run, &spec, id, &task, with_logs).await?))
+}
+
+/// Whether `include` asks for logs.
+pub(crate) fn wants_logs(include: Option<&str>) -> Result<bool, Problem> {
+    match include {
+        None | Some("") => Ok(false),
+        Some("logs") => Ok(true),
+        Some(_) => Err(Problem::malformed("the query does not fit: include may be `logs`")),
+    }
+}
+
+/// A task run with everything about it.
+pub(crate) async fn shown(
+    state: &ApiState,
+    run: RunSummary,
+    spec: &Spec,
+    id: RunId,
+    task: &str,
+    with_logs: bool,
+) -> Result<TaskRun, Problem> {
+    let client = state.client();
+    let key = task_key(&spec.workflow, id, task)?;
+    let rows = client.store().task_runs(id).await?;
+    let Some(row) = rows.iter().find(|row| row.key == key) else {
+        return Err(Problem::not_found(
+            "the run has no such task run (yet): its part has not begun, or it has no such item",
+        ));
+    };
+    let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
+    let workers = workers(state, &[row]).await?;
+    let attempts = client.store().attempts(key).await?;
+    let around =
+        Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
+    let mut shown = TaskRun::new(row, &attempts, &around);
+    shown.attempt_history = Some(attempts.iter().map(Attempt::from).collect());
+    if with_logs {
+        shown.logs = Some(super::logs::all(client.store(), key).await?);
+    }
+    Ok(shown)
+}

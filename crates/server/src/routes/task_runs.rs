@@ -1,0 +1,138 @@
+//! `/task-runs`: task runs across runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::TaskKey;
+use mainspring_core::state::TaskState;
+use mainspring_engine::Spec;
+use mainspring_store::{TaskRunFilter, TaskRunRow};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::runs::shapes::{Surroundings, TaskRun, find};
+use super::runs::{instant, tasks};
+use super::workflows::shapes::{InNamespace, find as find_workflow};
+use crate::body::{Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+const LIST: &str = "task-runs";
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// `pending`, `ready`, `running`, `retrying`, `waiting`, `success`, `failed`, `skipped`, `upstream_failed`, `cancelled` or `resolved_manually`
+    status: Option<String>,
+    /// Of this run
+    #[param(value_type = Option<String>, format = "uuid")]
+    run: Option<Uuid>,
+    /// Of runs of this workflow, by id or name
+    workflow: Option<String>,
+    /// Only of this namespace
+    #[param(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// The worker that executes or executed them
+    worker: Option<String>,
+    /// Of this queue
+    queue: Option<String>,
+    /// Of runs made at this time or later
+    since: Option<String>,
+    /// Of runs made before this time
+    until: Option<String>,
+}
+
+fn task_state(text: &str) -> Result<TaskState, Problem> {
+    let known: Vec<&str> =
+        TaskState::ALL.iter().filter(|state| state.shown() == **state).map(|state| state.word()).collect();
+    match text.parse::<TaskState>() {
+        Ok(state) if state.shown() == state => Ok(state),
+        _ => Err(Problem::malformed(format!("the query does not fit: status is one of {}", known.join(", ")))),
+    }
+}
+
+/// List task runs, those of the newest runs first; what has ended needs a run, a workflow or `since`
+#[utoipa::path(get, path = "/task-runs", tag = "runs", params(PageParams, ListParams),
+    responses((status = 200, body = List<TaskRun>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(params): Query<ListParams>,
+) -> Result<Json<List<TaskRun>>, Problem> {
+    let wanted = params.status.as_deref().map(task_state).transpose()?;
+    let namespaces = caller.sees_of(params.namespace.as_ref().map(Name::as_str))?;
+    if page.offset > 0 {
+        return Err(Problem::malformed("this list is paged by `cursor`: pass on `next` of the page before"));
+    }
+    let is_bounded = params.run.is_some() || params.workflow.is_some() || params.since.is_some();
+    if !is_bounded && wanted.is_none_or(TaskState::is_terminal) {
+        return Err(Problem::malformed("task runs that have ended need a bound: one of run, workflow, since"));
+    }
+    let workflow = match &params.workflow {
+        None => None,
+        Some(text) => {
+            Some(find_workflow(&state, &caller, text, &InNamespace { namespace: params.namespace }).await?.id)
+        }
+    };
+    let filter = TaskRunFilter {
+        state: wanted,
+        run: params.run,
+        workflow,
+        namespaces,
+        worker: params.worker,
+        queue: params.queue,
+        since: instant("since", params.since.as_deref())?,
+        until: instant("until", params.until.as_deref())?,
+        after: page.after(LIST)?,
+        limit: page.fetch(),
+    };
+    let client = state.client();
+    let rows = client.store().list_task_runs(&filter).await?;
+    let workers = tasks::workers(&state, &rows.iter().map(|row| &row.0).collect::<Vec<_>>()).await?;
+    let mut specs: HashMap<i64, Arc<Spec>> = HashMap::new();
+    for (_, version) in &rows {
+        if !specs.contains_key(version) {
+            specs.insert(*version, client.spec(*version).await?);
+        }
+    }
+    let now = client.now();
+    Ok(Json(page.list(
+        LIST,
+        rows,
+        |row: &(TaskRunRow, i64)| row.0.key,
+        |(row, version)| {
+            let around = Surroundings { workflow: &specs[&version].workflow, workers: &workers, obstacles: None, now };
+            TaskRun::new(&row, &[], &around)
+        },
+    )))
+}
+
+/// Show a task run by its id
+#[utoipa::path(get, path = "/task-runs/{id}", tag = "runs", params(("id" = String, Path), tasks::ShowParams),
+    responses((status = 200, body = TaskRun)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(params): Query<tasks::ShowParams>,
+) -> Result<Json<TaskRun>, Problem> {
+    let with_logs = tasks::wants_logs(params.include.as_deref())?;
+    let key: TaskKey = id.parse().map_err(|error| Problem::malformed(format!("the path does not fit: {error}")))?;
+    let run = find(&state, &caller, key.run).await?;
+    let spec = state.client().spec(run.version).await?;
+    Ok(Json(tasks::shown(&state, run, &spec, key.run, &id, with_logs).await?))
+}

@@ -1,0 +1,174 @@
+//! `/workers` and `/cluster`: who executes, who leads, what waits.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::time::rfc3339;
+use mainspring_engine::LEADERSHIP;
+use mainspring_store::SessionRow;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::body::{Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// So many sessions that are over are looked through.
+const MOST_ENDED: i64 = 1_000;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::Anywhere(Role::Viewer), routes!(list));
+    doors.at(Access::Anywhere(Role::Viewer), routes!(show));
+    doors.at(Access::Everywhere(Role::Operator), routes!(drain));
+    doors.at(Access::Anywhere(Role::Viewer), routes!(cluster));
+}
+
+/// A process that executes tasks.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Worker {
+    /// Its name.
+    id: String,
+    session_id: i64,
+    hostname: String,
+    last_heartbeat: String,
+    /// `active`, `draining` or `inactive`.
+    status: String,
+    /// Empty: every queue.
+    queues: Vec<String>,
+    labels: Vec<String>,
+    slots: i32,
+    /// How many task runs it executes.
+    running: i64,
+}
+
+fn status(row: &SessionRow) -> &'static str {
+    match (row.dead, row.draining) {
+        (true, _) => "inactive",
+        (false, true) => "draining",
+        (false, false) => "active",
+    }
+}
+
+fn shown(row: SessionRow, running: &HashMap<i64, i64>) -> Worker {
+    let words = |text: &str| text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    Worker {
+        status: status(&row).to_owned(),
+        id: row.worker,
+        session_id: row.id,
+        hostname: row.hostname,
+        last_heartbeat: rfc3339(row.beat_at),
+        queues: words(&row.queues),
+        labels: words(&row.labels),
+        slots: row.slots,
+        running: running.get(&row.id).copied().unwrap_or(0),
+    }
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// `active`, `draining` or `inactive`; those that live unless given
+    status: Option<String>,
+}
+
+/// List workers
+#[utoipa::path(get, path = "/workers", tag = "cluster", params(PageParams, ListParams), responses((status = 200, body = List<Worker>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    page: Page,
+    Query(params): Query<ListParams>,
+) -> Result<Json<List<Worker>>, Problem> {
+    let wanted = params.status.as_deref();
+    if wanted.is_some_and(|word| !["active", "draining", "inactive"].contains(&word)) {
+        return Err(Problem::malformed("the query does not fit: status is one of active, draining, inactive"));
+    }
+    let store = state.client().store();
+    let mut rows = store.sessions(wanted == Some("inactive"), MOST_ENDED).await?;
+    rows.retain(|row| wanted.is_none_or(|word| status(row) == word));
+    let running: HashMap<i64, i64> = store.running_by_session().await?.into_iter().collect();
+    Ok(Json(page.slice("workers", rows, |row| shown(row, &running))?))
+}
+
+/// The newest session of a worker, by its name or the number of the session.
+async fn find(state: &ApiState, id: &str) -> Result<SessionRow, Problem> {
+    let rows = state.client().store().sessions(true, MOST_ENDED).await?;
+    let number = id.parse::<i64>().ok();
+    rows.into_iter()
+        .find(|row| row.worker == id || number == Some(row.id))
+        .ok_or_else(|| Problem::not_found("there is no such worker"))
+}
+
+/// Show a worker, by its name or the number of its session
+#[utoipa::path(get, path = "/workers/{id}", tag = "cluster", params(("id" = String, Path)), responses((status = 200, body = Worker)))]
+pub(crate) async fn show(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Worker>, Problem> {
+    let row = find(&state, &id).await?;
+    let running = state.client().store().running_by_session().await?.into_iter().collect();
+    Ok(Json(shown(row, &running)))
+}
+
+/// Let a worker finish what it has and take no more
+#[utoipa::path(post, path = "/workers/{id}/drain", tag = "cluster", params(("id" = String, Path)),
+    responses((status = 200, body = Worker), (status = 409, description = "It is gone")))]
+pub(crate) async fn drain(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Worker>, Problem> {
+    let row = find(&state, &id).await?;
+    if row.dead {
+        return Err(Problem::conflict("this worker is gone"));
+    }
+    let store = state.client().store();
+    store.drain_session(row.id).await?;
+    let running = store.running_by_session().await?.into_iter().collect();
+    Ok(Json(shown(SessionRow { draining: true, ..row }, &running)))
+}
+
+/// Who takes part.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Cluster {
+    /// The node that leads, or null.
+    leader: Option<String>,
+    /// Rises with every change of the leader.
+    epoch: i64,
+    members: Vec<Member>,
+    queues: Vec<Queue>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Member {
+    node: String,
+    workers: Vec<String>,
+    leads: bool,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Queue {
+    namespace: String,
+    queue: String,
+    /// Task runs that a worker could take now.
+    ready: i64,
+}
+
+/// Show the members of the cluster, its leader and its queues
+#[utoipa::path(get, path = "/cluster", tag = "cluster", responses((status = 200, body = Cluster)))]
+pub(crate) async fn cluster(State(state): State<ApiState>) -> Result<Json<Cluster>, Problem> {
+    let store = state.client().store();
+    let term = store.term(LEADERSHIP).await?;
+    let leader = term.as_ref().filter(|term| !term.released).map(|term| term.node.to_string());
+    let mut members: Vec<Member> = Vec::new();
+    for session in store.live_sessions().await? {
+        let node = session.node.to_string();
+        match members.iter_mut().find(|member| member.node == node) {
+            Some(member) => member.workers.push(session.worker),
+            None => {
+                let leads = leader.as_ref() == Some(&node);
+                members.push(Member { node, workers: vec![session.worker], leads });
+            }
+        }
+    }
+    let queues = store.ready_by_queue().await?;
+    let queues = queues.into_iter().map(|(namespace, queue, ready)| Queue { namespace, queue, ready }).collect();
+    Ok(Json(Cluster { leader, epoch: term.map_or(0, |term| term.epoch), members, queues }))
+}

@@ -1,0 +1,164 @@
+//! From a body to a workflow: the dialect in YAML or JSON, and the short JSON form.
+//!
+//! JSON may carry any printable name up to 255 characters: it is kept as the title and slugged into a name.
+
+use mainspring_core::Workflow;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use serde_json::{Map, Value, json};
+
+use crate::body::{self, Document, Name};
+use crate::problem::{Fault, Problem};
+
+const LONGEST_TITLE: usize = 255;
+const INVALID: &str = "the workflow is not valid";
+
+/// A workflow that was read, with what the body says about it beside the dialect.
+#[derive(Debug)]
+pub(crate) struct Intake {
+    pub(crate) workflow: Workflow,
+    pub(crate) source: String,
+    /// Whether it is to be switched on or off.
+    pub(crate) active: Option<bool>,
+    /// The name was made of the title: another workflow may have it.
+    pub(crate) is_slugged: bool,
+}
+
+/// Reads a body; `namespace` is that of the request.
+pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake, Problem> {
+    let Document { text, is_yaml } = document;
+    let (source, active, is_slugged) = if is_yaml { (text, None, false) } else { from_json(text)? };
+    let mut workflow = mainspring_core::parse(&source).map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
+    if let Some(namespace) = namespace
+        && workflow.namespace != namespace
+    {
+        if workflow.namespace != DEFAULT_NAMESPACE {
+            let said = format!("is `{}`, but the request says `{namespace}`", workflow.namespace);
+            return Err(Problem::invalid("/namespace", said));
+        }
+        namespace.clone_into(&mut workflow.namespace);
+    }
+    if !workflow.files.is_empty() {
+        let said = "the files beside a workflow cannot be sent here: use `mainspring apply` where they are";
+        return Err(Problem::invalid("/files", said));
+    }
+    Ok(Intake { workflow, source, active, is_slugged })
+}
+
+/// Texts that need no change stay as they are, so that problems name their lines.
+fn from_json(text: String) -> Result<(String, Option<bool>, bool), Problem> {
+    let value: Value = body::from_json(text.as_bytes())?;
+    let Value::Object(mut fields) = value else {
+        return Err(Problem::faults(INVALID, vec![Fault::at("", "a workflow is an object")]));
+    };
+    let title = slug_name(&mut fields)?;
+    let active = match fields.shift_remove("is_active") {
+        None | Some(Value::Null) => None,
+        Some(Value::Bool(active)) => Some(active),
+        Some(_) => return Err(Problem::invalid("/is_active", "must be true or false")),
+    };
+    let cron = fields.shift_remove("schedule_cron");
+    let is_plain = title.is_none() && active.is_none() && cron.is_none();
+    match cron {
+        None | Some(Value::Null) => {}
+        Some(Value::String(expression)) => {
+            if fields.contains_key("triggers") {
+                return Err(Problem::invalid("/schedule_cron", "write it as one of the triggers, not beside them"));
+            }
+            fields.insert("triggers".into(), json!([{ "cron": expression }]));
+        }
+        Some(_) => return Err(Problem::invalid("/schedule_cron", "must be a cron expression")),
+    }
+    for optional in ["description", "title"] {
+        if fields.get(optional).is_some_and(Value::is_null) {
+            fields.shift_remove(optional);
+        }
+    }
+    let is_plain =
+        is_plain && fields.len() == serde_json::from_str::<Map<String, Value>>(&text).map_or(0, |all| all.len());
+    let source = if is_plain { text } else { Value::Object(fields).to_string() };
+    Ok((source, active, title.is_some()))
+}
+
+/// Makes a name of what is none, and keeps it as the title.
+fn slug_name(fields: &mut Map<String, Value>) -> Result<Option<String>, Problem> {
+    let Some(Value::String(written)) = fields.get("name").cloned() else { return Ok(None) };
+    if Name::try_from(written.clone()).is_ok() {
+        return Ok(None);
+    }
+    let title = written.trim();
+    let is_printable = !title.is_empty()
+        && title.chars().count() <= LONGEST_TITLE
+        && !title.chars().any(|one| one.is_control() || is_invisible(one));
+    let name = slug(title);
+    if !is_printable || name.is_empty() {
+        let said = "must be a name (a-z 0-9 _ . -), or a title of at most 255 printable characters with a letter or digit of ASCII";
+        return Err(Problem::invalid("/name", said));
+    }
+    fields.insert("name".into(), name.into());
+    fields.entry("title").or_insert_with(|| title.into());
+    Ok(Some(title.to_owned()))
+}
+
+/// Characters that change how others are shown, or are not shown at all.
+fn is_invisible(one: char) -> bool {
+    matches!(one, '\u{00ad}' | '\u{061c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// The letters and digits of a title, in lower case, with dashes between them.
+pub(crate) fn slug(title: &str) -> String {
+    let mut name = String::new();
+    for one in title.chars() {
+        match one.to_ascii_lowercase() {
+            fits @ ('a'..='z' | '0'..='9') => name.push(fits),
+            '_' | '.' if !name.is_empty() => name.push(one),
+            _ if !name.is_empty() && !name.ends_with('-') => name.push('-'),
+            _ => {}
+        }
+        if name.len() >= 120 {
+            break;
+        }
+    }
+    name.trim_end_matches(['-', '.', '_']).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(title: &str, name: &str) {
+        assert_eq!(slug(title), name, "{title}");
+    }
+
+    #[test]
+    fn titles_become_names() {
+        check("Daily Cleanup", "daily-cleanup");
+        check("  A -- b!! ", "a-b");
+        check("../../etc", "etc");
+        check("v1.2_x", "v1.2_x");
+        check("Übersicht 7", "bersicht-7");
+        check("日本", "");
+        check(&"x".repeat(300), &"x".repeat(120));
+    }
+
+    #[test]
+    fn the_short_form_is_a_workflow() {
+        let text = r#"{"name": "Daily Cleanup", "description": "d", "schedule_cron": "0 3 * * *", "is_active": false}"#;
+        let taken = read(Document { text: text.into(), is_yaml: false }, None).unwrap();
+        assert_eq!(
+            (taken.workflow.name.as_str(), taken.workflow.title.as_deref()),
+            ("daily-cleanup", Some("Daily Cleanup"))
+        );
+        assert_eq!((taken.active, taken.is_slugged, taken.workflow.triggers.len()), (Some(false), true, 1));
+        for wrong in [
+            r#"{"name": "a\u200bb c"}"#,
+            r#"{"name": "a\u202eb"}"#,
+            r#"{"name": ""}"#,
+            r#"{"name": "!"}"#,
+            r#"{"name": "x", "is_active": 1}"#,
+            "[]",
+        ] {
+            let problem = read(Document { text: wrong.into(), is_yaml: false }, None).unwrap_err();
+            assert_eq!(problem.status().as_u16(), 422, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Looking closer at workflows: versions, the graph, and whether a text is one.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::dag;
+use mainspring_core::schedule::{Next, Schedule};
+use mainspring_core::time::rfc3339;
+use mainspring_core::{Micros, Workflow as Parsed};
+use mainspring_store::VersionSummary;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use super::intake;
+use super::shapes::{InNamespace, Version, find};
+use crate::body::{Document, LARGE_LIMIT, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::{Fault, Problem};
+use crate::state::ApiState;
+
+/// How many fire times are shown of each trigger.
+const FIRES: usize = 5;
+const VERSIONS: &str = "versions";
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(versions));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(version));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(graph));
+    doors.at(Access::Anywhere(Role::Viewer), routes!(validate)).body_limit(LARGE_LIMIT).quiet();
+}
+
+/// List the versions of a workflow, newest first
+#[utoipa::path(get, path = "/workflows/{workflow}/versions", tag = "workflows",
+    params(("workflow" = String, Path), PageParams, InNamespace), responses((status = 200, body = List<Version>)))]
+pub(crate) async fn versions(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Path(workflow): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<List<Version>>, Problem> {
+    let row = find(&state, &caller, &workflow, &within).await?;
+    let before = match page.after::<i32>(VERSIONS)? {
+        None if page.offset > 0 => Some(row.number.saturating_sub(i32::try_from(page.offset).unwrap_or(i32::MAX)) + 1),
+        before => before,
+    };
+    let rows = state.client().store().list_versions(row.id, before, page.fetch()).await?;
+    let list = page.list(VERSIONS, rows, |row: &VersionSummary| row.number, Version::from);
+    Ok(Json(list.with_total(page.count.then_some(i64::from(row.number)))))
+}
+
+/// Show a version with its text
+#[utoipa::path(get, path = "/workflows/{workflow}/versions/{version}", tag = "workflows",
+    params(("workflow" = String, Path), ("version" = i32, Path), InNamespace), responses((status = 200, body = Version)))]
+pub(crate) async fn version(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((workflow, number)): Path<(String, i32)>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<Version>, Problem> {
+    let row = find(&state, &caller, &workflow, &within).await?;
+    let text = state.client().store().version_text(row.id, number).await?;
+    Ok(Json(Version {
+        version: text.number,
+        hash: text.hash,
+        created_at: rfc3339(text.created_at),
+        source: Some(text.source),
+    }))
+}
+
+/// The tasks of a workflow and what needs what.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Graph {
+    workflow: String,
+    version: i32,
+    nodes: Vec<GraphNode>,
+    edges: Vec<GraphEdge>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GraphNode {
+    /// The task's number.
+    id: i32,
+    task: String,
+    kind: String,
+    /// `main`, `on_failure` or `finally`.
+    stage: String,
+    /// The longest way to a task that needs nothing.
+    level: u32,
+    rule: String,
+    has_condition: bool,
+    is_repeated: bool,
+    queue: String,
+    pool: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct GraphEdge {
+    from: i32,
+    to: i32,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct GraphParams {
+    /// The namespace of a workflow that is named
+    #[param(value_type = Option<String>, default = "default")]
+    namespace: Option<Name>,
+    /// Of this version; the newest unless given
+    version: Option<i32>,
+}
+
+/// The graph of a workflow as JSON
+#[utoipa::path(get, path = "/workflows/{workflow}/graph", tag = "workflows", params(("workflow" = String, Path), GraphParams),
+    responses((status = 200, body = Graph)))]
+pub(crate) async fn graph(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(params): Query<GraphParams>,
+) -> Result<Json<Graph>, Problem> {
+    let within = InNamespace { namespace: params.namespace };
+    let row = find(&state, &caller, &workflow, &within).await?;
+    let client = state.client();
+    let (id, number) = match params.version {
+        None => (row.latest, row.number),
+        Some(number) => (client.store().version_text(row.id, number).await?.id, number),
+    };
+    let spec = client.spec(id).await?;
+    let order = order(&spec.workflow);
+    let nodes = spec.workflow.tasks.iter().enumerate().map(|(index, task)| GraphNode {
+        id: index as i32,
+        task: task.name.clone(),
+        kind: task.action.kind().to_owned(),
+        stage: task.stage.word().to_owned(),
+        level: order.levels[index],
+        rule: task.rule.word().to_owned(),
+        has_condition: task.condition.is_some(),
+        is_repeated: task.foreach.is_some(),
+        queue: task.queue.clone(),
+        pool: task.pool.clone(),
+    });
+    let edges = spec
+        .workflow
+        .tasks
+        .iter()
+        .enumerate()
+        .flat_map(|(index, task)| task.needs.iter().map(move |need| GraphEdge { from: *need, to: index as i32 }));
+    Ok(Json(Graph { workflow: row.name, version: number, nodes: nodes.collect(), edges: edges.collect() }))
+}
+
+fn order(workflow: &Parsed) -> dag::Order {
+    let dependents = dag::dependents(workflow.tasks.len(), |index| &workflow.tasks[index].needs);
+    dag::order(|index| &workflow.tasks[index].needs, &dependents)
+}
+
+/// What a text is worth.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Validation {
+    valid: bool,
+    /// Everything that is wrong, with line and column.
+    errors: Vec<Fault>,
+    name: Option<String>,
+    namespace: Option<String>,
+    /// Names of tasks, each behind all it needs.
+    topological_order: Vec<String>,
+    /// The next fires of each trigger that the clock fires.
+    next_fire_times: Vec<Fires>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Fires {
+    trigger: String,
+    kind: String,
+    times: Vec<String>,
+}
+
+/// Check a workflow: all errors at once, the order of its tasks, when it would be started
+#[utoipa::path(post, path = "/workflows/validate", tag = "workflows",
+    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    responses((status = 200, body = Validation)))]
+pub(crate) async fn validate(State(state): State<ApiState>, document: Document) -> Json<Validation> {
+    Json(match intake::read(document, None) {
+        Err(problem) => Validation {
+            valid: false,
+            errors: problem.into_faults(),
+            name: None,
+            namespace: None,
+            topological_order: Vec::new(),
+            next_fire_times: Vec::new(),
+        },
+        Ok(taken) => {
+            let workflow = taken.workflow;
+            let sorted = order(&workflow).sorted;
+            Validation {
+                valid: true,
+                errors: Vec::new(),
+                topological_order: sorted.iter().map(|index| workflow.tasks[*index as usize].name.clone()).collect(),
+                next_fire_times: fires(&workflow, state.client().now()),
+                name: Some(workflow.name),
+                namespace: Some(workflow.namespace),
+            }
+        }
+    })
+}
+
+fn fires(workflow: &Parsed, now: Micros) -> Vec<Fires> {
+    let mut all = Vec::new();
+    for trigger in workflow.triggers.iter().filter(|trigger| trigger.source.is_scheduled()) {
+        let Ok(schedule) = Schedule::new(trigger, now, None) else { continue };
+        let (mut times, mut after) = (Vec::new(), now);
+        while times.len() < FIRES
+            && let Next::Fire { fire, .. } = schedule.next(after, times.len() as u64)
+        {
+            times.push(rfc3339(fire.fire_at));
+            after = fire.nominal;
+        }
+        all.push(Fires { trigger: trigger.id.clone(), kind: trigger.source.kind().to_owned(), times });
+    }
+    all
+}

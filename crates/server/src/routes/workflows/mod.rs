@@ -1,0 +1,275 @@
+//! `/workflows`: what there is to run.
+
+mod intake;
+mod look;
+pub(crate) mod shapes;
+mod trigger;
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use mainspring_core::difference::difference;
+use mainspring_store::{Error, WorkflowFilter, WorkflowRow};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use self::intake::Intake;
+use self::shapes::{InNamespace, Workflow, changed_meanwhile, find, precondition, with_etag};
+use crate::body::{self, Document, LARGE_LIMIT, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// How long a deletion waits for the runs it has cancelled.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const MOST_CANCELLED: i64 = 10_000;
+const LIST: &str = "workflows";
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Author), routes!(put)).body_limit(LARGE_LIMIT);
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    doors.at(Access::InNamespace(Role::Operator), routes!(switch));
+    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+    look::register(doors);
+    trigger::register(doors);
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// Only of this namespace
+    #[param(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// Only active ones, or only paused ones
+    active: Option<bool>,
+    /// Only with this tag
+    tag: Option<String>,
+    /// Only those with this in their name, title or description
+    q: Option<String>,
+}
+
+/// List workflows, by namespace and name
+#[utoipa::path(get, path = "/workflows", tag = "workflows", params(PageParams, ListParams),
+    responses((status = 200, body = List<Workflow>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(params): Query<ListParams>,
+) -> Result<Json<List<Workflow>>, Problem> {
+    let filter = WorkflowFilter {
+        namespaces: caller.sees_of(params.namespace.as_ref().map(Name::as_str))?,
+        active: params.active,
+        tag: params.tag,
+        text: params.q,
+        after: page.after(LIST)?,
+        offset: page.offset,
+        limit: page.fetch(),
+    };
+    let store = state.client().store();
+    let rows = store.list_workflows(&filter).await?;
+    let total = match page.count {
+        true => {
+            let all = WorkflowFilter { after: None, offset: 0, limit: crate::page::MOST_COUNTED, ..filter };
+            Some(store.list_workflows(&all).await?.len() as i64)
+        }
+        false => None,
+    };
+    let list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), Workflow::from);
+    Ok(Json(list.with_total(total)))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct PutParams {
+    /// The namespace, where the workflow does not say one
+    #[param(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// Check it and store nothing
+    dry_run: Option<bool>,
+}
+
+/// What storing a workflow would do.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DryRun {
+    dry_run: bool,
+    name: String,
+    namespace: String,
+    /// The newest version that is stored, or null.
+    version: Option<i32>,
+    /// Whether it is the same as that.
+    unchanged: bool,
+    /// How it differs from that, task by task; null if there is none.
+    differences: Option<Value>,
+}
+
+/// Store a workflow: a new one, or a new version
+///
+/// YAML or JSON of the dialect, or the short form `{name, description, schedule_cron, is_active}`. With `If-Match` only
+/// over the edition with that ETag, with `If-None-Match: *` only if there is none of that name.
+#[utoipa::path(post, path = "/workflows", tag = "workflows", params(PutParams),
+    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    responses((status = 201, body = Workflow, description = "It is stored"), (status = 200, body = DryRun, description = "It could be stored"),
+        (status = 412, description = "It was changed meanwhile")))]
+pub(crate) async fn put(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Query(params): Query<PutParams>,
+    headers: HeaderMap,
+    document: Document,
+) -> Result<Response, Problem> {
+    let mut taken = intake::read(document, params.namespace.as_ref().map(Name::as_str))?;
+    caller.enter(&taken.workflow.namespace)?;
+    let known = named(&state, &mut taken).await?;
+    let client = state.client();
+    if params.dry_run.unwrap_or(false) {
+        return Ok(Json(dry_run(&state, &taken, known).await?).into_response());
+    }
+    let expected = precondition(&headers, known.as_ref().map(WorkflowRow::edition))?;
+    let Intake { workflow, source, active, .. } = taken;
+    let spec = client
+        .put_workflow_over(workflow, &source, &[], expected)
+        .await
+        .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
+    let id = spec.version.workflow_id;
+    if let Some(active) = active {
+        client.set_workflow_active(id, active, None).await?;
+    }
+    let row = client.store().workflow_by_id(id).await?;
+    Ok(with_etag(row.edition(), (StatusCode::CREATED, Json(Workflow::from(row)))))
+}
+
+/// The workflow of that name, if there is one. A name that was made of a title gets a suffix where another has it.
+async fn named(state: &ApiState, taken: &mut Intake) -> Result<Option<WorkflowRow>, Problem> {
+    let store = state.client().store();
+    let base = taken.workflow.name.clone();
+    for number in 1..=1_000 {
+        if number > 1 {
+            taken.workflow.name = format!("{base}-{number}");
+        }
+        match store.workflow(&taken.workflow.namespace, &taken.workflow.name).await {
+            Ok(row) if !taken.is_slugged || row.about.title == taken.workflow.title => return Ok(Some(row)),
+            Ok(_) => {}
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Problem::conflict(format!("a thousand workflows are named like `{base}`: choose another name")))
+}
+
+async fn dry_run(state: &ApiState, taken: &Intake, known: Option<WorkflowRow>) -> Result<DryRun, Problem> {
+    let workflow = &taken.workflow;
+    let differences = match &known {
+        None => None,
+        Some(row) => Some(difference(&state.client().spec(row.latest).await?.workflow, workflow)),
+    };
+    Ok(DryRun {
+        dry_run: true,
+        name: workflow.name.clone(),
+        namespace: workflow.namespace.clone(),
+        version: known.map(|row| row.number),
+        unchanged: differences.as_ref().is_some_and(mainspring_core::difference::Differences::is_empty),
+        differences: differences.map(|found| serde_json::to_value(found).unwrap_or_default()),
+    })
+}
+
+/// Show a workflow, by id or name
+#[utoipa::path(get, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+    responses((status = 200, body = Workflow)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &caller, &workflow, &within).await?;
+    Ok(with_etag(row.edition(), Json(Workflow::from(row))))
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Switch {
+    /// False: nothing starts it but people.
+    is_active: bool,
+}
+
+/// Activate or pause a workflow
+#[utoipa::path(patch, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+    request_body = Switch, responses((status = 200, body = Workflow), (status = 412, description = "It was changed meanwhile")))]
+pub(crate) async fn switch(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(within): Query<InNamespace>,
+    headers: HeaderMap,
+    body::Json(wanted): body::Json<Switch>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &caller, &workflow, &within).await?;
+    let expected = precondition(&headers, Some(row.edition()))?.flatten();
+    let client = state.client();
+    client
+        .set_workflow_active(row.id, wanted.is_active, expected)
+        .await
+        .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
+    let row = client.store().workflow_by_id(row.id).await?;
+    Ok(with_etag(row.edition(), Json(Workflow::from(row))))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeleteParams {
+    /// The namespace of a workflow that is named
+    #[param(value_type = Option<String>, default = "default")]
+    namespace: Option<Name>,
+    /// Cancel its open runs first
+    cancel: Option<bool>,
+}
+
+/// Delete a workflow with its versions and ended runs
+#[utoipa::path(delete, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), DeleteParams),
+    responses((status = 204, description = "It is gone"), (status = 409, description = "Runs of it go on")))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(params): Query<DeleteParams>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Problem> {
+    let within = InNamespace { namespace: params.namespace };
+    let row = find(&state, &caller, &workflow, &within).await?;
+    precondition(&headers, Some(row.edition()))?;
+    if params.cancel.unwrap_or(false) {
+        cancel_all(&state, &caller, &row).await?;
+    }
+    state.client().store().delete_workflow(row.id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Cancels the open runs of a workflow and waits a while for their ends.
+async fn cancel_all(state: &ApiState, caller: &Caller, row: &WorkflowRow) -> Result<(), Problem> {
+    let client = state.client();
+    let operator = caller.operator(None, Some(format!("workflow `{}` is deleted", row.name)));
+    client.set_workflow_active(row.id, false, None).await?;
+    for run in client.store().open_runs_of(row.id, MOST_CANCELLED).await? {
+        client.cancel(run, &operator).await?;
+    }
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !client.store().open_runs_of(row.id, 1).await?.is_empty() {
+        if tokio::time::Instant::now() > deadline {
+            let said = "its runs are being cancelled, and some of their tasks still run: repeat in a moment";
+            return Err(Problem::conflict(said));
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! Workflows as they are shown.
+
+use axum::http::HeaderMap;
+use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
+use axum::response::{IntoResponse, Response};
+use mainspring_core::time::rfc3339;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use mainspring_store::{Edition, VersionSummary, WorkflowRow};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
+
+use crate::body::Name;
+use crate::doors::caller::Caller;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// A workflow.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Workflow {
+    #[schema(value_type = String, format = "uuid")]
+    pub(crate) id: Uuid,
+    pub(crate) name: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) namespace: String,
+    /// The number of its newest version.
+    pub(crate) version: i32,
+    /// The first cron expression that starts it.
+    pub(crate) schedule_cron: Option<String>,
+    pub(crate) is_active: bool,
+    pub(crate) tags: Vec<String>,
+    pub(crate) metadata: Value,
+    pub(crate) created_by: Option<String>,
+    pub(crate) created_at: String,
+    pub(crate) updated_at: String,
+}
+
+impl From<WorkflowRow> for Workflow {
+    fn from(row: WorkflowRow) -> Self {
+        let schedule_cron = row.about.schedule_cron().map(str::to_owned);
+        let created_by = row.about.metadata.get("created_by").and_then(Value::as_str).map(str::to_owned);
+        Self {
+            id: row.id,
+            name: row.name,
+            title: row.about.title,
+            description: row.about.description,
+            namespace: row.namespace,
+            version: row.number,
+            schedule_cron,
+            is_active: row.active,
+            tags: row.about.tags,
+            metadata: row.about.metadata,
+            created_by,
+            created_at: rfc3339(row.created_at),
+            updated_at: rfc3339(row.updated_at),
+        }
+    }
+}
+
+/// One version of a workflow.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Version {
+    pub(crate) version: i32,
+    /// The SHA-256 of what it holds.
+    pub(crate) hash: String,
+    pub(crate) created_at: String,
+    /// The text it was made of; only where one version is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) source: Option<String>,
+}
+
+impl From<VersionSummary> for Version {
+    fn from(row: VersionSummary) -> Self {
+        Self { version: row.number, hash: row.hash, created_at: rfc3339(row.created_at), source: None }
+    }
+}
+
+/// In which namespace a name is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InNamespace {
+    /// The namespace of a workflow that is named
+    #[param(value_type = Option<String>, default = "default")]
+    pub(crate) namespace: Option<Name>,
+}
+
+impl InNamespace {
+    pub(crate) fn or_default(&self) -> &str {
+        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
+    }
+}
+
+/// The workflow that is meant by an id or a name, once the caller may enter its namespace.
+pub(crate) async fn find(
+    state: &ApiState,
+    caller: &Caller,
+    workflow: &str,
+    within: &InNamespace,
+) -> Result<WorkflowRow, Problem> {
+    let store = state.client().store();
+    if let Ok(id) = workflow.parse::<Uuid>() {
+        match store.workflow_by_id(id).await {
+            Ok(row) => {
+                caller.enter(&row.namespace)?;
+                return Ok(row);
+            }
+            Err(mainspring_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let name = Name::try_from(workflow.to_owned())
+        .map_err(|said| Problem::malformed(format!("the path does not fit: {said}, and it is no id")))?;
+    caller.enter(within.or_default())?;
+    Ok(store.workflow(within.or_default(), name.as_str()).await?)
+}
+
+/// What `If-Match` compares with.
+pub(crate) fn etag(edition: Edition) -> String {
+    format!("\"{:x}-{:x}\"", edition.latest, edition.updated_at)
+}
+
+pub(crate) fn with_etag(edition: Edition, answer: impl IntoResponse) -> Response {
+    ([(ETAG, etag(edition))], answer).into_response()
+}
+
+/// Refuses with 412 unless `If-Match` and `If-None-Match` hold for what there is. The edition that the change must be
+/// made over, if the request says so.
+pub(crate) fn precondition(headers: &HeaderMap, found: Option<Edition>) -> Result<Option<Option<Edition>>, Problem> {
+    let tags = |name| -> Option<Vec<String>> {
+        let all: Vec<String> = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|text| text.split(','))
+            .map(|tag| tag.trim().to_owned())
+            .collect();
+        (!all.is_empty()).then_some(all)
+    };
+    let holds = |all: &[String]| match found {
+        None => false,
+        Some(edition) => all.iter().any(|tag| tag == "*" || *tag == etag(edition)),
+    };
+    if tags(IF_MATCH).is_some_and(|all| !holds(&all)) || tags(IF_NONE_MATCH).is_some_and(|all| holds(&all)) {
+        return Err(changed_meanwhile());
+    }
+    let is_said = headers.contains_key(IF_MATCH) || headers.contains_key(IF_NONE_MATCH);
+    Ok(is_said.then_some(found))
+}
+
+pub(crate) fn changed_meanwhile() -> Problem {
+    Problem::new(
+        axum::http::StatusCode::PRECONDITION_FAILED,
+        "the workflow is not the one that the request expects: read it again, and send its ETag as If-Match",
+    )
+}

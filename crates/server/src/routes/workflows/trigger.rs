@@ -1,0 +1,117 @@
+//! Starting a run by hand.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mainspring_core::time;
+use mainspring_core::workflow::MAX_PRIORITY;
+use mainspring_engine::Submission;
+use mainspring_store::Created;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+
+use super::shapes::{InNamespace, find};
+use crate::body::{MaybeJson, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::idempotency::IdempotencyKey;
+use crate::problem::Problem;
+use crate::routes::runs::shapes::{Run, shown};
+use crate::state::ApiState;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Operator), routes!(trigger));
+}
+
+/// What a run is given.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TriggerBody {
+    #[schema(value_type = Option<Object>)]
+    inputs: Option<Map<String, Value>>,
+    /// 0 (last) to 1000 (first), or `low`, `medium`, `high`, `critical`.
+    priority: Option<Value>,
+    /// RFC 3339: when it is to start.
+    at: Option<String>,
+    /// The same key in the same namespace makes one run.
+    idempotency_key: Option<String>,
+    correlation_id: Option<String>,
+}
+
+/// Start a run of a workflow
+#[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+    request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = Run, description = "The key made it before"),
+        (status = 409, description = "Its concurrency limit refuses another run")))]
+pub(crate) async fn trigger(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(within): Query<InNamespace>,
+    IdempotencyKey(key): IdempotencyKey,
+    MaybeJson(body): MaybeJson<TriggerBody>,
+) -> Result<Response, Problem> {
+    let row = find(&state, &caller, &workflow, &within).await?;
+    let body = body.unwrap_or_default();
+    let client = state.client();
+    refuse_later(body.at.as_deref(), client.now())?;
+    let submission = Submission {
+        inputs: body.inputs.unwrap_or_default(),
+        priority: body.priority.as_ref().map(priority).transpose()?,
+        correlation_id: body.correlation_id,
+        idempotency_key: body.idempotency_key.or(key),
+        trigger: Some(json!({"kind": "manual", "by": caller.identity().name})),
+        ..Submission::default()
+    };
+    if submission.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
+        return Err(Problem::invalid("/idempotency_key", "has 1 to 255 characters"));
+    }
+    if submission.correlation_id.as_ref().is_some_and(|id| id.len() > 1_000) {
+        return Err(Problem::invalid("/correlation_id", "has at most 1000 characters"));
+    }
+    let spec = client.spec(row.latest).await?;
+    let created = client.submit(&spec, submission).await?;
+    let Some(run) = created.run() else {
+        return Err(Problem::conflict("its concurrency limit is used up, and it takes no more runs until one ends"));
+    };
+    let shown = shown(&state, run).await?;
+    if shown.workflow_id != row.id {
+        return Err(Problem::invalid(
+            "/idempotency_key",
+            "a run of another workflow was made under this key: take a new one",
+        ));
+    }
+    let status = if matches!(created, Created::Repeated(_)) { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Json(shown)).into_response())
+}
+
+/// A start in the future is a fire of the clock, which does not take single starts of a workflow yet.
+fn refuse_later(at: Option<&str>, now: mainspring_core::Micros) -> Result<(), Problem> {
+    let Some(text) = at else { return Ok(()) };
+    let at = time::parse(text).ok_or_else(|| Problem::invalid("/at", "must be a time like 2026-01-31T08:00:00Z"))?;
+    if at > now {
+        let said = "a later start is not served yet: give the workflow a trigger `at`, or start it then";
+        return Err(Problem::invalid("/at", said));
+    }
+    Ok(())
+}
+
+/// A number, or one of four words.
+pub(crate) fn priority(value: &Value) -> Result<i16, Problem> {
+    let number = match value {
+        Value::Number(number) => number.as_i64().filter(|number| (0..=i64::from(MAX_PRIORITY)).contains(number)),
+        Value::String(word) => match word.as_str() {
+            "low" => Some(250),
+            "medium" => Some(500),
+            "high" => Some(750),
+            "critical" => Some(1000),
+            _ => None,
+        },
+        _ => None,
+    };
+    let said = format!("must be a number from 0 to {MAX_PRIORITY}, or low, medium, high, critical");
+    number.and_then(|number| i16::try_from(number).ok()).ok_or_else(|| Problem::invalid("/priority", said))
+}

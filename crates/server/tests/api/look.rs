@@ -1,0 +1,57 @@
+//! `/health`, `/workers`, `/cluster` and `/search`.
+
+use mainspring_server::{Grant, Role};
+use mainspring_testkit::wait;
+use serde_json::json;
+
+use crate::on_both;
+
+on_both! {
+    async fn health_tells_of_every_component(house: &House) {
+        let alone = house.get("/health").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!((&alone["status"], &alone["components"]["workers"]["message"]), (&json!("unhealthy"), &json!("No active workers")));
+        assert_eq!(alone["components"]["database"]["status"], "healthy");
+        let node = house.work().await;
+        let look = async || Ok(Some(house.get("/health").role(Role::Viewer).send().await.expect(200).body()).filter(|one| one["status"] == "healthy"));
+        let well = wait::until("a leader", std::time::Duration::from_secs(120), look).await.unwrap();
+        assert_eq!(well["components"]["workers"]["details"], json!({"total_workers": 1, "active_workers": 1}));
+        assert!(well["components"]["coordination"]["details"]["leader"].is_string(), "{well}");
+        node.stop().await;
+        house.get("/health").send().await.expect(401);
+    }
+
+    async fn workers_are_shown_and_drained(house: &House) {
+        let node = house.work().await;
+        let list = house.get("/workers").role(Role::Viewer).send().await.expect(200).body();
+        for field in ["id", "session_id", "hostname", "last_heartbeat", "status", "queues", "labels", "slots", "running"] {
+            assert!(list["items"][0].get(field).is_some(), "{list} lacks {field}");
+        }
+        assert_eq!((&list["items"][0]["id"], &list["items"][0]["status"]), (&json!("test"), &json!("active")));
+        let cluster = house.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(cluster["members"][0]["workers"], json!(["test"]));
+        let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        house.post("/api/v1/workers/test/drain").bearer(&guest).send().await.expect(403);
+        assert_eq!(house.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(200).body()["status"], "draining");
+        house.post("/api/v1/workers/nobody/drain").role(Role::Operator).send().await.expect(404);
+        house.get("/api/v1/workers/nobody").role(Role::Viewer).send().await.expect(404);
+        assert_eq!(house.get("/api/v1/workers?status=active").role(Role::Viewer).send().await.expect(200).body()["items"], json!([]));
+        house.get("/api/v1/workers?status=lazy").role(Role::Viewer).send().await.expect(400);
+        node.stop().await;
+        let gone = house.get("/api/v1/workers/test").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(gone["status"], "inactive");
+        house.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(409);
+    }
+
+    async fn words_are_found(house: &House) {
+        house.apply("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
+        house.database.store().reindex("default", None).await.unwrap();
+        let found = house.get("/api/v1/search?q=warehouse").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!((&found["items"][0]["kind"], &found["items"][0]["id"]), (&json!("workflow"), &json!("etl")));
+        for q in ["%22%20OR%20", "';--", "*", ""] {
+            house.get(&format!("/api/v1/search?q={q}")).role(Role::Viewer).send().await.expect(200);
+        }
+        house.get("/api/v1/search").role(Role::Viewer).send().await.expect(400);
+        let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        house.get("/api/v1/search?q=warehouse").bearer(&guest).send().await.expect(403);
+    }
+}
