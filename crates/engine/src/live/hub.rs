@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::RunId;
 use mainspring_store::{LogCursor, Result, RunSummary, Store};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 use uuid::Uuid;
 
 use super::hints::{Gathered, Hint, Hints};
@@ -24,6 +24,8 @@ use crate::specs::{Spec, Specs};
 const EXTRAS: usize = 256;
 /// So many runs are looked at with one statement.
 const LOOK_AT_ONCE: usize = 1_000;
+/// Followers that read at the same time.
+const READS_AT_ONCE: usize = 4;
 const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
 const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
@@ -53,6 +55,8 @@ pub(super) struct Inner {
     followers: AtomicUsize,
     /// Whether the loop works.
     works: Mutex<bool>,
+    /// So many followers read at once: the others of this process need the database too.
+    reads: Semaphore,
 }
 
 /// A run that somebody follows.
@@ -110,6 +114,7 @@ impl Live {
             wides: Mutex::default(),
             followers: AtomicUsize::new(0),
             works: Mutex::new(false),
+            reads: Semaphore::new(READS_AT_ONCE),
         }))
     }
 
@@ -151,6 +156,11 @@ impl Live {
 impl Inner {
     pub(super) fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Waits for the turn to read. There is no error: nobody closes it.
+    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
     }
 
     fn topics(&self) -> MutexGuard<'_, HashMap<RunId, Weak<Topic>>> {
@@ -386,8 +396,8 @@ async fn hear(hub: Arc<Inner>) {
         match hub.store.hear_changes().await {
             Ok(listener) if !listener.hears() => return,
             Ok(mut listener) => {
-                // What happened while nobody heard it has to be looked for.
-                hub.hints.heard(&hub.name, "\n!\n");
+                // What happened while nobody heard it is found by looking.
+                hub.hints.ring();
                 let mut asks = tokio::time::interval(ASK_EVERY);
                 loop {
                     tokio::select! {

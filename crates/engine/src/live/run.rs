@@ -121,7 +121,9 @@ impl RunFollower {
     }
 
     async fn read(&mut self) -> mainspring_store::Result<()> {
+        let turn = self.hub.turn().await;
         let log = self.hub.store().run_log(self.run.id, self.through, PAGE).await?;
+        drop(turn);
         self.topic.know(log.seq);
         if log.events.is_empty() {
             // The mark was of a database that has forgotten since: there is nothing behind this number.

@@ -132,7 +132,7 @@ fn small() -> Storm {
 }
 
 fn large() -> Storm {
-    Storm { clients: 500, runs_each: 30, one_in: 100, runs_per_second: 50, lasts: Duration::from_secs(60) }
+    Storm { clients: 500, runs_each: 10, one_in: 300, runs_per_second: 50, lasts: Duration::from_secs(60) }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

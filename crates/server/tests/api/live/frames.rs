@@ -171,12 +171,13 @@ async fn heavy_clients_that_never_read_cost_no_memory_and_are_given_up() {
     for _ in 0..30 {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4_096).unwrap();
-        let mut stream = agreed(&site, socket.connect(site.address).await.unwrap()).await;
+        clients.push(agreed(&site, socket.connect(site.address).await.unwrap()).await);
+    }
+    for stream in &mut clients {
         let order = format!("{{\"subscribe\": {{\"run\": \"{run}\"}}}}");
         for _ in 0..30 {
             stream.write_all(&frame(0x81, order.as_bytes())).await.unwrap();
         }
-        clients.push(stream);
     }
     site.deserted().await;
     let grown = resident_bytes().saturating_sub(before);

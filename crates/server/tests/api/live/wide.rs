@@ -13,7 +13,7 @@ use mainspring_testkit::node::TestNode;
 use mainspring_worker::{FunctionCall, Registry};
 use serde_json::Value;
 
-use super::wire::{PATIENCE, Site, is_end, next};
+use super::wire::{PATIENCE, Site, is_end, next, tells_the_end};
 use crate::house::House;
 
 /// The next message of a follower as JSON.
@@ -41,7 +41,10 @@ async fn a_snapshot_and_then_what_happens(flavor: Flavor) {
         saw_task |= message["type"] == "task_status"
             && message["run"] == late.as_str()
             && message["payload"]["status"] == "success";
-        if message["run"] == late.as_str() && is_end(&message) {
+        // After a resync the snapshot tells it.
+        saw_task |= message["type"] == "resync";
+        // A run that was over before it was seen is told as such first, and then what happened to it.
+        if message["run"] == late.as_str() && (is_end(&message) || saw_task && tells_the_end(&message)) {
             break;
         }
     }
@@ -88,7 +91,7 @@ async fn what_another_node_does_is_told_too() {
     while lines == 0 || ends == 0 {
         let message = told(&mut follower).await;
         lines += usize::from(message["type"] == "log" && message["payload"]["message"] == "hello");
-        if is_end(&message) {
+        if tells_the_end(&message) {
             ends += 1;
             if lines == 0 {
                 there.submit(&spec, Submission::default()).await.unwrap();

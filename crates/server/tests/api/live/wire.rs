@@ -154,6 +154,12 @@ pub(crate) fn is_end(message: &Value) -> bool {
     message["payload"]["transition"] == "ended"
 }
 
+/// Whether it tells that its run has ended, as an event or as where it stands.
+pub(crate) fn tells_the_end(message: &Value) -> bool {
+    let ended = ["success", "failed", "cancelled"].map(Value::from).contains(&message["payload"]["status"]);
+    message["type"] == "workflow_status" && ended
+}
+
 /// Whether it is a numbered message.
 pub(crate) fn number(message: &Value) -> Option<i64> {
     message["seq"].as_i64()
