@@ -97,7 +97,7 @@ on_both! {
     }
 
     async fn approvals_and_results_are_given(house: &House) {
-        house.apply("name: w\ntasks:\n  ask:\n    approval: {message: go?}\n  result:\n    wait: {result: {}}\n").await;
+        house.apply("name: w\ntasks:\n  ask:\n    approval: {message: go?}\n  result:\n    wait: {result: true}\n").await;
         let node = house.work().await;
         let run = house.start("w").await;
         let waits = house.until_task(&run, "ask", "waiting").await;

@@ -11,7 +11,7 @@ fn ids(page: &Value) -> Vec<&str> {
 
 on_both! {
     async fn a_run_is_followed_from_its_start_to_its_outputs(house: &House) {
-        house.apply("name: w\ntasks:\n  a:\n    run: echo 'hello from a'; echo '{\"n\": 7}' > \"$MAINSPRING_OUTPUT\"\n  b:\n    needs: a\n    run: echo oops >&2\n").await;
+        house.apply("name: w\ntasks:\n  a:\n    run: |\n      echo 'hello from a'\n  b:\n    needs: a\n    run: echo oops >&2\n").await;
         let run = house.start("w").await;
         let waiting = house.task(&run, "b").await;
         assert_eq!(waiting["blocked_by"], json!(["waits for task `a`, which is ready"]));
