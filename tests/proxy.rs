@@ -71,6 +71,17 @@ async fn round_trips_are_counted_by_statement() {
 }
 
 #[tokio::test]
+async fn the_server_can_be_out_of_reach() {
+    let (database, proxy, mut connection) = scene().await;
+    proxy.go_away();
+    insert(&mut connection).await.unwrap_err();
+    PgConnection::connect(proxy.url()).await.unwrap_err();
+    proxy.come_back();
+    insert(&mut PgConnection::connect(proxy.url()).await.unwrap()).await.unwrap();
+    assert_eq!(count(&database).await, 2);
+}
+
+#[tokio::test]
 async fn everybody_can_be_cut_off() {
     let (_database, proxy, mut connection) = scene().await;
     proxy.cut_all();

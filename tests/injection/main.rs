@@ -3,6 +3,7 @@
 //! The classes of past vulnerabilities of workflow engines give the tests their names. A canary file would appear if
 //! anything of a value were executed; it never does.
 
+mod descriptors;
 mod environment;
 mod paths;
 mod place;

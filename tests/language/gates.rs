@@ -55,6 +55,11 @@ impl Gates {
         self.lock().entry((namespace.to_owned(), gate.to_owned())).or_default().open.send_replace(true);
     }
 
+    /// How many are held now.
+    pub(crate) fn inside(&self, namespace: &str, gate: &str) -> usize {
+        self.lock().entry((namespace.to_owned(), gate.to_owned())).or_default().inside
+    }
+
     /// How many were held at once, at most.
     pub(crate) fn peak(&self, namespace: &str, gate: &str) -> usize {
         self.lock().entry((namespace.to_owned(), gate.to_owned())).or_default().peak

@@ -15,7 +15,7 @@ use crate::case::Case;
 use crate::gates::Gates;
 use crate::report;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct Scene {
     database: TestDatabase,

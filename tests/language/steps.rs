@@ -13,6 +13,7 @@
 //! | `flood N NAME` | as if so many events with the key `other` had been announced |
 //! | `cancel`, `pause`, `resume` `[#N or PATH]` | a run; with a path the one that this task started |
 //! | `retry [#N]`, `rerun TASK…` | what failed, or the first run from these tasks on |
+//! | `held N GATE` | waits until so many tasks are held: one that is running may not be there yet |
 //! | `open GATE`, `peak GATE` | lets held tasks go; notes how many were held at once |
 //! | `pool NAME SLOTS` | bounds a pool |
 //! | `expire [PATH, #N or run-of PATH]` | the time that a task run waits for, or the deadline of a run, is now |
@@ -59,6 +60,7 @@ impl Play<'_> {
                 self.scene.gates.open(&self.namespace, rest);
                 Ok(())
             }
+            "held" => self.held(rest).await,
             "peak" => {
                 self.notes.push(format!("{rest} held {} at once", self.scene.gates.peak(&self.namespace, rest)));
                 Ok(())
@@ -91,6 +93,13 @@ impl Play<'_> {
         })
         .await;
         found.map_err(|error| error.context(format!("it is {last:?}")))
+    }
+
+    async fn held(&self, rest: &str) -> anyhow::Result<()> {
+        let (count, gate) = rest.split_once(' ').context("held N GATE")?;
+        let count: usize = count.parse()?;
+        let inside = || self.scene.gates.inside(&self.namespace, gate);
+        until(rest, PATIENCE, async || Ok((inside() >= count).then_some(()))).await
     }
 
     /// The state of a run or task run; none if there is no such row yet.

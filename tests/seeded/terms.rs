@@ -75,7 +75,7 @@ async fn takeover_during_a_unit(plain_read: bool) -> Vec<Violation> {
             async move { new.take_term("leader", Uuid::from_u128(2), Uuid::from_u128(12), Some(&seen)).await },
         );
     let mut looking = PgConnection::connect(url).await.unwrap();
-    until("the takeover waits or is done", Duration::from_secs(20), async || {
+    until("the takeover waits or is done", Duration::from_secs(60), async || {
         Ok((taking.is_finished() || waiters(&mut looking).await? == 2).then_some(()))
     })
     .await
@@ -107,7 +107,7 @@ async fn unit_during_a_takeover(plain_read: bool) -> (bool, Vec<Violation>) {
     let (old, term, session) = (scene.old.clone(), scene.term.clone(), scene.session);
     let reaping = tokio::spawn(async move { old.reap_session(NOW, session, 0, &term).await });
     let mut looking = PgConnection::connect(url).await.unwrap();
-    until("the unit waits or is done", Duration::from_secs(20), async || {
+    until("the unit waits or is done", Duration::from_secs(60), async || {
         Ok((reaping.is_finished() || waiters(&mut looking).await? == 1).then_some(()))
     })
     .await

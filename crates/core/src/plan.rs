@@ -3,6 +3,7 @@
 mod answer;
 mod env;
 mod parked;
+mod trigger;
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,7 @@ use crate::work::{Failure, HttpOrder, Order, OrderAction};
 use crate::workflow::{Action, Http, HttpAuth, HttpBody};
 
 use env::Needed;
-pub use parked::{ApprovalView, MAX_ITEMS};
+pub use parked::{ApprovalView, Lapse, MAX_DEPTH, MAX_ITEMS, approved, child_failed, rejected, too_deep};
 
 /// What a condition says.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,6 +103,7 @@ impl Workflow {
             files: None,
             artifacts: task.artifacts.clone(),
             limits: task.limits,
+            on_store_loss: task.on_store_loss,
             secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),
         })
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::state::{UnknownState, coded_enum};
+use crate::work::Failure;
 
 coded_enum! {
     /// How the delay grows with the number of failures.
@@ -70,6 +71,11 @@ impl Retry {
     }
 
     /// Whether a failure of this kind (and exit code, or status if the kind is `http_status`) may be tried again at all, the budget aside.
+    /// Whether there is another attempt after this failure, the last of so many.
+    pub fn tries_again(&self, failures: u32, failure: &Failure) -> bool {
+        !failure.permanent && failures < u32::from(self.attempts) && self.allows(&failure.kind, failure.code())
+    }
+
     pub fn allows(&self, kind: &str, exit_code: Option<i32>) -> bool {
         if !self.retryable {
             return false;

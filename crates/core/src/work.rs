@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::state::{UnknownState, coded_enum};
-use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits};
+use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits, OnStoreLoss};
 use crate::{Micros, TaskKey};
 
 /// Reads the time. The engine's follows the database; tests bring their own.
@@ -47,6 +47,8 @@ pub struct Order {
     /// Which files to keep when it has ended: patterns relative to the working directory.
     pub artifacts: Vec<String>,
     pub limits: Limits,
+    /// While the store is out of reach; the worker's own setting unless the task says.
+    pub on_store_loss: Option<OnStoreLoss>,
     /// Values to mask in logs, errors and outputs.
     pub secrets: Vec<String>,
 }

@@ -208,8 +208,9 @@ pub struct Task {
     pub pool: Option<String>,
     pub on_exhausted: OnExhausted,
     pub max_lost: u16,
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub on_store_loss: OnStoreLoss,
+    /// The worker's own setting unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_store_loss: Option<OnStoreLoss>,
     /// Paths or patterns below the task's directory that are kept when it ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
@@ -251,9 +252,7 @@ pub struct Limits {
 
 coded_enum! {
     /// What a worker does with a running attempt when it cannot reach the store for long.
-    #[derive(Default)]
     OnStoreLoss("on_store_loss") {
-        #[default]
         Continue = 0 "continue",
         Kill = 1 "kill",
     }
@@ -288,6 +287,11 @@ impl Workflow {
     pub fn is_decided(&self, index: usize) -> bool {
         let task = &self.tasks[index];
         task.condition.is_some() || task.foreach.is_some() || task.action.parks()
+    }
+
+    /// How long a run may take: its `timeout` or `lifecycle.max_duration`, whichever is shorter.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        [self.timeout_ms, self.lifecycle.max_duration_ms].into_iter().flatten().min()
     }
 
     pub fn has_finalisers(&self) -> bool {

@@ -8,7 +8,7 @@ use mainspring_core::parse;
 
 /// The limits are those of an optimised build on a quiet machine. A test machine is neither, but what grows with the
 /// square of its input is slower by far more than this.
-const SLOWER: u32 = if cfg!(debug_assertions) { 40 } else { 5 };
+const SLOWER: u32 = if cfg!(debug_assertions) { 150 } else { 20 };
 
 fn timed<T>(what: &str, limit: Duration, work: impl FnOnce() -> T) -> T {
     let start = Instant::now();

@@ -1,16 +1,19 @@
 //! What can be asked of the store from anywhere: submit, cancel, pause, resume, do again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
-use mainspring_core::workflow::{Concurrency, Overlap};
+use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::live::{Hints, Live};
+use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
 use crate::specs::{Spec, Specs};
 use crate::wake::Bell;
@@ -24,6 +27,8 @@ pub struct Submission {
     pub idempotency_key: Option<String>,
     /// What started it, as JSON.
     pub trigger: Option<Value>,
+    /// What happens when its concurrency limit is used up; that of the workflow unless given.
+    pub overlap: Option<Overlap>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +40,9 @@ pub enum SubmitError {
     /// No database stores it, and nobody means it.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
+    /// Later there may be room.
+    #[error("{0}")]
+    Quota(String),
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
@@ -48,18 +56,41 @@ pub struct Client {
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
+    /// Functions that this process can execute.
+    pub(crate) handlers: Arc<[String]>,
+    /// No trigger may fire more often.
+    pub(crate) minimum_interval: Option<Duration>,
+    /// What followers may want to look at.
+    pub(crate) hints: Arc<Hints>,
+    pub(crate) live: Live,
+    pub(crate) quotas: Arc<KnownQuotas>,
 }
 
 /// Which workflows a run was started by, the first first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
+    /// How many runs led to it, each started by an event or by the end of another.
+    pub(crate) depth: i64,
 }
 
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
-        Self { store, clock, specs, bell: Arc::default(), secrets: Secrets::default() }
+        let hints: Arc<Hints> = Arc::default();
+        let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
+        Self {
+            store,
+            clock,
+            specs,
+            bell: Arc::default(),
+            secrets: Secrets::default(),
+            minimum_interval: None,
+            handlers: Arc::default(),
+            hints,
+            live,
+            quotas: Arc::default(),
+        }
     }
 
     /// The same with the secrets that tasks of this process may see.
@@ -69,8 +100,37 @@ impl Client {
         self
     }
 
+    /// The same, refusing workflows with a trigger that fires more often.
+    #[must_use]
+    pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
+        self.minimum_interval = interval;
+        self
+    }
+
+    /// What can be followed while it happens.
+    pub fn live(&self) -> &Live {
+        &self.live
+    }
+
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    pub fn handler_names(&self) -> &[String] {
+        &self.handlers
+    }
+
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
+    }
+
+    /// The value of a secret, for what this process itself checks by it.
+    pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
+        self.secrets.prepare(&self.store, namespace).await?;
+        Ok(self.secrets.reveal(namespace, name))
     }
 
     pub fn store(&self) -> &Store {
@@ -108,9 +168,16 @@ impl Client {
         files: &[BundleFile],
         expected: Option<Option<Edition>>,
     ) -> mainspring_store::Result<Arc<Spec>> {
-        let id = self.clock.new_id();
-        let version = self.store.put_version_over(self.now(), id, &workflow, source, files, expected).await?;
+        self.check_workflow_quota(&workflow).await?;
+        self.check_intervals(&workflow)?;
+        let has_triggers = !workflow.triggers.is_empty();
+        // Schedules go by the time of day.
+        let (now, id) = (self.clock.wall(), self.clock.new_id());
+        let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
         self.bell.routes_changed();
+        if has_triggers {
+            self.schedules_changed().await;
+        }
         Ok(match self.specs.cached(version.id) {
             Some(spec) => spec,
             None => self.specs.keep(Spec::new(version, workflow)),
@@ -137,6 +204,9 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
+        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
+            return Err(SubmitError::Quota(cause));
+        }
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);
@@ -152,12 +222,25 @@ impl Client {
                 self.make_room_for(run).await?;
             }
         }
+        for run in created.iter().filter_map(|created| created.run()) {
+            self.hints.changed(run);
+        }
         self.wake().await;
         Ok(created)
     }
 
     /// Validates inputs and finds the limit that a run counts against.
     pub(crate) async fn prepare(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        self.prepare_as(self.clock.new_id(), spec, submission).await
+    }
+
+    /// The same for a run whose id is settled.
+    pub(crate) async fn prepare_as(
+        &self,
+        id: RunId,
+        spec: &Spec,
+        submission: Submission,
+    ) -> Result<NewRun, SubmitError> {
         for (what, text) in
             [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
         {
@@ -165,13 +248,13 @@ impl Client {
                 return Err(SubmitError::Nul(what));
             }
         }
-        let id = self.clock.new_id();
         let workflow = &spec.workflow;
         let plain = workflow.inputs.is_empty() && submission.inputs.is_empty() && workflow.concurrency.is_none();
         let (inputs, limit) = if plain {
             (None, None)
         } else {
-            let mut scope = Scope { run: run_scope(id), workflow: spec.workflow_scope(), ..Scope::default() };
+            let run = run_scope(id, submission.trigger.as_ref());
+            let mut scope = Scope { run, workflow: spec.workflow_scope(), ..Scope::default() };
             scope.inputs = workflow.resolve_inputs(submission.inputs, &scope).map_err(SubmitError::Inputs)?;
             let limit = match &workflow.concurrency {
                 None => None,
@@ -200,13 +283,14 @@ impl Client {
             trigger: submission.trigger.map(|trigger| trigger.to_string()),
             idempotency_key: submission.idempotency_key,
             limit,
+            overlap: submission.overlap,
         })
     }
 
     /// `overlap: cancel_running`: those that hold the limit make room for a newcomer that waits for it.
     pub(crate) async fn make_room_for(&self, newcomer: &NewRun) -> mainspring_store::Result<()> {
-        let cancels = |limit: &Concurrency| limit.overlap == Overlap::CancelRunning;
-        let Some(limit) = newcomer.limit.filter(|_| newcomer.version.concurrency.as_ref().is_some_and(cancels)) else {
+        let cancels = newcomer.overlap() == Some(Overlap::CancelRunning);
+        let Some(limit) = newcomer.limit.filter(|_| cancels) else {
             return Ok(());
         };
         if self.store.run_summary(newcomer.id).await?.state != RunState::Pending {
@@ -221,16 +305,20 @@ impl Client {
 
     pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
         let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(outcome)
     }
 
     pub async fn pause(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
-        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await
+        self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
+        Ok(())
     }
 
     pub async fn resume(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
         self.repeat(|| self.store.resume_run(self.now(), self.clock.new_id(), run, operator)).await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(())
     }
@@ -242,6 +330,7 @@ impl Client {
         let reopened = self
             .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
             .await?;
+        self.hints.changed(run);
         self.wake().await;
         Ok(reopened)
     }
@@ -259,7 +348,8 @@ impl Client {
         if workflow.outputs.is_empty() {
             return Ok(Ok(Map::new()));
         }
-        let mut scope = Scope { run: run_scope(run), workflow: spec.workflow_scope(), ..Scope::default() };
+        let mut scope =
+            Scope { run: run_scope(run, row.trigger.as_ref()), workflow: spec.workflow_scope(), ..Scope::default() };
         if let Some(Value::Object(inputs)) = row.inputs {
             scope.inputs = inputs;
         }
@@ -308,8 +398,9 @@ impl Client {
     }
 }
 
-/// What expressions see of a run before anything of it is stored. Its id carries its time.
-pub(crate) fn run_scope(id: RunId) -> Map<String, Value> {
+/// What expressions see of a run before anything of it is stored. Its id carries its time; what started it says for when
+/// it was meant, if it was not a person.
+pub(crate) fn run_scope(id: RunId, trigger: Option<&Value>) -> Map<String, Value> {
     let mut scope = Map::new();
     scope.insert("id".into(), id.to_string().into());
     if let Some(timestamp) = id.get_timestamp() {
@@ -317,6 +408,9 @@ pub(crate) fn run_scope(id: RunId) -> Map<String, Value> {
         let created = rfc3339(seconds as i64 * 1_000_000 + i64::from(nanos) / 1_000);
         scope.insert("created_at".into(), created.clone().into());
         scope.insert("scheduled_for".into(), created.into());
+    }
+    if let Some(nominal) = trigger.and_then(|trigger| trigger.get("scheduled_for")) {
+        scope.insert("scheduled_for".into(), nominal.clone());
     }
     scope
 }

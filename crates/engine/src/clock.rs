@@ -1,25 +1,42 @@
 //! The one place that reads the wall clock.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use mainspring_core::Micros;
 use mainspring_core::work::Clock;
 use uuid::{ContextV7, Timestamp, Uuid};
 
-/// Wall time at start plus a monotonic clock: it never jumps while the program runs.
+/// Wall time at start plus a monotonic clock: what [`Clock::now`] says never jumps while the program runs.
 #[derive(Debug)]
 pub struct SystemClock {
     started: Instant,
+    /// Added to the time of day, for whoever tries out another one.
+    shift: AtomicI64,
     started_at: Micros,
     ids: Mutex<ContextV7>,
 }
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     pub fn new() -> Self {
-        let started_at = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as Micros;
-        Self { started: Instant::now(), started_at, ids: Mutex::new(ContextV7::new()) }
+        Self {
+            started: Instant::now(),
+            shift: AtomicI64::new(0),
+            started_at: time_of_day(),
+            ids: Mutex::new(ContextV7::new()),
+        }
+    }
+
+    /// The time of day as the machine has it now. It follows when somebody sets the machine's clock, forward and back:
+    /// for schedules only, which are about the time of day.
+    pub fn wall(&self) -> Micros {
+        time_of_day() + self.shift.load(Ordering::Relaxed)
+    }
+
+    /// Moves the time of day that schedules go by, as if somebody set the machine's clock. For trying things out.
+    pub fn shift_wall(&self, by: Micros) {
+        self.shift.fetch_add(by, Ordering::Relaxed);
     }
 
     /// A new UUID v7; ids of one clock rise strictly.
@@ -29,6 +46,11 @@ impl SystemClock {
         let timestamp = Timestamp::from_unix(&*context, (now / 1_000_000) as u64, (now % 1_000_000) as u32 * 1_000);
         Uuid::new_v7(timestamp)
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
+fn time_of_day() -> Micros {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_micros() as Micros
 }
 
 impl Default for SystemClock {

@@ -52,11 +52,12 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
 /// The order with everything that does not come from expressions.
 async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_core::Scope) -> Result<Order, Failure> {
     let needed = spec.workflow.secrets_for(index);
-    if let Some(name) = needed.iter().find(|name| !shared.client.secrets.knows(name)) {
+    if let Some(name) = needed.iter().find(|name| !shared.client.secrets.knows(&spec.workflow.namespace, name)) {
         return Err(Failure {
             kind: "secret".into(),
             message: format!(
-                "secret `{name}` does not exist: set MAINSPRING_SECRET_{name} in the environment of the server"
+                "secret `{name}` does not exist: `mainspring secrets set {name}`, or MAINSPRING_SECRET_{name} in the \
+                 environment of the server"
             ),
             permanent: true,
             ..Failure::default()

@@ -4,9 +4,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mainspring_core::work::Clock;
+use mainspring_store::follower;
 
 use crate::lane::start_over;
 use crate::node::Shared;
+use crate::wake::SCHEDULES;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const DUE_AT_ONCE: i64 = 1_000;
@@ -102,10 +104,13 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 match shared.stop.run_until_cancelled(listener.heard()).await {
                     None => return,
                     Some(Ok(from)) if from == own => {}
+                    Some(Ok(what)) if what == SCHEDULES => shared.client.bell.ring_clock(),
+                    Some(Ok(from)) if follower(&from).is_some() => shared.client.hints.asked(),
                     Some(Ok(_)) => {
                         shared.client.bell.routes_changed();
                         shared.client.bell.look_here();
                         shared.duty.notify_one();
+                        shared.client.bell.happened();
                     }
                     Some(Err(error)) => {
                         tracing::debug!(%error, "listening; looking by ourselves meanwhile");

@@ -3,7 +3,7 @@
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::{Action, Wait};
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{EventRow, Happening, Operator, Result, WaitKind, WaitRow};
+use mainspring_store::{DeliveryRow, EventRow, Happening, Operator, Result, WaitKind, WaitRow};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -13,6 +13,15 @@ use crate::scopes::scope;
 
 /// What an event may carry at most.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
+
+const MAX_NAME: usize = 255;
+
+/// That an event is written down, and what it has started.
+#[derive(Debug, Clone)]
+pub struct Receipt {
+    pub id: Uuid,
+    pub deliveries: Vec<DeliveryRow>,
+}
 
 /// Something to be announced.
 #[derive(Debug, Clone)]
@@ -42,6 +51,8 @@ pub enum Answer {
 
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
+    #[error("the name of an event has 1 to {MAX_NAME} characters, this one has {0}: shorten it")]
+    Name(usize),
     #[error("an event carries at most {MAX_EVENT_BYTES} bytes of data, this one has {0}")]
     TooLarge(usize),
     /// No database stores it, and nobody means it.
@@ -56,8 +67,13 @@ pub enum AnswerError {
 }
 
 impl Client {
-    /// Announces an event. It is durable when this returns; whoever waits for it is told soon after.
-    pub async fn emit(&self, event: NewEvent) -> std::result::Result<Uuid, AnswerError> {
+    /// Announces an event. It is durable when this returns; whoever waits for it is told soon after, and what it started
+    /// so far is in the receipt.
+    pub async fn emit(&self, event: NewEvent) -> std::result::Result<Receipt, AnswerError> {
+        let length = event.name.chars().count();
+        if !(1..=MAX_NAME).contains(&length) {
+            return Err(AnswerError::Name(length));
+        }
         let size = event.data.to_string().len();
         if size > MAX_EVENT_BYTES {
             return Err(AnswerError::TooLarge(size));
@@ -83,13 +99,20 @@ impl Client {
             key,
             data: event.data,
             source: event.source,
+            run: None,
+            depth: 0,
             created_at: self.clock.now(),
         };
         self.store.insert_event(&row).await?;
         // Should this process end right here, any node does it.
         self.match_event(&row).await?;
+        if let Err(error) = self.dispatch(&row).await {
+            tracing::debug!(%error, event = %row.id, "telling those who listen; the leader goes on with it");
+            self.bell.happened();
+        }
         self.wake().await;
-        Ok(row.id)
+        let deliveries = self.store.deliveries(row.id).await?;
+        Ok(Receipt { id: row.id, deliveries })
     }
 
     /// Tells everyone who waits for this event.

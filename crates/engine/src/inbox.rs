@@ -3,6 +3,7 @@
 //! Everything here is plain state behind one lock; nothing waits while it is held.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainspring_core::workflow::SlotClass;
@@ -79,6 +80,8 @@ pub(crate) struct Inbox {
     /// other's lock on it.
     results: Vec<Results>,
     held: HashMap<TaskToken, Held>,
+    /// Why attempts that are held must stop, as far as it is known.
+    reasons: HashMap<TaskToken, Arc<str>>,
     /// Attempts that are over, but whose log is still being stored before they are handed in.
     unlogged: usize,
     free: [i32; 2],
@@ -95,6 +98,7 @@ impl Inbox {
             session,
             results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             held: HashMap::new(),
+            reasons: HashMap::new(),
             unlogged: 0,
             free: [process_slots, function_slots],
             routes: HashMap::new(),
@@ -174,6 +178,7 @@ impl Inbox {
     /// The worker is done with an attempt: its slot is free. `None` if it is not ours (any more).
     pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
         let held = self.held.remove(&token)?;
+        self.reasons.remove(&token);
         self.free[held.class as usize] += 1;
         Some(held)
     }
@@ -198,6 +203,16 @@ impl Inbox {
     /// The version that an attempt which is held belongs to.
     pub(crate) fn version(&self, token: TaskToken) -> Option<i64> {
         self.held.get(&token).map(|held| held.version)
+    }
+
+    pub(crate) fn keep_reason(&mut self, token: TaskToken, reason: Arc<str>) {
+        if self.holds(token) {
+            self.reasons.insert(token, reason);
+        }
+    }
+
+    pub(crate) fn reason(&self, token: TaskToken) -> Option<Arc<str>> {
+        self.reasons.get(&token).cloned()
     }
 
     pub(crate) fn holds(&self, token: TaskToken) -> bool {
@@ -380,6 +395,7 @@ impl Inbox {
             self.free[held.class as usize] += 1;
         }
         self.held.clear();
+        self.reasons.clear();
         self.results.iter_mut().for_each(|results| *results = Results::default());
         self.session = session;
         self.look_everywhere();

@@ -1,14 +1,16 @@
 //! One lane: gather, exchange, dispatch, again. While one commit is under way, the next batch gathers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
-use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution};
+use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken};
 
 use crate::dispatch;
 use crate::inbox::Batch;
+use crate::live::Hint;
 use crate::node::Shared;
 
 /// An empty answer never means an empty queue: there is always another look.
@@ -129,6 +131,10 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     for token in &reply.fenced {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }
+    if reply.followed {
+        shared.client.bell.happened();
+    }
+    tell_followers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
         // Nobody has to listen.
         let _ = shared.ended_runs.send(run);
@@ -142,11 +148,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     if more {
         shared.client.bell.ring_all();
     }
-    for token in &reply.cancel {
-        if shared.inbox().holds(*token) {
-            shared.workforce.cancel(token.key, token.attempt, "cancelled");
-        }
-    }
+    stop_attempts(shared, &reply.cancel);
     if batch.session() != shared.inbox().session {
         return;
     }
@@ -156,6 +158,59 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     if !reply.to_decide.is_empty() {
         dispatch::decide(shared, reply.to_decide).await;
     }
+}
+
+/// Names the runs that this exchange has changed, and what began, if anybody wants to know.
+fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
+    let hints = &shared.client.hints;
+    if !hints.wanted() {
+        return;
+    }
+    let handed_in = exchange.ended.iter().map(|row| row.token).chain(exchange.goes_on.iter().map(|row| row.token));
+    let mut last = None;
+    for run in handed_in.map(|token| token.key.run).chain(reply.ended_runs.iter().map(|ended| ended.0)) {
+        if last.replace(run) != Some(run) {
+            hints.tell(Hint::Changed(run));
+        }
+    }
+    let at = exchange.now;
+    for claim in &reply.claimed {
+        let TaskToken { key, session, attempt } = claim.token;
+        hints.tell(Hint::Started { key, attempt, session, at });
+    }
+}
+
+/// Stops attempts of ours that somebody wants killed. We are told again and again until they have ended; why is read
+/// from the store once, beside the lane.
+fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
+    let mut unexplained = Vec::new();
+    for token in tokens {
+        let (holds, reason) = {
+            let inbox = shared.inbox();
+            (inbox.holds(*token), inbox.reason(*token))
+        };
+        match reason {
+            Some(reason) => shared.workforce.cancel(token.key, token.attempt, &reason),
+            None if holds => unexplained.push(*token),
+            None => {}
+        }
+    }
+    if unexplained.is_empty() {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let session = unexplained[0].session;
+        let reasons = shared.client.store.cancel_reasons(session).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "reading why attempts are to be stopped");
+            HashMap::new()
+        });
+        for token in unexplained {
+            let reason: Arc<str> = reasons.get(&token).map_or("cancelled", String::as_str).into();
+            shared.inbox().keep_reason(token, Arc::clone(&reason));
+            shared.workforce.cancel(token.key, token.attempt, &reason);
+        }
+    });
 }
 
 /// Tells the due loop of retries that it must not sleep through.
@@ -223,6 +278,9 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
     loop {
         match lane.exchange(&Exchange { now: shared.client.now(), ..part.clone() }).await {
             Ok(reply) => {
+                if reply.followed {
+                    shared.client.bell.happened();
+                }
                 for run in reply.ended_runs {
                     let _ = shared.ended_runs.send(run);
                 }

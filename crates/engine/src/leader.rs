@@ -9,34 +9,55 @@ use std::time::{Duration, Instant};
 
 use mainspring_store::{Result, Store, Term};
 
-use crate::node::Shared;
+use crate::node::{NodeConfig, Shared};
 
 /// The name of the term whose holder leads.
 pub const DUTY: &str = "scheduler";
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const FORGET_EVERY: Duration = Duration::from_secs(60);
+/// Seldom: which events may go depends on every run that is open.
+const FORGET_EVENTS_EVERY: Duration = Duration::from_secs(3_600);
+/// Events are kept at least so long, however soon runs are forgotten.
+const EVENTS_LAST: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How long something has been seen standing still.
 #[derive(Debug, Default)]
 struct Standing {
-    seen: HashMap<i64, (i64, Instant)>,
+    seen: HashMap<i64, (i64, Duration)>,
+    looked: Option<Instant>,
 }
 
 impl Standing {
+    /// Begins a look; returns the time that it adds. Time in which nobody looked adds next to nothing: whoever beats was
+    /// perhaps kept from the store just like us, and must get the chance to beat again.
+    fn look(&mut self, now: Instant, pace: Duration) -> Duration {
+        let since = self.looked.replace(now).map_or(Duration::ZERO, |last| now.duration_since(last));
+        since.min(pace * 3 / 2)
+    }
+
     /// Notes a beat; returns for how long it has been the same.
-    fn note(&mut self, id: i64, beat: i64, now: Instant) -> Duration {
-        let entry = self.seen.entry(id).or_insert((beat, now));
-        if entry.0 != beat {
-            *entry = (beat, now);
+    fn note(&mut self, id: i64, beat: i64, passed: Duration) -> Duration {
+        match self.seen.get_mut(&id) {
+            Some(entry) if entry.0 == beat => {
+                entry.1 += passed;
+                entry.1
+            }
+            _ => {
+                self.seen.insert(id, (beat, Duration::ZERO));
+                Duration::ZERO
+            }
         }
-        now.duration_since(entry.1)
     }
 }
 
+/// How often a node looks whether it must lead, and a leader at its duties.
+fn pace(config: &NodeConfig) -> Duration {
+    config.heartbeat.min(config.lease_ttl / 3)
+}
+
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let pace = shared.config.heartbeat.min(shared.config.lease_ttl / 3);
-    let mut ticks = tokio::time::interval(pace);
+    let mut ticks = tokio::time::interval(pace(&shared.config));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut lead = Leadership::default();
     while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
@@ -47,6 +68,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             lead.holder = Standing::default();
         }
     }
+    shared.term.send_replace(None);
     if let Some(term) = lead.term
         && let Err(error) = shared.client.store.release_term(&term).await
     {
@@ -62,6 +84,7 @@ struct Leadership {
     swept: Option<Instant>,
     reconciled: Option<Instant>,
     forgot: Option<Instant>,
+    forgot_events: Option<Instant>,
 }
 
 impl Leadership {
@@ -72,6 +95,7 @@ impl Leadership {
             Some(_) => {
                 tracing::warn!("leadership was taken over");
                 *self = Self::default();
+                shared.term.send_replace(None);
                 return Ok(());
             }
             None => match self.try_to_lead(shared).await? {
@@ -90,7 +114,8 @@ impl Leadership {
         let store = &shared.client.store;
         let seen = store.term(DUTY).await?;
         if let Some(term) = &seen {
-            let stood = self.holder.note(term.epoch, term.beat, Instant::now());
+            let passed = self.holder.look(Instant::now(), pace(&shared.config));
+            let stood = self.holder.note(term.epoch, term.beat, passed);
             if !term.released && stood < shared.config.lease_ttl {
                 return Ok(None);
             }
@@ -99,6 +124,7 @@ impl Leadership {
         if let Some(term) = &taken {
             tracing::info!(epoch = term.epoch, "this node leads");
             self.term = taken.clone();
+            shared.term.send_replace(taken.clone());
             self.sessions = Standing::default();
         }
         Ok(taken)
@@ -107,10 +133,10 @@ impl Leadership {
     async fn find_dead(&mut self, shared: &Shared, term: &Term) -> Result<()> {
         let store = &shared.client.store;
         let live = store.live_sessions().await?;
-        let now = Instant::now();
+        let passed = self.sessions.look(Instant::now(), pace(&shared.config));
         self.sessions.seen.retain(|id, _| live.iter().any(|session| session.id == *id));
         for session in live {
-            if self.sessions.note(session.id, session.beat, now) < shared.config.lease_ttl {
+            if self.sessions.note(session.id, session.beat, passed) < shared.config.lease_ttl {
                 continue;
             }
             let returned = store.reap_session(shared.client.now(), session.id, session.beat, term).await?;
@@ -144,6 +170,12 @@ impl Leadership {
                 while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
             }
         }
+        if let Some(retention) = shared.config.retention
+            && is_due(&mut self.forgot_events, FORGET_EVENTS_EVERY, now)
+        {
+            let before = shared.client.now() - retention.max(EVENTS_LAST).as_micros() as i64;
+            while store.forget_events(before).await? > 0 && !shared.stop.is_cancelled() {}
+        }
         Ok(())
     }
 }
@@ -155,4 +187,26 @@ fn is_due(last: &mut Option<Instant>, every: Duration, now: Instant) -> bool {
         *last = Some(now);
     }
     due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_nobody_looked_does_not_count() {
+        let pace = Duration::from_secs(1);
+        let start = Instant::now();
+        let mut standing = Standing::default();
+        let mut stood = |second: u64, beat: i64| {
+            let passed = standing.look(start + Duration::from_secs(second), pace);
+            standing.note(7, beat, passed).as_millis()
+        };
+        assert_eq!(stood(0, 1), 0);
+        assert_eq!(stood(1, 1), 1_000);
+        assert_eq!(stood(60, 1), 2_500, "the store was away for a minute, and so it was for the others");
+        assert_eq!(stood(61, 2), 0);
+        assert_eq!(stood(62, 2), 1_000);
+        assert_eq!(stood(63, 2), 2_000);
+    }
 }

@@ -9,6 +9,7 @@ use mainspring_core::work::LogChunk;
 use mainspring_store::StoredChunk;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::live::Hint;
 use crate::node::Shared;
 
 const AT_ONCE: usize = 256;
@@ -83,12 +84,21 @@ fn number(numbers: &mut HashMap<(TaskKey, i32), i32>, chunks: impl Iterator<Item
         .collect()
 }
 
+fn tell_followers(shared: &Shared, chunks: &[StoredChunk]) {
+    let hints = &shared.client.hints;
+    if hints.wanted() {
+        for chunk in chunks {
+            hints.tell(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });
+        }
+    }
+}
+
 /// Stores, however long the store is away. Meanwhile the channel fills and tasks that print are slowed down.
 async fn store(shared: &Shared, chunks: Vec<StoredChunk>) {
     let mut backoff = Duration::from_millis(20);
     loop {
         match shared.client.store.append_logs(&chunks).await {
-            Ok(()) => return,
+            Ok(()) => return tell_followers(shared, &chunks),
             Err(error) if error.is_transient() => tracing::warn!(%error, "storing log lines"),
             Err(error) => {
                 tracing::error!(%error, chunks = chunks.len(), "the store refuses log lines; they are dropped");

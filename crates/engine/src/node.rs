@@ -9,8 +9,8 @@ use mainspring_core::TaskKey;
 use mainspring_core::state::RunState;
 use mainspring_core::work::{Assignment, Completion, LogChunk};
 use mainspring_core::workflow::SlotClass;
-use mainspring_store::{Flavor, NewSession, RouteRow};
-use tokio::sync::{broadcast, mpsc};
+use mainspring_store::{Flavor, NewSession, RouteRow, Term};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -18,8 +18,9 @@ use uuid::Uuid;
 use crate::client::Client;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
+use crate::timekeeping::{Timekeeping, TimekeepingStatus};
 use crate::wake::MAX_LANES;
-use crate::{completions, duties, lane, leader, logs};
+use crate::{backfilling, completions, duties, follower, lane, leader, live, logs, timekeeping};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -51,6 +52,10 @@ pub struct NodeConfig {
     pub serves_remote: bool,
     /// Whether this node may lead.
     pub leads: bool,
+    /// The longest sleep of the loop that fires triggers.
+    pub schedule_interval: Duration,
+    /// How many triggers it takes at once when few are due.
+    pub schedule_batch: usize,
 }
 
 impl Default for NodeConfig {
@@ -69,6 +74,8 @@ impl Default for NodeConfig {
             retention: None,
             serves_remote: false,
             leads: true,
+            schedule_interval: Duration::from_secs(1),
+            schedule_batch: 100,
         }
     }
 }
@@ -86,6 +93,9 @@ pub(crate) struct Shared {
     pub(crate) duty: tokio::sync::Notify,
     pub(crate) next_due: Mutex<Option<i64>>,
     pub(crate) barrier: LogBarrier,
+    /// The term under which this node leads, for the loops that only a leader runs.
+    pub(crate) term: watch::Sender<Option<Term>>,
+    pub(crate) timekeeping: Timekeeping,
 }
 
 impl std::fmt::Debug for Shared {
@@ -101,14 +111,9 @@ impl Shared {
 
     /// Whether our worker may execute tasks of this route.
     fn serves(&self, route: &RouteRow) -> bool {
-        let queue = self.config.queues.is_empty() || self.config.queues.contains(&route.queue);
-        let labels = route.labels.is_empty()
-            || route.labels.split(',').all(|pair| {
-                pair.split_once('=')
-                    .is_some_and(|(key, value)| self.config.labels.get(key).is_some_and(|have| have == value))
-            });
         // What remote workers execute is theirs to ask for, unless this node is to stand in for them.
-        queue && labels && (self.config.serves_remote || route.class() != SlotClass::Remote)
+        route.suits(&self.config.queues, &self.config.labels)
+            && (self.config.serves_remote || route.class() != SlotClass::Remote)
     }
 
     /// Learns of new routes.
@@ -167,6 +172,12 @@ impl NodeHandle {
         self.shared.ended_runs.subscribe()
     }
 
+    /// How the loop that fires triggers is doing.
+    pub fn timekeeping(&self) -> TimekeepingStatus {
+        let leads = self.shared.term.borrow().is_some();
+        self.shared.timekeeping.status(leads)
+    }
+
     /// How many attempts are being executed.
     pub fn held(&self) -> usize {
         self.shared.inbox().held()
@@ -202,6 +213,8 @@ impl Node {
             duty: tokio::sync::Notify::new(),
             next_due: Mutex::new(None),
             barrier,
+            term: watch::Sender::new(None),
+            timekeeping: Timekeeping::default(),
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
@@ -218,8 +231,14 @@ impl Node {
             let client = &announcer.client;
             client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
         });
+        if shared.client.store.flavor() == Flavor::Postgres {
+            tasks.spawn(live::publish(Arc::clone(&shared)));
+        }
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
+            tasks.spawn(follower::run(Arc::clone(&shared)));
+            tasks.spawn(timekeeping::run(Arc::clone(&shared)));
+            tasks.spawn(backfilling::run(Arc::clone(&shared)));
         }
         shared.client.bell.look_here();
         Ok(Self { shared, tasks })

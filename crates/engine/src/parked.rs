@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use mainspring_core::plan::{Lapse, MAX_DEPTH, approved, child_failed, rejected, too_deep};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::{Clock, Failure};
-use mainspring_core::workflow::{Action, OnTimeout, Task, Wait};
+use mainspring_core::workflow::{Action, Task, Wait};
 use mainspring_core::{Decision, Micros, RunId, Scope};
 use mainspring_store::{
     Claimed, Error, EventRow, ItemResult, NewRun, Parked, Parking, Result, WaitKind, WaitOutcome, WaitRow,
@@ -24,8 +25,6 @@ use crate::specs::Spec;
 
 /// A task's output is at most this large.
 const MAX_OUTPUT: usize = 1 << 20;
-/// Sub-workflows are nested at most so deep.
-const MAX_DEPTH: usize = 20;
 
 pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
     let Some(data) = load(&shared, &claims, |task| vec![&task.condition_reads, &task.reads]).await else { return };
@@ -231,11 +230,7 @@ impl One<'_> {
         let mut ancestry = client.ancestry(self.claim.token.key.run).await?;
         ancestry.chain.push(self.spec.workflow.name.clone());
         if ancestry.chain.len() > MAX_DEPTH {
-            let message = format!(
-                "sub-workflows are nested deeper than {MAX_DEPTH}: {} → {name}",
-                shortened(&ancestry.chain).join(" → ")
-            );
-            return Ok(Err(failure("dependency_cycle_detected", message)));
+            return Ok(Err(too_deep(&ancestry.chain, &name)));
         }
         let trigger = json!({
             "kind": "workflow",
@@ -243,6 +238,7 @@ impl One<'_> {
             "task": self.task.name,
             "item": (self.claim.token.key.item >= 0).then_some(self.claim.token.key.item),
             "chain": ancestry.chain,
+            "depth": ancestry.depth,
         });
         let submission = Submission { inputs, trigger: Some(trigger), ..Submission::default() };
         match client.prepare(&spec, submission).await {
@@ -277,21 +273,15 @@ impl One<'_> {
             (WaitKind::Child, None) if is_due => {
                 self.shared.client.store.call_off_child(self.now(), wait.key).await?;
                 self.shared.duty.notify_one();
-                self.go_wrong(timed_out("the sub-workflow did not end", self.task.timeout_ms)).await
+                self.lapse().await
             }
-            (WaitKind::Timer, _) if is_due => self.succeed(None).await,
             (WaitKind::Approval, Some(outcome)) => self.conclude_approval(&wait, outcome).await,
-            (WaitKind::Approval, None) if is_due => self.nobody_decided().await,
             (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => self.succeed(wait.output).await,
             (WaitKind::Event | WaitKind::Result, Some(_)) => {
                 let reason = wait.reason.unwrap_or_else(|| "the result says that it failed".into());
                 self.fail(failure("result", reason))
             }
-            (WaitKind::Event, None) if is_due => {
-                let name = wait.event.unwrap_or_default();
-                self.fail(timed_out(&format!("no event `{name}` came"), None))
-            }
-            (WaitKind::Result, None) if is_due => self.fail(timed_out("nobody delivered a result", None)),
+            (_, None) if is_due => self.lapse().await,
             (_, None) => self.shared.client.store.park_again(self.claim.token, wait.due_at).await,
             (_, Some(_)) => self.succeed(None).await,
         }
@@ -300,18 +290,18 @@ impl One<'_> {
     async fn conclude_approval(&self, wait: &WaitRow, outcome: WaitOutcome) -> Result<()> {
         let by = wait.actor.as_deref().unwrap_or("somebody");
         if outcome == WaitOutcome::Well {
-            return self.succeed(Some(json!({"approved": true, "by": by, "reason": wait.reason}))).await;
+            return self.succeed(Some(approved(by, wait.reason.as_deref()))).await;
         }
-        let why = wait.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        self.fail(failure("rejected", format!("rejected by {by}{why}")))
+        self.fail(rejected(by, wait.reason.as_deref()))
     }
 
-    async fn nobody_decided(&self) -> Result<()> {
-        let Action::Approval(approval) = &self.task.action else { return self.skip() };
-        match approval.on_timeout {
-            OnTimeout::Fail => self.fail(timed_out("nobody approved", approval.timeout_ms)),
-            OnTimeout::Approve => self.succeed(Some(json!({"approved": true, "by": "timeout", "reason": null}))).await,
-            OnTimeout::Skip => self.skip(),
+    /// It has waited for as long as it may. Only a sub-workflow is tried again.
+    async fn lapse(&self) -> Result<()> {
+        match self.spec.workflow.lapse(self.index()) {
+            Lapse::Success(output) => self.succeed(output).await,
+            Lapse::Skip => self.skip(),
+            Lapse::Fail(failure) if matches!(self.task.action, Action::Workflow(_)) => self.go_wrong(failure).await,
+            Lapse::Fail(failure) => self.fail(failure),
         }
     }
 
@@ -347,30 +337,27 @@ impl One<'_> {
                 Err(failure) => self.fail(failure),
             };
         }
-        let why = self.first_error(child).await?;
-        let message = format!("run {child} of workflow `{}` {}{why}", summary.workflow, past(summary.state));
-        self.go_wrong(Failure { kind: "workflow".into(), message, ..Failure::default() }).await
+        let error = self.first_error(child).await?;
+        let error = error.as_ref().map(|(task, error)| (task.as_str(), error.as_str()));
+        let run = format!("run {child} of workflow `{}`", summary.workflow);
+        self.go_wrong(child_failed(&run, summary.state, error)).await
     }
 
-    /// The first error of a run, for the message of whoever waited for it.
-    async fn first_error(&self, run: RunId) -> Result<String> {
+    /// The first task of a run that failed, and its error, for the message of whoever waited for the run.
+    async fn first_error(&self, run: RunId) -> Result<Option<(String, String)>> {
         let spec = self.shared.client.spec(self.shared.client.store.run_summary(run).await?.version).await?;
         let tasks = self.shared.client.store.ended_tasks(run, &[]).await?;
         let failed = tasks.into_iter().find(|row| row.state == TaskState::Failed);
-        Ok(failed.map_or(String::new(), |row| {
-            let name = &spec.workflow.tasks[row.key.index as usize].name;
-            format!(": task `{name}`: {}", row.error.unwrap_or_else(|| "failed".into()))
+        Ok(failed.map(|row| {
+            let name = spec.workflow.tasks[row.key.index as usize].name.clone();
+            (name, row.error.unwrap_or_else(|| "failed".into()))
         }))
     }
 
     /// An attempt went badly: again later if the task allows it, else that was it.
     async fn go_wrong(&self, failure: Failure) -> Result<()> {
         let failures = u32::try_from(self.claim.failures).unwrap_or(0) + 1;
-        let allowed = self.task.retry.retryable
-            && failures < u32::from(self.task.retry.attempts)
-            && !failure.permanent
-            && self.task.retry.allows(&failure.kind, failure.code());
-        if !allowed {
+        if !self.task.retry.tries_again(failures, &failure) {
             return self.fail(failure);
         }
         let due_at = self.now() + self.task.retry.delay_micros(failures, fastrand::f64());
@@ -398,29 +385,6 @@ fn failure(kind: &str, message: String) -> Failure {
     Failure { kind: kind.to_owned(), message, permanent: true, ..Failure::default() }
 }
 
-fn timed_out(what: &str, timeout_ms: Option<u64>) -> Failure {
-    let within = timeout_ms.map_or(String::new(), |ms| format!(" within {}", mainspring_core::time::duration(ms)));
-    Failure { kind: "timeout".into(), message: format!("{what}{within}"), ..Failure::default() }
-}
-
-fn past(state: RunState) -> &'static str {
-    match state {
-        RunState::Cancelled => "was cancelled",
-        _ => "failed",
-    }
-}
-
-/// The ends of a long chain.
-fn shortened(chain: &[String]) -> Vec<String> {
-    if chain.len() <= 6 {
-        return chain.to_vec();
-    }
-    let mut ends = chain[..3].to_vec();
-    ends.push("…".into());
-    ends.extend_from_slice(&chain[chain.len() - 2..]);
-    ends
-}
-
 impl Ancestry {
     /// Read from what is written down about what started a run.
     pub(crate) fn of(trigger: Option<&Value>) -> Self {
@@ -429,6 +393,7 @@ impl Ancestry {
             .and_then(Value::as_array)
             .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
             .unwrap_or_default();
-        Self { chain }
+        let depth = trigger.and_then(|trigger| trigger.get("depth")).and_then(Value::as_i64).unwrap_or(0);
+        Self { chain, depth }
     }
 }

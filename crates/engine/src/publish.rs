@@ -16,6 +16,10 @@ use crate::specs::Spec;
 /// Announces what a task run that succeeds says it announces, however long the store is away.
 pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generation: i32, output: Option<&Value>) {
     let task = &spec.workflow.tasks[key.index as usize];
+    if task.publishes_events.is_empty() {
+        return;
+    }
+    let Some(depth) = depth(shared, key).await else { return };
     for name in &task.publishes_events {
         let event = EventRow {
             id: event_id(key, generation, name),
@@ -24,6 +28,8 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
             key: Some(key.run.to_string()),
             data: output.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             source: format!("task {} of run {}", task.name, key.run),
+            run: Some(key.run),
+            depth: depth.saturating_add(1),
             created_at: shared.client.clock.now(),
         };
         loop {
@@ -36,8 +42,18 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
             }
         }
     }
-    if !task.publishes_events.is_empty() {
-        shared.duty.notify_one();
+    shared.duty.notify_one();
+    shared.client.bell.happened();
+}
+
+/// How many runs led to this one, however long the store is away. `None` when the node stops.
+async fn depth(shared: &Shared, key: TaskKey) -> Option<i32> {
+    loop {
+        match shared.client.store.run_depth(key.run).await {
+            Ok(depth) => return Some(depth),
+            Err(error) => tracing::warn!(%error, task = %key, "reading what started a run"),
+        }
+        pause(shared).await?;
     }
 }
 

@@ -15,7 +15,9 @@ pub enum TaskAction {
     /// Once more: at once if it waits for its next attempt; if it has ended, with fresh attempts, and then what depends on it.
     Retry,
     /// It counts as a success with this output, and the run goes on.
-    ResolveManually { output: Option<Value> },
+    ResolveManually {
+        output: Option<Value>,
+    },
     /// It is left out and counts as a success without output.
     Skip,
     Cancel,

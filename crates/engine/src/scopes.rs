@@ -33,12 +33,19 @@ pub(crate) async fn load(
     claims: &[WithSpec],
     reads: impl Fn(&Task) -> Vec<&Reads>,
 ) -> Option<ExpressionData> {
+    for (_, spec) in claims.iter().filter(|(_, spec)| !spec.workflow.secrets.is_empty()) {
+        while let Err(error) = shared.client.secrets.prepare(&shared.client.store, &spec.workflow.namespace).await {
+            tracing::warn!(%error, "reading secrets");
+            pause(shared).await?;
+        }
+    }
     let mut runs: Vec<RunId> = Vec::new();
     let mut upstream: Vec<(RunId, i32)> = Vec::new();
     let mut items: Vec<TaskKey> = Vec::new();
     for (claim, spec) in claims {
         let key = claim.token.key;
-        if !spec.workflow.inputs.is_empty() {
+        // Only a version with triggers has runs that something but a person started.
+        if !spec.workflow.inputs.is_empty() || !spec.workflow.triggers.is_empty() {
             runs.push(key.run);
         }
         if key.item >= 0 {
@@ -79,10 +86,10 @@ pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads]
     }
     Scope {
         inputs,
-        run: run_scope(key.run),
+        run: run_scope(key.run, data.triggers.get(&key.run)),
         workflow: spec.workflow_scope(),
         tasks: tasks.into_iter().collect(),
-        secrets: client.secrets.of(&spec.workflow.secrets_for(key.index as usize)),
+        secrets: client.secrets.of(&spec.workflow.namespace, &spec.workflow.secrets_for(key.index as usize)),
         item: data.items.get(&key).cloned(),
         index: (key.item >= 0).then_some(key.item as u32),
         ..Scope::default()

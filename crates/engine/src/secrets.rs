@@ -1,43 +1,112 @@
-//! Values that tasks may see and nobody else. Known to the process, never stored with a run.
+//! Values that tasks may see and nobody else. Known to the process, or kept sealed in the store and opened when a task
+//! that needs them is claimed; never stored with a run.
+//!
+//! A secret of the namespace stands before one of the process with the same name. What was opened is remembered for a
+//! moment, so that a busy node does not read it for every task; a change made through another node is seen by then.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use mainspring_core::Workflow;
+use mainspring_store::Store;
 use serde_json::{Map, Value};
 
-/// The secrets this process knows, by name.
+use crate::vault::Vault;
+
+const REMEMBERED: Duration = Duration::from_secs(5);
+
+/// The secrets this process knows or can open, by name. Clones share them.
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<BTreeMap<String, String>>,
+    vault: Vault,
+    opened: Arc<Mutex<HashMap<String, Opened>>>,
+}
+
+/// What a namespace had when it was looked at.
+struct Opened {
+    at: Instant,
+    values: BTreeMap<String, String>,
 }
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Their values belong into no log.
-        out.debug_struct("Secrets").field("names", &self.known.keys()).finish()
+        out.debug_struct("Secrets").field("names", &self.known.keys()).field("vault", &self.vault).finish()
     }
 }
 
 impl Secrets {
     pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { known: Arc::new(known.into_iter().collect()) }
+        Self { known: Arc::new(known.into_iter().collect()), ..Self::default() }
     }
 
-    /// Those of these names that exist.
-    pub(crate) fn of(&self, names: &[String]) -> Map<String, Value> {
+    /// The same with the keys of what is kept in the store.
+    #[must_use]
+    pub fn with_vault(mut self, vault: Vault) -> Self {
+        self.vault = vault;
+        self
+    }
+
+    pub fn vault(&self) -> &Vault {
+        &self.vault
+    }
+
+    /// Looks at a namespace again with the next task that needs one of its secrets.
+    pub fn forget(&self, namespace: &str) {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
+    }
+
+    /// Reads and opens the secrets of a namespace, unless that was done a moment ago. What does not open is left out and
+    /// said in the log; a task that needs it fails with its name.
+    pub(crate) async fn prepare(&self, store: &Store, namespace: &str) -> mainspring_store::Result<()> {
+        if !self.vault.has_key() || self.is_fresh(namespace) {
+            return Ok(());
+        }
+        let mut values = BTreeMap::new();
+        for secret in store.sealed_secrets(namespace).await? {
+            match self.vault.open(namespace, &secret) {
+                Ok(value) => _ = values.insert(secret.name, value),
+                Err(error) => tracing::error!(%error, namespace, "opening a secret"),
+            }
+        }
+        let opened = Opened { at: Instant::now(), values };
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), opened);
+        Ok(())
+    }
+
+    fn is_fresh(&self, namespace: &str) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(namespace).is_some_and(|opened| opened.at.elapsed() < REMEMBERED)
+    }
+
+    /// Those of these names that exist for a namespace that was prepared.
+    pub(crate) fn of(&self, namespace: &str, names: &[String]) -> Map<String, Value> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = opened.get(namespace);
         names
             .iter()
-            .filter_map(|name| self.known.get(name).map(|value| (name.clone(), Value::String(value.clone()))))
+            .filter_map(|name| {
+                let value = kept.and_then(|opened| opened.values.get(name)).or_else(|| self.known.get(name))?;
+                Some((name.clone(), Value::String(value.clone())))
+            })
             .collect()
     }
 
-    pub(crate) fn knows(&self, name: &str) -> bool {
-        self.known.contains_key(name)
+    /// The value of one in a namespace that was prepared, for what this process itself checks by it.
+    pub(crate) fn reveal(&self, namespace: &str, name: &str) -> Option<String> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        opened.get(namespace).and_then(|opened| opened.values.get(name)).or_else(|| self.known.get(name)).cloned()
     }
 
-    /// Declared by the workflow, but not known here.
+    pub(crate) fn knows(&self, namespace: &str, name: &str) -> bool {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        self.known.contains_key(name) || opened.get(namespace).is_some_and(|opened| opened.values.contains_key(name))
+    }
+
+    /// Declared by the workflow, but not known to this process.
     pub fn missing<'w>(&self, workflow: &'w Workflow) -> Vec<&'w str> {
-        workflow.secrets.iter().map(String::as_str).filter(|name| !self.known.contains_key(*name)).collect()
+        workflow.secrets.iter().map(String::as_str).filter(|name| !self.knows(&workflow.namespace, name)).collect()
     }
 }

@@ -7,9 +7,11 @@ use mainspring_core::work::{Bundle, Order};
 use mainspring_core::{Scope, Workflow};
 use mainspring_store::{Store, VersionRef};
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 /// How many versions are kept in memory.
 const KEPT: usize = 500;
+const KEPT_LIMITS: usize = 10_000;
 
 /// A stored version with what is derived from it.
 #[derive(Debug)]
@@ -67,11 +69,25 @@ impl Spec {
 pub(crate) struct Specs {
     store: Store,
     known: Mutex<HashMap<i64, Arc<Spec>>>,
+    /// Limits that triggers have for themselves; a limit is never forgotten.
+    own_limits: Mutex<HashMap<Uuid, i32>>,
 }
 
 impl Specs {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, known: Mutex::default() }
+        Self { store, known: Mutex::default(), own_limits: Mutex::default() }
+    }
+
+    pub(crate) fn own_limit(&self, trigger: Uuid) -> Option<i32> {
+        self.own_limits.lock().unwrap_or_else(PoisonError::into_inner).get(&trigger).copied()
+    }
+
+    pub(crate) fn keep_own_limit(&self, trigger: Uuid, limit: i32) {
+        let mut limits = self.own_limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if limits.len() >= KEPT_LIMITS {
+            limits.clear();
+        }
+        limits.insert(trigger, limit);
     }
 
     pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {
@@ -84,6 +100,24 @@ impl Specs {
         }
         let (reference, workflow) = self.store.version(version).await?;
         Ok(self.keep(Spec::new(reference, workflow)))
+    }
+
+    /// Several at once: those that are not known are read together.
+    pub(crate) async fn get_many(&self, versions: &[i64]) -> mainspring_store::Result<HashMap<i64, Arc<Spec>>> {
+        let mut found: HashMap<i64, Arc<Spec>> = HashMap::with_capacity(versions.len());
+        let mut missing: Vec<i64> = Vec::new();
+        for version in versions {
+            match self.cached(*version) {
+                Some(spec) => _ = found.insert(*version, spec),
+                None => missing.push(*version),
+            }
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        for (reference, workflow) in self.store.versions(&missing).await? {
+            found.insert(reference.id, self.keep(Spec::new(reference, workflow)));
+        }
+        Ok(found)
     }
 
     pub(crate) fn keep(&self, spec: Spec) -> Arc<Spec> {

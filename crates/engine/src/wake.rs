@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Announcements are at least this far apart.
 const ANNOUNCE_EVERY: Duration = Duration::from_millis(5);
+/// What other processes are told when triggers have changed.
+pub(crate) const SCHEDULES: &str = "schedules";
 /// More lanes than this are of no use to one node.
 pub(crate) const MAX_LANES: usize = 8;
 
@@ -20,9 +22,13 @@ pub(crate) struct Bell {
     look: AtomicBool,
     /// Routes may exist that this node has not read.
     new_routes: AtomicBool,
+    /// Wakes the loop that follows events and ends of runs.
+    happened: Notify,
     /// Wakes the announcer.
     outward: Notify,
     has_announcer: AtomicBool,
+    /// Wakes the loop that fires triggers.
+    clock: Notify,
 }
 
 impl Bell {
@@ -49,6 +55,15 @@ impl Bell {
         self.ring_all();
     }
 
+    /// Triggers have changed.
+    pub(crate) fn ring_clock(&self) {
+        self.clock.notify_one();
+    }
+
+    pub(crate) async fn clock_rung(&self) {
+        self.clock.notified().await;
+    }
+
     /// There may be routes to learn of at the next look.
     pub(crate) fn routes_changed(&self) {
         self.new_routes.store(true, Ordering::Release);
@@ -62,6 +77,15 @@ impl Bell {
     /// Whether a look was asked for since the last time.
     pub(crate) fn take_look(&self) -> bool {
         self.look.swap(false, Ordering::AcqRel)
+    }
+
+    /// An event was announced, or a run has ended that somebody follows.
+    pub(crate) fn happened(&self) {
+        self.happened.notify_one();
+    }
+
+    pub(crate) async fn heard_of_something(&self) {
+        self.happened.notified().await;
     }
 
     pub(crate) async fn rung(&self, lane: usize) {

@@ -141,7 +141,9 @@ impl Obstacles {
     fn pool(&self, task: &Task) -> String {
         let name = task.pool.as_deref().unwrap_or_default();
         match self.pools.get(name) {
-            Some((Some(slots), held)) => format!("waits for a slot of pool `{name}`, of which {held} of {slots} are held"),
+            Some((Some(slots), held)) => {
+                format!("waits for a slot of pool `{name}`, of which {held} of {slots} are held")
+            }
             _ => format!("waits for a slot of pool `{name}`"),
         }
     }
@@ -171,9 +173,10 @@ impl Obstacles {
                 format!("waits for its child run {}", wait.child.map_or_else(String::new, |child| child.to_string()))
             }
             WaitKind::Items => {
-                let open = self.states.iter().filter(|(key, state)| {
-                    key.index == row.key.index && key.item >= 0 && !state.is_terminal()
-                });
+                let open = self
+                    .states
+                    .iter()
+                    .filter(|(key, state)| key.index == row.key.index && key.item >= 0 && !state.is_terminal());
                 format!("waits for {} of its items", open.count())
             }
         }

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_core::diagnostic::quoted;
-use mainspring_engine::{Client, NodeConfig, Secrets, SystemClock};
+use mainspring_engine::{Client, NodeConfig, SystemClock};
 use mainspring_store::{Operator, Store};
 use mainspring_worker::http::{Guard, HttpConfig};
 use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig, Registry};
 
 use crate::cli::Common;
 use crate::config::{Config, LogFormat, Role};
+use crate::entrance;
 use crate::failure::{Failure, Result};
 use crate::host::StoreHost;
 use crate::local::watchdog_command;
 use crate::output::Output;
 use crate::telemetry;
 
-/// Variables with this prefix are secrets of that name.
-const SECRET_PREFIX: &str = "MAINSPRING_SECRET_";
-
 pub(crate) struct App<'a> {
     pub(crate) config: Config,
     pub(crate) namespace: Option<String>,
     pub(crate) out: &'a Output,
+    /// `--server`.
+    pub(crate) server: Option<String>,
+    pub(crate) profile: Option<String>,
+    /// Whether `--database` was given.
+    pub(crate) names_database: bool,
     verbose: u8,
 }
 
@@ -33,7 +36,15 @@ impl<'a> App<'a> {
         if let Some(namespace) = &common.namespace {
             require_name("namespace", namespace)?;
         }
-        Ok(Self { config, namespace: common.namespace, out, verbose: common.verbose })
+        Ok(Self {
+            config,
+            namespace: common.namespace,
+            out,
+            server: common.server,
+            profile: common.profile,
+            names_database: common.database.is_some(),
+            verbose: common.verbose,
+        })
     }
 
     /// Starts logging for a command: text, and only what is amiss.
@@ -61,11 +72,23 @@ impl<'a> App<'a> {
     }
 
     pub(crate) fn client(&self, store: Store) -> Client {
-        let secrets = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.to_str()?.strip_prefix(SECRET_PREFIX)?.to_owned();
-            Some((name, value.into_string().ok()?))
-        });
-        Client::new(store, Arc::new(SystemClock::new())).with_secrets(Secrets::new(secrets))
+        Client::new(store, Arc::new(SystemClock::new()))
+            .with_secrets(entrance::secrets(&self.config))
+            .with_minimum_interval(self.config.scheduler.minimum_interval)
+    }
+
+    pub(crate) fn api_settings(&self) -> mainspring_server::Settings {
+        self.config.api.settings.clone()
+    }
+
+    /// Where a server leaves its first token for whoever may read its folder.
+    pub(crate) fn token_file(&self) -> std::path::PathBuf {
+        entrance::data_folder(&self.config).join("admin.token")
+    }
+
+    /// Makes a key for secrets beside a database file that has none.
+    pub(crate) fn ensure_secrets_key(&self) -> Result<()> {
+        entrance::ensure_key(&self.config)
     }
 
     /// Who acts from this command line.
@@ -91,6 +114,8 @@ impl<'a> App<'a> {
             retention: self.config.retention,
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
+            schedule_interval: self.config.scheduler.interval,
+            schedule_batch: self.config.scheduler.batch_size,
             ..defaults
         }
     }

@@ -2,6 +2,7 @@
 
 mod latency;
 mod report;
+mod schedules;
 mod workloads;
 
 use std::sync::Arc;
@@ -27,6 +28,8 @@ pub(crate) enum Workload {
     Enqueue,
     /// A chain of 40 and a fan-out of N with `run: "true"`.
     Shell,
+    /// N cron triggers that are due in the same second: until all have fired.
+    Schedules,
 }
 
 #[derive(Debug, Args)]
@@ -34,7 +37,7 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(long, value_enum)]
     workload: Workload,
-    /// How many tasks (drain, jobs, enqueue, fanout, shell), links (chain) or jobs (latency)
+    /// How many tasks (drain, jobs, enqueue, fanout, shell), links (chain), jobs (latency) or triggers (schedules)
     #[arg(long)]
     n: Option<usize>,
     /// Lanes of the node
@@ -43,6 +46,12 @@ pub(crate) struct BenchArgs {
     /// Drain only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
     #[arg(long)]
     held_snapshot: bool,
+    /// Schedules only: N triggers in every second of a minute, and how late they are
+    #[arg(long, conflicts_with = "idle")]
+    steady: bool,
+    /// Schedules only: N triggers of which none is due, against 1,000
+    #[arg(long)]
+    idle: bool,
 }
 
 /// Runs one workload on a database that should hold nothing else and prints one JSON line per result.
@@ -61,5 +70,8 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
         Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,
         Workload::Enqueue => bench.enqueue(args.n.unwrap_or(100_000)).await,
         Workload::Shell => bench.shell(args.n.unwrap_or(1_000)).await,
+        Workload::Schedules if args.steady => bench.schedules_steady(args.n.unwrap_or(1_000)).await,
+        Workload::Schedules if args.idle => bench.schedules_idle(args.n.unwrap_or(1_000_000)).await,
+        Workload::Schedules => bench.schedules(args.n.unwrap_or(100_000)).await,
     }
 }

@@ -44,6 +44,12 @@ Look and repair
   search       Find workflows, runs and errors by words
   pools        Show and set named pools
 
+Guard
+  token        Make, list and revoke API tokens
+  secrets      Set, list and delete secrets of a namespace
+  namespaces   Show and set namespaces and their quotas
+  audit        Show who did what, and who was refused
+
 Maintain
   migrate      Bring the database schema up, down, or show where it is
   doctor       Check configuration, database and machine, with remedies
@@ -77,7 +83,13 @@ pub(crate) struct Cli {
 pub(crate) struct Common {
     /// The database: sqlite://PATH or postgres://… [env: DATABASE_URL] [default: sqlite://.mainspring/mainspring.db]
     #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
-    database: Option<String>,
+    pub(crate) database: Option<String>,
+    /// The server to ask instead of a database, for commands that can [env: MAINSPRING_SERVER, with MAINSPRING_TOKEN]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A profile of profiles.toml: server, token and namespace [env: MAINSPRING_PROFILE]
+    #[arg(long, global = true, help_heading = COMMON, value_name = "NAME")]
+    pub(crate) profile: Option<String>,
     /// Configuration file [env: MAINSPRING_CONFIG] [default: mainspring.toml if there is one]
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -145,6 +157,17 @@ pub(crate) enum Command {
     /// Show and set named pools
     #[command(subcommand)]
     Pools(commands::pools::PoolsCommand),
+    /// Make, list and revoke API tokens
+    #[command(subcommand)]
+    Token(commands::token::TokenCommand),
+    /// Set, list and delete secrets of a namespace
+    #[command(subcommand)]
+    Secrets(commands::secrets::SecretsCommand),
+    /// Show and set namespaces and their quotas
+    #[command(subcommand)]
+    Namespaces(commands::namespaces::NamespacesCommand),
+    /// Show who did what, and who was refused
+    Audit(commands::audit::AuditArgs),
     /// Bring the database schema up, down, or show where it is
     #[command(subcommand)]
     Migrate(commands::migrate::MigrateCommand),
@@ -192,5 +215,12 @@ mod tests {
             let line = format!("\n  {:11}  {}\n", subcommand.get_name(), subcommand.get_about().unwrap_or_default());
             assert!(HELP.contains(&line), "the help lacks{line}");
         }
+    }
+}
+
+impl Command {
+    /// Whether tasks may be executed by this process.
+    pub(crate) fn executes(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
     }
 }

@@ -75,6 +75,7 @@ impl From<StoreError> for Failure {
             StoreError::Rejected(_)
             | StoreError::NotFound { .. }
             | StoreError::Conflict(_)
+            | StoreError::Invalid(_)
             | StoreError::NewerSchema { .. }
             | StoreError::OlderSchema { .. }
             | StoreError::BadUrl(_)
@@ -129,6 +130,7 @@ impl From<mainspring_engine::SubmitError> for Failure {
                 }
                 Self::bad_input(message)
             }
+            error @ SubmitError::Quota(_) => Self { exit: Exit::Unreachable, message: error.to_string(), remedy: None },
             error @ (SubmitError::Key(_) | SubmitError::Nul(_)) => Self::bad_input(error.to_string()),
         }
     }

@@ -1,5 +1,6 @@
 //! The one binary.
 
+mod api;
 mod app;
 mod bench;
 mod bundle;
@@ -8,6 +9,7 @@ mod cli;
 mod commands;
 mod config;
 mod database;
+mod entrance;
 mod failure;
 mod host;
 mod inputs;
@@ -36,9 +38,25 @@ fn main() -> ExitCode {
         return mainspring_worker::watchdog::main().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
     let cli = Cli::parse();
+    if cli.command.executes()
+        && let Err(error) = mainspring_worker::close_inherited(is_named)
+    {
+        let out = Output::new(cli.common.output, cli.common.color, cli.common.quiet);
+        out.failure(&Failure::failed(format!("cannot close what was left open for this program: {error}")));
+        return Exit::WorkFailed.into();
+    }
     let out = Output::new(cli.common.output, cli.common.color, cli.common.quiet);
     let exit = run(cli, out);
     exit.into()
+}
+
+/// Whether the command line asks for an open descriptor, as `<(…)` of a shell does.
+fn is_named(descriptor: i32) -> bool {
+    let paths = [format!("/dev/fd/{descriptor}"), format!("/proc/self/fd/{descriptor}")];
+    std::env::args_os().any(|argument| {
+        let argument = argument.to_string_lossy();
+        paths.iter().any(|path| argument.strip_suffix(path.as_str()).is_some())
+    })
 }
 
 fn run(cli: Cli, out: Output) -> Exit {
@@ -92,6 +110,10 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Events(command) => commands::events::events(&app, command).await,
         Command::Search(args) => commands::search::search(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Token(command) => commands::token::token(&app, command).await,
+        Command::Secrets(command) => commands::secrets::secrets(&app, command).await,
+        Command::Namespaces(command) => commands::namespaces::namespaces(&app, command).await,
+        Command::Audit(args) => commands::audit::audit(&app, args).await,
         Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
         Command::Bench(args) => {

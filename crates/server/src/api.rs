@@ -5,12 +5,15 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use mainspring_engine::Client;
+use mainspring_store::NewToken;
 use tower::ServiceExt;
 
-use crate::doors::RouteEntry;
 use crate::doors::guard::Local;
+use crate::doors::{Grant, Role, RouteEntry, Token};
+use crate::problem::Problem;
 use crate::router::assemble;
 use crate::state::{ApiState, Settings};
 
@@ -21,10 +24,30 @@ pub struct Api {
     state: ApiState,
 }
 
+/// A request of this very process.
+#[derive(Debug, Clone, Default)]
+pub struct LocalRequest {
+    /// Who runs the process.
+    pub user: String,
+    pub method: String,
+    /// Path and query.
+    pub target: String,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Vec<u8>,
+}
+
+/// Its answer.
+#[derive(Debug, Clone)]
+pub struct LocalAnswer {
+    pub status: u16,
+    pub body: Vec<u8>,
+}
+
 impl Api {
-    pub fn new(client: Client, settings: Settings) -> Self {
-        let (router, state) = assemble(client, settings);
-        Self { router, state }
+    /// Fails with what is wrong with the settings.
+    pub fn new(client: Client, settings: Settings) -> Result<Self, String> {
+        let (router, state) = assemble(client, settings)?;
+        Ok(Self { router, state })
     }
 
     /// Answers a request of whoever runs this process, with full rights: they can read and write the database anyway.
@@ -33,6 +56,45 @@ impl Api {
     pub async fn call(&self, user: &str, mut request: Request<Body>) -> Response {
         request.extensions_mut().insert(Local(Arc::from(user)));
         self.answer(request).await
+    }
+
+    /// The same for callers that do not speak HTTP types.
+    pub async fn ask(&self, request: LocalRequest) -> LocalAnswer {
+        let mut builder = Request::builder().method(request.method.as_str()).uri(&request.target);
+        for (name, value) in request.headers {
+            builder = builder.header(name, value);
+        }
+        let response = match builder.body(Body::from(request.body)) {
+            Ok(built) => self.call(&request.user, built).await,
+            Err(error) => Problem::malformed(format!("this is no request: {error}")).into_response(),
+        };
+        let status = response.status().as_u16();
+        let body = match response.into_body().collect().await {
+            Ok(collected) => collected.to_bytes().to_vec(),
+            Err(_) => Vec::new(),
+        };
+        LocalAnswer { status, body }
+    }
+
+    /// Makes the first token of an installation that has none: everything, everywhere. `None` if there is one already.
+    pub async fn first_token(&self) -> Result<Option<Token>, Problem> {
+        let client = self.state.client();
+        let now = client.now();
+        if client.store().has_tokens(now).await? {
+            return Ok(None);
+        }
+        let token = Token::generate(client.clock().new_id()).map_err(|_| Problem::internal())?;
+        let grants = [Grant::everywhere(Role::Admin)];
+        let new = NewToken {
+            id: token.id(),
+            name: "first".into(),
+            hash: token.hash(),
+            grants: serde_json::to_string(&grants).map_err(|_| Problem::internal())?,
+            created_by: "server".into(),
+            expires_at: None,
+        };
+        client.store().add_token(now, &new).await?;
+        Ok(Some(token))
     }
 
     /// Answers a request as if it had come over the network.
@@ -59,6 +121,12 @@ impl Api {
         let client = self.state.client();
         if let Err(error) = client.store().forget_requests(client.now() - crate::idempotency::KEPT_FOR).await {
             tracing::debug!(%error, "forgetting answers of old requests");
+        }
+        if let Some(kept) = self.state.settings().audit_kept {
+            let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+            if let Err(error) = client.store().forget_audit(client.now().saturating_sub(kept)).await {
+                tracing::debug!(%error, "forgetting old entries of the audit log");
+            }
         }
     }
 

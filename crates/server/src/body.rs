@@ -12,10 +12,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use crate::problem::{Fault, Problem};
 
@@ -258,6 +259,21 @@ impl TryFrom<String> for Name {
         Err(format!(
             "`{shown}` is not a name: names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters"
         ))
+    }
+}
+
+/// Which namespace is meant.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InNamespace {
+    /// The namespace
+    #[param(value_type = Option<String>, default = "default")]
+    pub(crate) namespace: Option<Name>,
+}
+
+impl InNamespace {
+    pub(crate) fn or_default(&self) -> &str {
+        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
     }
 }
 

@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, W
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_core::Diagnostics;
-use mainspring_engine::{AnswerError, SubmitError};
+use mainspring_engine::{AnswerError, SubmitError, VaultError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -182,6 +182,7 @@ impl From<mainspring_store::Error> for Problem {
             }
             Error::NotFound { what } => Self::not_found(format!("{what} was not found")),
             Error::Conflict(cause) => Self::conflict(cause),
+            Error::Invalid(cause) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, cause),
             error @ (Error::Rejected(_)
             | Error::BadRow { .. }
             | Error::NewerSchema { .. }
@@ -202,10 +203,26 @@ impl From<SubmitError> for Problem {
             SubmitError::Inputs(diagnostics) => {
                 Self::from_diagnostics("the inputs do not fit the workflow", &diagnostics)
             }
+            SubmitError::Quota(cause) => Self::new(StatusCode::TOO_MANY_REQUESTS, cause)
+                .of_kind("quota")
+                .with_header(RETRY_AFTER, HeaderValue::from_static("5")),
             error @ (SubmitError::Key(_) | SubmitError::Nul(_)) => {
                 Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string())
             }
         }
+    }
+}
+
+impl From<VaultError> for Problem {
+    fn from(error: VaultError) -> Self {
+        let status = match &error {
+            VaultError::NoKey => StatusCode::CONFLICT,
+            VaultError::TooLarge => StatusCode::UNPROCESSABLE_ENTITY,
+            VaultError::OtherKey(_) | VaultError::Broken(_) | VaultError::NoRandomness => {
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+        };
+        Self::new(status, error.to_string())
     }
 }
 
@@ -218,7 +235,9 @@ impl From<AnswerError> for Problem {
                     AnswerError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
                     AnswerError::DoesNotWait { .. } => StatusCode::CONFLICT,
                     AnswerError::NotAllowed { .. } => StatusCode::FORBIDDEN,
-                    AnswerError::Nul(_) | AnswerError::Store(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                    AnswerError::Name(_) | AnswerError::Nul(_) | AnswerError::Store(_) => {
+                        StatusCode::UNPROCESSABLE_ENTITY
+                    }
                 };
                 Self::new(status, error.to_string())
             }

@@ -16,12 +16,12 @@ use crate::state::{ApiState, Settings};
 use crate::{audit, headers, idempotency, openapi, routes};
 
 /// The router with everything around it, and the state that it shares.
-pub(crate) fn assemble(client: Client, settings: Settings) -> (Router, ApiState) {
+pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, ApiState), String> {
     let mut doors = Doors::default();
     routes::register(&mut doors);
     let document = openapi::document(&doors).to_json().unwrap_or_default();
     let Doors { router, entries, .. } = doors;
-    let state = ApiState::new(client, settings, entries, document);
+    let state = ApiState::new(client, settings, entries, document)?;
     let router = router
         .fallback(async || Problem::not_found("there is nothing under this path"))
         .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::internal())))
@@ -31,5 +31,5 @@ pub(crate) fn assemble(client: Client, settings: Settings) -> (Router, ApiState)
         .layer(from_fn(headers::layer))
         .layer(from_fn_with_state(state.clone(), audit::layer))
         .with_state(state.clone());
-    (router, state)
+    Ok((router, state))
 }

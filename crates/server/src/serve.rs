@@ -15,14 +15,16 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::api::Api;
 use crate::doors::address::Peer;
 use crate::health::Health;
+use crate::tls::{self, TlsFiles};
 
 /// Whoever needs longer for the head of a request holds a connection for nothing.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
@@ -39,6 +41,16 @@ const TIDY_EVERY: Duration = Duration::from_secs(600);
 pub struct HttpListener {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Tls>,
+}
+
+#[derive(Clone)]
+struct Tls(TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Tls")
+    }
 }
 
 /// A server that answers.
@@ -53,13 +65,19 @@ pub struct HttpServer {
 }
 
 impl HttpListener {
+    /// Speaks TLS with this certificate. Fails with what is wrong with the files.
+    pub fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
+        self.tls = Some(Tls(tls::acceptor(files)?));
+        Ok(self)
+    }
+
     /// Answers from now on.
     pub fn serve(self, api: Api) -> HttpServer {
         let (stop, stopped) = oneshot::channel::<()>();
         let (tell, ended) = watch::channel(None);
         let health = api.state().health().clone();
         let task = tokio::spawn(async move {
-            accept(self.listener, api, stopped).await;
+            accept(self.listener, self.tls, api, stopped).await;
             tell.send_replace(Some("it was told to".to_owned()));
         });
         HttpServer { address: self.address, health, stop, task, ended }
@@ -71,7 +89,7 @@ impl HttpServer {
     pub async fn bind(address: SocketAddr) -> std::io::Result<HttpListener> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(HttpListener { listener, address })
+        Ok(HttpListener { listener, address, tls: None })
     }
 
     /// Where it really listens.
@@ -105,7 +123,7 @@ impl HttpServer {
 }
 
 /// Takes connections until told to stop, then waits for those that are open.
-async fn accept(listener: TcpListener, api: Api, mut stopped: oneshot::Receiver<()>) {
+async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: oneshot::Receiver<()>) {
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let (closing, _) = watch::channel(false);
     let mut connections = JoinSet::new();
@@ -128,9 +146,9 @@ async fn accept(listener: TcpListener, api: Api, mut stopped: oneshot::Receiver<
         match accepted {
             Ok((stream, peer)) => {
                 _ = stream.set_nodelay(true);
-                let (router, closing) = (api.router().clone(), closing.subscribe());
+                let (router, closing, tls) = (api.router().clone(), closing.subscribe(), tls.clone());
                 connections.spawn(async move {
-                    connection(stream, peer, router, closing).await;
+                    greet(stream, peer, tls, router, closing).await;
                     drop(place);
                 });
             }
@@ -142,7 +160,18 @@ async fn accept(listener: TcpListener, api: Api, mut stopped: oneshot::Receiver<
     }
     drop(listener);
     closing.send_replace(true);
+    api.state().live().close();
     while connections.join_next().await.is_some() {}
+}
+
+/// Speaks TLS first where that is wanted.
+async fn greet(stream: TcpStream, peer: SocketAddr, tls: Option<Tls>, router: Router, closing: watch::Receiver<bool>) {
+    let Some(Tls(acceptor)) = tls else { return connection(stream, peer, router, closing).await };
+    match tokio::time::timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => connection(stream, peer, router, closing).await,
+        Ok(Err(error)) => tracing::trace!(%error, %peer, "a TLS handshake failed"),
+        Err(_) => tracing::trace!(%peer, "a TLS handshake took too long"),
+    }
 }
 
 /// Answers on one connection until it ends, or until its current answer is given when the server stops.

@@ -6,10 +6,12 @@ use mainspring_engine::Client;
 
 use crate::doors::access::RouteEntry;
 use crate::doors::guard::Demands;
+use crate::doors::jwt::Jwt;
 use crate::doors::limits::Limits;
 use crate::doors::origin::Origins;
-use crate::doors::{Network, Rates};
+use crate::doors::{JwtSettings, Network, Rates};
 use crate::health::Health;
+use crate::live::{Caps, LiveLimits};
 
 /// What an operator can choose about the API.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +20,11 @@ pub struct Settings {
     /// Proxies whose `X-Forwarded-For` counts.
     pub proxies: Vec<Network>,
     pub rates: Rates,
+    /// JSON Web Tokens that count besides API tokens.
+    pub jwt: Option<JwtSettings>,
+    /// How long the audit log is kept; `None` is for ever.
+    pub audit_kept: Option<std::time::Duration>,
+    pub live: LiveLimits,
 }
 
 /// Clones share everything.
@@ -30,17 +37,27 @@ struct Inner {
     health: Health,
     settings: Settings,
     limits: Limits,
+    jwt: Option<Jwt>,
+    live: Caps,
     routes: Vec<RouteEntry>,
     demands: Demands,
     openapi: String,
 }
 
 impl ApiState {
-    pub(crate) fn new(client: Client, settings: Settings, routes: Vec<RouteEntry>, openapi: String) -> Self {
+    /// Fails with what is wrong with the settings.
+    pub(crate) fn new(
+        client: Client,
+        settings: Settings,
+        routes: Vec<RouteEntry>,
+        openapi: String,
+    ) -> Result<Self, String> {
         let health = Health::new(client.clone());
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
-        Self(Arc::new(Inner { client, health, settings, limits, routes, demands, openapi }))
+        let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
+        let live = Caps::new(settings.live);
+        Ok(Self(Arc::new(Inner { client, health, settings, limits, jwt, live, routes, demands, openapi })))
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -57,6 +74,15 @@ impl ApiState {
 
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
+    }
+
+    pub(crate) fn jwt(&self) -> Option<&Jwt> {
+        self.0.jwt.as_ref()
+    }
+
+    /// Who follows what happens.
+    pub(crate) fn live(&self) -> &Caps {
+        &self.0.live
     }
 
     pub(crate) fn routes(&self) -> &[RouteEntry] {

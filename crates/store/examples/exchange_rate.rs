@@ -98,6 +98,7 @@ fn new_run(id: Uuid, version: &VersionRef) -> NewRun {
         trigger: None,
         idempotency_key: None,
         limit: None,
+        overlap: None,
     }
 }
 

@@ -36,6 +36,7 @@ table attempts
     detail text
     CHECK (((outcome >= 0) AND (outcome <= 2)))
     PRIMARY KEY (run_id, idx, item, attempt)
+    CREATE INDEX attempts_by_seq ON public.attempts USING btree (run_id, seq)
 
 table audit_log
     id uuid not null
@@ -78,6 +79,21 @@ table calendars
     updated_at bigint not null
     PRIMARY KEY (namespace, name)
 
+table audit_log
+    id uuid not null
+    at bigint not null
+    actor text not null
+    address text
+    method text not null
+    path text not null
+    namespace text
+    status smallint not null
+    request_id text not null
+    detail text
+    PRIMARY KEY (id)
+    CREATE INDEX audit_log_by_actor ON public.audit_log USING btree (actor, id)
+    CREATE INDEX audit_log_by_namespace ON public.audit_log USING btree (namespace, id)
+
 table cancel_requests
     session bigint not null
     run_id uuid not null
@@ -97,6 +113,7 @@ table continuations
     created_at bigint not null
     CHECK (((kind >= 0) AND (kind <= 4)))
     PRIMARY KEY (id)
+    CREATE INDEX continuations_of_run ON public.continuations USING btree (run_id)
 
 table dead_letters
     id uuid not null
@@ -125,6 +142,46 @@ table dead_letters
     CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
     CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
 
+table debounces
+    trigger_id uuid not null
+    key text not null
+    event_id uuid not null
+    due_at bigint not null
+    PRIMARY KEY (trigger_id, key)
+    CREATE INDEX debounces_due ON public.debounces USING btree (due_at)
+
+table event_deliveries
+    event_id uuid not null
+    listener uuid not null
+    outcome smallint not null
+    run_id uuid
+    job_id uuid
+    reason text
+    created_at bigint not null
+    CHECK (((outcome >= 0) AND (outcome <= 4)))
+    PRIMARY KEY (event_id, listener)
+
+table event_handlers
+    id uuid not null
+    namespace text
+    event_name text not null
+    handler_name text not null
+    handler_type text not null
+    enabled boolean not null default true
+    priority integer not null default 0
+    action smallint not null
+    config text not null
+    trigger_count bigint not null default 0
+    success_count bigint not null default 0
+    failure_count bigint not null default 0
+    last_triggered bigint
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    CHECK (((action >= 0) AND (action <= 2)))
+    PRIMARY KEY (id)
+    CREATE INDEX event_handlers_by_event ON public.event_handlers USING btree (event_name) WHERE enabled
+
 table events
     id uuid not null
     namespace text not null
@@ -134,8 +191,13 @@ table events
     source text not null
     created_at bigint not null
     matched boolean not null default false
+    run_id uuid
+    depth integer not null default 0
+    handled boolean not null default false
     PRIMARY KEY (id)
+    CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
     CREATE INDEX events_by_name ON public.events USING btree (namespace, name, created_at)
+    CREATE INDEX events_unhandled ON public.events USING btree (created_at) WHERE (NOT handled)
     CREATE INDEX events_unmatched ON public.events USING btree (created_at) WHERE (NOT matched)
 
 table fires
@@ -174,6 +236,7 @@ partitioned table history RANGE (run_id)
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_by_seq ON ONLY public.history USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_05 FOR VALUES FROM ('019de0d5-c800-0000-0000-000000000000') TO ('019e807a-ec00-0000-0000-000000000000')
     run_id uuid not null
@@ -196,6 +259,7 @@ table history_2026_05 FOR VALUES FROM ('019de0d5-c800-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_05_run_id_seq_idx ON public.history_2026_05 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_06 FOR VALUES FROM ('019e807a-ec00-0000-0000-000000000000') TO ('019f1af9-b400-0000-0000-000000000000')
     run_id uuid not null
@@ -218,6 +282,7 @@ table history_2026_06 FOR VALUES FROM ('019e807a-ec00-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_06_run_id_seq_idx ON public.history_2026_06 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_2026_07 FOR VALUES FROM ('019f1af9-b400-0000-0000-000000000000') TO ('019fba9e-d800-0000-0000-000000000000')
     run_id uuid not null
@@ -240,6 +305,7 @@ table history_2026_07 FOR VALUES FROM ('019f1af9-b400-0000-0000-000000000000') T
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_2026_07_run_id_seq_idx ON public.history_2026_07 USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_other DEFAULT
     run_id uuid not null
@@ -262,6 +328,7 @@ table history_other DEFAULT
     output text
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 10) AND (state <= 15)))
+    CREATE INDEX history_other_run_id_seq_idx ON public.history_other USING btree (run_id, seq) WHERE ((item >= 0) OR (idx >= 1000))
 
 table history_superseded
     run_id uuid not null
@@ -283,6 +350,20 @@ table history_superseded
     detail text
     output text
     PRIMARY KEY (run_id, idx, item, generation)
+    CREATE INDEX history_superseded_by_seq ON public.history_superseded USING btree (run_id, seq)
+
+table idempotent_requests
+    actor text not null
+    key text not null
+    request_hash bytea not null
+    claim uuid not null
+    status smallint
+    content_type text
+    body bytea
+    created_at bigint not null
+    PRIMARY KEY (actor, key)
+    CHECK ((octet_length(request_hash) = 32))
+    CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
 
 table idempotent_requests
     actor text not null
@@ -303,6 +384,38 @@ table items
     item integer not null
     value text not null
     PRIMARY KEY (run_id, idx, item)
+
+table job_tags
+    tag text not null
+    job_id uuid not null
+    FOREIGN KEY (job_id) REFERENCES jobs(id) ON DELETE CASCADE
+    PRIMARY KEY (tag, job_id)
+
+table jobs with (fillfactor=80)
+    id uuid not null
+    namespace text not null
+    name text not null
+    kind smallint not null
+    workflow_id uuid not null
+    spec text not null
+    max_executions bigint
+    depth integer not null default 0
+    created_by text not null
+    created_at bigint not null
+    updated_at bigint not null
+    cancelled_at bigint
+    executions bigint not null default 0
+    successes bigint not null default 0
+    failures bigint not null default 0
+    measured bigint not null default 0
+    duration bigint not null default 0
+    last_run_at bigint
+    CHECK (((kind >= 0) AND (kind <= 3)))
+    PRIMARY KEY (id)
+    FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
+    UNIQUE (workflow_id)
+    CREATE INDEX jobs_by_namespace ON public.jobs USING btree (namespace, id)
+    CREATE UNIQUE INDEX jobs_workflow_id_key ON public.jobs USING btree (workflow_id)
 
 table lanes with (fillfactor=50)
     id bigint not null generated always as identity
@@ -386,6 +499,26 @@ table run_details
     reason text
     PRIMARY KEY (run_id)
     CREATE INDEX run_details_by_correlation ON public.run_details USING btree (correlation_id) WHERE (correlation_id IS NOT NULL)
+
+table run_ends
+    run_id uuid not null
+    generation smallint not null
+    workflow_id uuid not null
+    state smallint not null
+    finished_at bigint not null
+    PRIMARY KEY (run_id, generation)
+    CHECK (((state >= 3) AND (state <= 5)))
+table run_transitions
+    run_id uuid not null
+    seq bigint not null
+    kind smallint not null
+    state smallint not null
+    stage smallint not null
+    created_at bigint not null
+    CHECK (((kind >= 0) AND (kind <= 4)))
+    PRIMARY KEY (run_id, seq)
+    CHECK (((stage >= 0) AND (stage <= 2)))
+    CHECK (((state >= 0) AND (state <= 5)))
 
 table runs with (fillfactor=70)
     id uuid not null
@@ -516,6 +649,7 @@ table triggers with (fillfactor=80)
     spec text not null
     revision bigint not null default 1
     present boolean not null default true
+    active boolean not null default true
     paused boolean not null default false
     anchor_at bigint not null
     covered_at bigint not null
@@ -532,7 +666,8 @@ table triggers with (fillfactor=80)
     FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
     UNIQUE (workflow_id, name)
     CREATE INDEX triggers_by_calendar ON public.triggers USING btree (namespace, calendar) WHERE ((calendar IS NOT NULL) AND present)
-    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present)
+    CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present AND active)
+    CREATE INDEX triggers_following ON public.triggers USING btree (listens) WHERE ((kind = 5) AND present)
     CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
     CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 
@@ -615,8 +750,10 @@ table workflows
     latest bigint
     created_at bigint not null
     updated_at bigint not null
+    followed boolean not null default false
     UNIQUE (namespace, name)
     PRIMARY KEY (id)
+    CREATE INDEX workflows_followed ON public.workflows USING btree (id) WHERE followed
     CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
 
 function child_ended_v1(
@@ -641,7 +778,7 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body e5376642f0fae89bd21ba67dac1a10d8
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body ccc961199bfb9dce036021565efe5e03
 
 function enter_stage_v1(
     p_now bigint,
@@ -694,7 +831,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 023d2f9579a34c4c63673a950e1e423a
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 919be0e17e2fa2160dabc966d2cd8995
 
 function items_v1(
     p_now bigint,
@@ -710,12 +847,18 @@ function limits_v1(
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body b26fceb012914004aae0228718a96a22
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a4b2e42c3688c0f8705190d25277f719
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 16af5aa3689b6155ce3e0e7e53c9a855
 
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body 12291d0eb21db45942ed10b7f23280a0
+    returns void set plan_cache_mode=force_generic_plan body 7d7f9ff8586d74f141753f6cd1ee49ed
+
+function runs_ended_v1(
+    p_runs uuid[])
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off body 0c0f1712efc3e709b72ea929d3a6250a
+    returns void set plan_cache_mode=force_generic_plan body 77c4dbce68cddd79b1b552ad31b01cfa
 
 function settle_one_v1(
     p_now bigint,
@@ -747,7 +890,7 @@ function settle_one_v1(
     OUT version bigint,
     OUT rank smallint,
     OUT due_at bigint)
-    returns record body 885b8a2cc9e68b02126972ba9f94aaae
+    returns record body f5f64a9b8e0ad31c6c708ea08cf57825
 
 function settle_v1(
     p_now bigint,
@@ -780,7 +923,8 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 4ecd1b2fbe09d9db45db390be5e43d18
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 7d6f79cfca7419842870f2ff5e149e61
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 88966ee7a1498c8484f708324ad36180
 
 function stopped_v1(
     flags smallint,

@@ -37,22 +37,7 @@ CREATE TABLE attempts (
     PRIMARY KEY (run_id, idx, item, attempt)
 ) WITHOUT ROWID;
 
-CREATE TABLE audit_log (
-    id         BLOB PRIMARY KEY,
-    at         INTEGER NOT NULL,
-    actor      TEXT NOT NULL,
-    address    TEXT,
-    method     TEXT NOT NULL,
-    path       TEXT NOT NULL,
-    namespace  TEXT,
-    status     INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    detail     TEXT
-);
-
-CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
-
-CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
+CREATE INDEX attempts_by_seq ON attempts (run_id, seq);
 
 CREATE TABLE backfills (
     id           BLOB PRIMARY KEY,
@@ -78,6 +63,22 @@ CREATE TABLE calendars (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (namespace, name)
 );
+CREATE TABLE audit_log (
+    id         BLOB PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    address    TEXT,
+    method     TEXT NOT NULL,
+    path       TEXT NOT NULL,
+    namespace  TEXT,
+    status     INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    detail     TEXT
+);
+
+CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
+
+CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
 
 CREATE TABLE cancel_requests (
     session     INTEGER NOT NULL,
@@ -98,6 +99,8 @@ CREATE TABLE continuations (
     position    INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
+
+CREATE INDEX continuations_of_run ON continuations (run_id);
 
 CREATE TABLE dead_letters (
     id                BLOB PRIMARY KEY,
@@ -127,6 +130,48 @@ CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE 
 
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = 0 AND idx IS NOT NULL;
 
+CREATE TABLE debounces (
+    trigger_id  BLOB NOT NULL,
+    key         TEXT NOT NULL,
+    event_id    BLOB NOT NULL,
+    due_at      INTEGER NOT NULL,
+    PRIMARY KEY (trigger_id, key)
+) WITHOUT ROWID;
+
+CREATE INDEX debounces_due ON debounces (due_at);
+
+CREATE TABLE event_deliveries (
+    event_id    BLOB NOT NULL,
+    listener    BLOB NOT NULL,
+    outcome     INTEGER NOT NULL CHECK (outcome BETWEEN 0 AND 4),
+    run_id      BLOB,
+    job_id      BLOB,
+    reason      TEXT,
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (event_id, listener)
+) WITHOUT ROWID;
+
+CREATE TABLE event_handlers (
+    id             BLOB PRIMARY KEY,
+    namespace      TEXT,
+    event_name     TEXT NOT NULL,
+    handler_name   TEXT NOT NULL,
+    handler_type   TEXT NOT NULL,
+    enabled        BOOLEAN NOT NULL DEFAULT TRUE,
+    priority       INTEGER NOT NULL DEFAULT 0,
+    action         INTEGER NOT NULL CHECK (action BETWEEN 0 AND 2),
+    config         TEXT NOT NULL,
+    trigger_count  INTEGER NOT NULL DEFAULT 0,
+    success_count  INTEGER NOT NULL DEFAULT 0,
+    failure_count  INTEGER NOT NULL DEFAULT 0,
+    last_triggered INTEGER,
+    created_by     TEXT NOT NULL,
+    created_at     INTEGER NOT NULL,
+    updated_at     INTEGER NOT NULL
+);
+
+CREATE INDEX event_handlers_by_event ON event_handlers (event_name) WHERE enabled;
+
 CREATE TABLE events (
     id          BLOB PRIMARY KEY,
     namespace   TEXT NOT NULL,
@@ -136,9 +181,13 @@ CREATE TABLE events (
     source      TEXT NOT NULL,
     created_at  INTEGER NOT NULL,
     matched     BOOLEAN NOT NULL DEFAULT FALSE
-);
+, run_id BLOB, depth INTEGER NOT NULL DEFAULT 0, handled BOOLEAN NOT NULL DEFAULT FALSE);
+
+CREATE INDEX events_by_age ON events (created_at) WHERE matched;
 
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
+
+CREATE INDEX events_unhandled ON events (created_at) WHERE NOT handled;
 
 CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;
 
@@ -180,6 +229,8 @@ CREATE TABLE history (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE INDEX history_by_seq ON history (run_id, seq) WHERE item >= 0 OR idx >= 1000;
+
 CREATE TABLE history_superseded (
     run_id       BLOB NOT NULL,
     idx          INTEGER NOT NULL,
@@ -202,6 +253,7 @@ CREATE TABLE history_superseded (
     PRIMARY KEY (run_id, idx, item, generation)
 ) WITHOUT ROWID;
 
+CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
 CREATE TABLE idempotent_requests (
     actor        TEXT NOT NULL,
     key          TEXT NOT NULL,
@@ -224,11 +276,39 @@ CREATE TABLE items (
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
 
+CREATE TABLE job_tags (
+    tag         TEXT NOT NULL,
+    job_id      BLOB NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    PRIMARY KEY (tag, job_id)
+) WITHOUT ROWID;
+
+CREATE TABLE jobs (
+    id           BLOB PRIMARY KEY,
+    namespace    TEXT NOT NULL,
+    name         TEXT NOT NULL,
+    kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    workflow_id  BLOB NOT NULL UNIQUE REFERENCES workflows (id) ON DELETE CASCADE,
+    spec         TEXT NOT NULL,
+    max_executions INTEGER, -- of a dependent job; the clock knows the others'
+    depth        INTEGER NOT NULL DEFAULT 0, -- how many runs led to its being made
+    created_by   TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    updated_at   INTEGER NOT NULL,
+    cancelled_at INTEGER,
+    executions   INTEGER NOT NULL DEFAULT 0,
+    successes    INTEGER NOT NULL DEFAULT 0,
+    failures     INTEGER NOT NULL DEFAULT 0,
+    measured     INTEGER NOT NULL DEFAULT 0, -- how many executions `duration` sums up, in microseconds
+    duration     INTEGER NOT NULL DEFAULT 0,
+    last_run_at  INTEGER
+);
+
+CREATE INDEX jobs_by_namespace ON jobs (namespace, id);
+
 CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
-    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 
@@ -301,6 +381,23 @@ CREATE TABLE run_details (
 );
 
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
+
+CREATE TABLE run_ends (
+    run_id      BLOB NOT NULL,
+    generation  INTEGER NOT NULL,
+    workflow_id BLOB NOT NULL,
+    state       INTEGER NOT NULL CHECK (state BETWEEN 3 AND 5),
+    finished_at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, generation)
+CREATE TABLE run_transitions (
+    run_id      BLOB NOT NULL,
+    seq         INTEGER NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 2),
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, seq)
+) WITHOUT ROWID;
 
 CREATE TABLE runs (
     id          BLOB PRIMARY KEY,
@@ -436,11 +533,12 @@ CREATE TABLE triggers (
     namespace    TEXT NOT NULL,
     name         TEXT NOT NULL,
     kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
-    listens      TEXT, -- the event, webhook or workflow it listens to
+    listens      TEXT, -- the event or webhook, or `namespace/name` of the workflow it listens to
     calendar     TEXT,
     spec         TEXT NOT NULL,
     revision     INTEGER NOT NULL DEFAULT 1,
     present      BOOLEAN NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
+    active       BOOLEAN NOT NULL DEFAULT TRUE, -- that of its workflow
     paused       BOOLEAN NOT NULL DEFAULT FALSE,
     anchor_at    INTEGER NOT NULL,
     covered_at   INTEGER NOT NULL,
@@ -457,7 +555,9 @@ CREATE TABLE triggers (
 
 CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calendar IS NOT NULL AND present;
 
-CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present;
+CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active;
+
+CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present;
 
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
 
@@ -534,6 +634,8 @@ CREATE TABLE workflows (
     active      BOOLEAN NOT NULL DEFAULT TRUE,
     latest      INTEGER,
     created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL, followed BOOLEAN NOT NULL DEFAULT FALSE,
     UNIQUE (namespace, name)
 );
+
+CREATE INDEX workflows_followed ON workflows (id) WHERE followed;

@@ -205,14 +205,16 @@ impl Store {
 
     /// The versions of a workflow, the newest first, those below `before` if it is given.
     pub async fn list_versions(&self, workflow: Uuid, before: Option<i32>, limit: i64) -> Result<Vec<VersionSummary>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT number, hash, created_at FROM versions WHERE workflow_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3"
         )
         .bind(workflow)
         .bind(before.unwrap_or(i32::MAX))
         .bind(limit)
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     pub async fn version_text(&self, workflow: Uuid, number: i32) -> Result<VersionText> {
@@ -226,7 +228,7 @@ impl Store {
         row.ok_or_else(|| Error::not_found(format!("version {number} of this workflow")))
     }
 
-    /// Switches a workflow on or off. `Conflict` if it is not the edition that was expected.
+    /// Switches a workflow and its triggers on or off. `Conflict` if it is not the edition that was expected.
     pub async fn set_workflow_active(
         &self,
         now: Micros,
@@ -249,6 +251,7 @@ impl Store {
             .execute(conn)
             .await?
             .rows_affected());
+        crate::triggers::activate(&mut tx, now, id, active).await?;
         tx.commit().await
     }
 
@@ -296,7 +299,11 @@ impl Store {
         if open.is_some() {
             return Err(still_open());
         }
-        within!(tx, |conn| sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id).execute(conn).await?.rows_affected());
+        within!(tx, |conn| sqlx::query("DELETE FROM workflows WHERE id = $1")
+            .bind(id)
+            .execute(conn)
+            .await?
+            .rows_affected());
         tx.commit().await
     }
 

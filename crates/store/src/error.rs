@@ -20,6 +20,9 @@ pub enum Error {
     NotFound { what: String },
     #[error("{0}")]
     Conflict(String),
+    /// What was given is not valid; nothing was done.
+    #[error("{0}")]
+    Invalid(String),
     #[error("{table}.{column} of {id} is not readable: {reason}")]
     BadRow { table: &'static str, column: &'static str, id: String, reason: String },
     #[error(

@@ -1,11 +1,14 @@
 //! Events: durable before they are acknowledged, matched against whoever waits for them.
 
-use mainspring_core::Micros;
+use mainspring_core::{Micros, RunId};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::db::{Store, read, write};
+use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
+
+/// How many events one statement forgets.
+const EVENTS_PER_TURN: i64 = 2_000;
 
 /// Something that was announced.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +20,10 @@ pub struct EventRow {
     pub data: Value,
     /// Who announced it.
     pub source: String,
+    /// The run that announced it.
+    pub run: Option<RunId>,
+    /// How many runs led to it, each started by an event or by the end of another.
+    pub depth: i32,
     pub created_at: Micros,
 }
 
@@ -28,6 +35,8 @@ struct Row {
     key: Option<String>,
     data: String,
     source: String,
+    run_id: Option<RunId>,
+    depth: i32,
     created_at: Micros,
 }
 
@@ -43,6 +52,8 @@ impl TryFrom<Row> for EventRow {
             key: row.key,
             data,
             source: row.source,
+            run: row.run_id,
+            depth: row.depth,
             created_at: row.created_at,
         })
     }
@@ -51,36 +62,14 @@ impl TryFrom<Row> for EventRow {
 impl Store {
     /// Writes an event down, once for its id.
     pub async fn insert_event(&self, event: &EventRow) -> Result<()> {
-        write!(self, |conn| {
-            sqlx::query(
-            "INSERT INTO events (id, namespace, name, key, data, source, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-             ON CONFLICT (id) DO NOTHING"
-        )
-        .bind(event.id)
-        .bind(&event.namespace)
-        .bind(&event.name)
-        .bind(&event.key)
-        .bind(event.data.to_string())
-        .bind(&event.source)
-        .bind(event.created_at)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
-        Ok(())
+        let mut tx = self.begin().await?;
+        insert(&mut tx, event).await?;
+        tx.commit().await
     }
 
     /// Events that nobody has matched yet, oldest first.
     pub async fn unmatched_events(&self, limit: i64) -> Result<Vec<EventRow>> {
-        let rows: Vec<Row> = read!(self, |conn| {
-            sqlx::query_as(
-            "SELECT id, namespace, name, key, data, source, created_at FROM events WHERE NOT matched ORDER BY created_at, id LIMIT $1"
-        )
-        .bind(limit)
-        .fetch_all(conn)
-        .await?
-        });
-        rows.into_iter().map(EventRow::try_from).collect()
+        select(self, "NOT matched ORDER BY created_at, id LIMIT $1", limit).await
     }
 
     /// Every waiting task run has been told of these events.
@@ -103,7 +92,7 @@ impl Store {
     ) -> Result<Vec<EventRow>> {
         let (at, id) = behind.map_or((since, Uuid::nil()), |event| (event.created_at, event.id));
         let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
-            "SELECT id, namespace, name, key, data, source, created_at FROM events \
+            "SELECT id, namespace, name, key, data, source, run_id, depth, created_at FROM events \
              WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT 1000"
         )
         .bind(namespace)
@@ -115,12 +104,74 @@ impl Store {
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
-    /// Forgets events that are older than anybody may ask for.
+    /// Forgets events from before an instant that nobody can ask for any more: a run may match what was announced since it
+    /// was made, as long as it has not ended. Call again until none is forgotten.
     pub async fn forget_events(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| sqlx::query("DELETE FROM events WHERE matched AND created_at < $1")
-            .bind(before)
-            .execute(conn)
-            .await?
-            .rows_affected()))
+        let (oldest,): (Option<Micros>,) = read!(self, |conn| sqlx::query_as(
+            "SELECT min(r.created_at) FROM runs r WHERE r.id IN (SELECT run_id FROM task_runs \
+             UNION SELECT id FROM runs WHERE waits_for IS NOT NULL UNION SELECT run_id FROM continuations)"
+        )
+        .fetch_one(conn)
+        .await?);
+        let mut tx = self.begin().await?;
+        let forgotten: Vec<(Uuid,)> = within!(tx, |conn| {
+            sqlx::query_as(
+            "DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.matched AND e.handled AND e.created_at < $1 \
+             AND NOT EXISTS (SELECT 1 FROM debounces d WHERE d.event_id = e.id) ORDER BY e.created_at LIMIT $2) RETURNING id"
+        )
+        .bind(oldest.map_or(before, |oldest| before.min(oldest)))
+        .bind(EVENTS_PER_TURN)
+        .fetch_all(conn)
+        .await?
+        });
+        for (event,) in &forgotten {
+            within!(tx, |conn| sqlx::query("DELETE FROM event_deliveries WHERE event_id = $1")
+                .bind(event)
+                .execute(conn)
+                .await?
+                .rows_affected());
+        }
+        tx.commit().await?;
+        Ok(forgotten.len() as u64)
     }
+}
+
+/// Events by a condition with one parameter.
+pub(crate) async fn select<'q, T>(store: &Store, which: &str, value: T) -> Result<Vec<EventRow>>
+where
+    T: sqlx::Encode<'q, sqlx::Postgres>
+        + sqlx::Type<sqlx::Postgres>
+        + sqlx::Encode<'q, sqlx::Sqlite>
+        + sqlx::Type<sqlx::Sqlite>
+        + Send
+        + 'q,
+{
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT id, namespace, name, key, data, source, run_id, depth, created_at FROM events WHERE {which}"
+    ));
+    let rows: Vec<Row> = read!(store, |conn| sqlx::query_as(sql).bind(value).fetch_all(conn).await?);
+    rows.into_iter().map(EventRow::try_from).collect()
+}
+
+/// Writes an event down within a transaction, once for its id.
+pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
+    within!(tx, |conn| {
+        sqlx::query(
+            "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
+        )
+        .bind(event.id)
+        .bind(&event.namespace)
+        .bind(&event.name)
+        .bind(&event.key)
+        .bind(event.data.to_string())
+        .bind(&event.source)
+        .bind(event.run)
+        .bind(event.depth)
+        .bind(event.created_at)
+        .execute(conn)
+        .await?
+        .rows_affected()
+    });
+    Ok(())
 }

@@ -109,6 +109,8 @@ pub struct Reply {
     pub ended_runs: Vec<(RunId, RunState)>,
     /// The end of a run or of items made task runs decidable that nobody decides yet.
     pub decidable: bool,
+    /// A run has ended that somebody follows.
+    pub followed: bool,
     /// Refused: the row is not claimed by this token, and this is not what ended it.
     pub fenced: Vec<TaskToken>,
     /// Attempts of ours that somebody wants killed. Repeated until they end.
@@ -238,6 +240,7 @@ impl Reply {
                 self.ended_runs.push((row.token.key.run, state));
                 // Another run waits for it.
                 self.decidable |= row.token.key.item >= 0;
+                self.followed |= row.token.attempt > 0;
             }
             4 => self.fenced.push(row.token),
             5 => self.cancel.push(row.token),

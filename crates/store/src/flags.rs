@@ -33,6 +33,8 @@ pub(crate) const RUN_BEING_MADE: i16 = 32;
 pub(crate) const RUN_ADMITTED: i16 = 64;
 /// A task of another run waits for its end.
 pub(crate) const RUN_HAS_PARENT: i16 = 128;
+/// Somebody follows how it ends: the unit that ends it leaves a row in `run_ends`.
+pub(crate) const RUN_FOLLOWED: i16 = 256;
 
 /// How many rows one unit touches at most before it leaves the rest to a continuation.
 pub(crate) const CHUNK: usize = 5_000;

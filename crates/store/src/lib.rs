@@ -4,16 +4,24 @@
 //! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
+mod backfills;
+mod calendars;
 mod catalog;
 mod db;
+mod deliveries;
 mod doors;
 mod due;
 mod error;
 mod events;
 mod exchange;
 mod files;
+mod fires;
 mod flags;
+mod following;
+mod handlers;
+mod jobs;
 mod limits;
+mod live;
 mod logs;
 mod migrate;
 mod operate;
@@ -21,10 +29,12 @@ mod parking;
 mod postgres;
 mod proceed;
 mod reads;
-mod repair;
 mod reopen;
 mod reopen_items;
+mod repair;
 mod retention;
+mod run_ends;
+mod run_log;
 mod runs;
 mod search;
 mod sessions;
@@ -33,28 +43,44 @@ mod snapshot;
 mod sqlite;
 mod task_list;
 mod terms;
+mod transitions;
+mod trigger_sync;
+mod triggers;
 mod versions;
 mod waits;
 mod wake;
 
+pub use backfills::{BackfillRow, NewBackfill};
+pub use calendars::CalendarRow;
 pub use catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use db::{Connect, Flavor, Store};
-pub use doors::{AuditFilter, AuditRow, Claim, KeptAnswer, NewToken, TokenRow};
+pub use deliveries::{
+    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
+};
+pub use doors::{
+    AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
+};
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{
     Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use files::ArtifactRow;
+pub use fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
+pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
+pub use jobs::{ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob};
 pub use limits::{LimitRow, PoolRow};
+pub use live::follower;
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};
 pub use operate::{CancelOutcome, Operator};
 pub use parking::{Parked, Parking};
 pub use reads::{AttemptRow, ExpressionData, RunFilter, RunRow, RunSummary, StatusCount, TaskRunRow};
-pub use repair::{Repair, Repaired};
 pub use reopen::{Reopen, Reopened};
+pub use repair::{Repair, Repaired};
 pub use retention::Purged;
+pub use run_ends::Concluded;
+pub use run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
 pub use runs::{Created, NewRun};
 pub use search::{Found, Indexed};
 pub use sessions::{NewSession, SessionRow};
@@ -62,6 +88,9 @@ pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use task_list::{Phase, TaskRunFilter};
 pub use terms::Term;
+pub use transitions::Transition;
+pub use trigger_sync::NewTrigger;
+pub use triggers::{TriggerFilter, TriggerRow};
 pub use versions::{RouteRow, VersionRef};
 pub use waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use wake::Listener;

@@ -36,6 +36,8 @@ const MIGRATIONS: &[Migration] = &[
     migration!(4, "search", "0004_search"),
     migration!(5, "time", "0005_time"),
     migration!(6, "doors", "0006_doors"),
+    migration!(7, "jobs", "0007_jobs"),
+    migration!(8, "live", "0008_live"),
 ];
 
 /// Two processes must not migrate one PostgreSQL database at the same time.

@@ -1,6 +1,7 @@
 //! What people do to runs: cancel, pause, resume. Each locks the run first and never touches running rows.
 
 use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
@@ -14,6 +15,7 @@ use crate::proceed::{self, BEYOND_EVERY_TASK};
 use crate::sessions::LiveRow;
 use crate::settle::settle;
 use crate::terms::{self, Term};
+use crate::transitions::{Transition, goes_on};
 use crate::waits::call_off;
 
 /// Who acts, and why.
@@ -26,6 +28,14 @@ pub struct Operator {
 impl Operator {
     pub fn new(by: impl Into<String>, reason: Option<String>) -> Self {
         Self { by: by.into(), reason }
+    }
+
+    /// What is told of a cancel: to the tasks that are stopped, and to whoever looks.
+    fn cancels(&self) -> String {
+        match self.reason.as_deref().filter(|reason| !reason.is_empty()) {
+            Some(reason) => format!("cancelled by {}: {reason}", self.by),
+            None => format!("cancelled by {}", self.by),
+        }
     }
 }
 
@@ -104,9 +114,8 @@ impl Store {
         }
         let again = run.flags & RUN_CANCELLING != 0;
         run.flags |= RUN_CANCELLING | if again { RUN_NO_FINALISERS } else { 0 };
-        let reason = operator.reason.as_deref().unwrap_or("cancelled");
         record(&mut tx, now, action, &mut run, "cancel", operator).await?;
-        let more = stop_run(&mut tx, now, &mut run, &format!("{reason} (by {})", operator.by)).await?;
+        let more = stop_run(&mut tx, now, &mut run, &operator.cancels()).await?;
         tx.commit().await?;
         if more {
             self.proceed_run(now, id).await?;
@@ -135,6 +144,7 @@ impl Store {
                 continue;
             }
             run.flags |= RUN_TIMED_OUT;
+            goes_on(&mut tx, now, id, Transition::TimedOut).await?;
             let more = stop_run(&mut tx, now, &mut run, "the run's timeout has passed").await?;
             tx.commit().await?;
             if more {
@@ -220,6 +230,16 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
     if run.flags & RUN_BEING_MADE != 0 {
         return Err(Error::Conflict(format!("run {} is still being made: repeat in a moment", run.id)));
     }
+    within!(tx, |conn| {
+        sqlx::query(
+            "INSERT INTO run_details (run_id, reason) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason",
+        )
+        .bind(run.id)
+        .bind(reason)
+        .execute(conn)
+        .await?
+        .rows_affected()
+    });
     let was = std::mem::replace(&mut run.state, RunState::Running);
     within!(tx, |conn| sqlx::query(
         "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
@@ -244,16 +264,28 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
         end_stage(tx, now, run.id).await?;
         return Ok(false);
     }
-    let more = clear_chunk(tx, now, run.id, reason).await?;
+    let more = clear_chunk(tx, now, run.id).await?;
     if more {
         proceed::enqueue(tx, now, run.id, proceed::CANCEL).await?;
     }
     Ok(more)
 }
 
+/// How the task runs of a run that was stopped end: with the words of whoever stopped it.
+pub(crate) async fn stopped(tx: &mut Tx, id: RunId) -> Result<Failure> {
+    let reason: Option<(Option<String>,)> =
+        within!(tx, |conn| sqlx::query_as("SELECT reason FROM run_details WHERE run_id = $1")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?);
+    let message = reason.and_then(|reason| reason.0).unwrap_or_else(|| "cancelled".into());
+    Ok(Failure { kind: "cancelled".into(), message, ..Failure::default() })
+}
+
 /// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.
 /// True if there may be more.
-pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &str) -> Result<bool> {
+pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<bool> {
+    let why = stopped(tx, id).await?;
     let last: Option<(i32, i32)> = within!(tx, |conn| {
         sqlx::query_as(
             "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) \
@@ -296,7 +328,7 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId, reason: &st
          SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 ON CONFLICT DO NOTHING"
     )
     .bind(id)
-    .bind(reason)
+    .bind(&why.message)
     .execute(conn)
     .await?
     .rows_affected()

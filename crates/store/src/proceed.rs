@@ -9,6 +9,7 @@ use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run};
 use crate::settle::{Count, settle};
+use crate::transitions::{Transition, goes_on};
 
 /// Make the rows of a run.
 pub(crate) const CREATE: i16 = 0;
@@ -90,7 +91,7 @@ impl Store {
         let next = match work.kind {
             CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
             ADMIT => admit_chunk(&mut tx, now, &run).await?,
-            CANCEL => clear_chunk(&mut tx, now, run.id, "cancelled").await?.then_some(0),
+            CANCEL => clear_chunk(&mut tx, now, run.id).await?.then_some(0),
             FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
             CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
             other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
@@ -124,6 +125,7 @@ async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Op
     }
     if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
         run.flags |= RUN_CANCELLING;
+        goes_on(tx, now, run.id, Transition::CancelledWithParent).await?;
         stop_run(tx, now, &mut run, "what waited for this run was cancelled").await?;
     }
     Ok(None)
@@ -165,6 +167,7 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     .rows_affected()
     });
     if admitted {
+        goes_on(tx, now, run.id, Transition::Admitted).await?;
         enqueue(tx, now, run.id, ADMIT).await?;
     } else if let Some(limit) = run.limit {
         hand_on(tx, now, &[], &[], &[limit]).await?;
@@ -190,7 +193,8 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
         sqlx::query_as(
-            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 + idx \
+            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
+                 due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
              WHERE run_id = $1 AND state = 6 AND $3 = 1 AND (idx, item) <= ($4, $5) RETURNING state, pool",
         )
         .bind(run.id)

@@ -62,6 +62,8 @@ pub struct RunRow {
     pub outputs: Option<Value>,
     pub correlation_id: Option<String>,
     pub trigger: Option<Value>,
+    /// Why it was stopped, and by whom.
+    pub reason: Option<String>,
 }
 
 /// One task run, live or ended.
@@ -111,6 +113,8 @@ pub struct StatusCount {
 #[derive(Debug, Clone, Default)]
 pub struct ExpressionData {
     pub inputs: HashMap<RunId, Value>,
+    /// What started runs.
+    pub triggers: HashMap<RunId, Value>,
     pub tasks: HashMap<(RunId, i32), (TaskState, i32, Option<Value>)>,
     /// The values of items.
     pub items: HashMap<TaskKey, Value>,
@@ -127,7 +131,7 @@ struct ExpressionRow {
 }
 
 #[derive(sqlx::FromRow)]
-struct SummaryRow {
+pub(crate) struct SummaryRow {
     id: RunId,
     version: i64,
     number: i32,
@@ -224,26 +228,45 @@ fn json(text: Option<String>, table: &'static str, column: &'static str, id: imp
     text.map(|text| serde_json::from_str(&text).map_err(|error| Error::bad_row(table, column, id, error))).transpose()
 }
 
-const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
+pub(crate) const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
     r.created_at, r.started_at, r.finished_at FROM runs r JOIN versions v ON v.id = r.version JOIN workflows w ON w.id = r.workflow_id";
 
+/// How many open runs one step of listing them looks at.
+const OPEN_RUNS_PER_PAGE: usize = 200;
+
+/// The runs with live rows before one, newest first: from each the index leads to the next, past all other rows of it.
+const OPEN_RUNS: &str = "WITH RECURSIVE open (run_id) AS ( \
+         SELECT (SELECT t.run_id FROM task_runs t WHERE t.run_id < $1 ORDER BY t.run_id DESC LIMIT 1) \
+         UNION ALL \
+         SELECT (SELECT t.run_id FROM task_runs t WHERE t.run_id < o.run_id ORDER BY t.run_id DESC LIMIT 1) FROM open o WHERE o.run_id IS NOT NULL \
+     ) SELECT run_id FROM open WHERE run_id IS NOT NULL LIMIT $2";
+
+const CONTINUED_RUNS: &str =
+    "SELECT DISTINCT run_id FROM continuations WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
+
+/// Looked for among those that wait for a limit, never along the key of all runs.
+const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FROM runs WHERE waits_for IS NOT NULL) \
+     SELECT id FROM queued WHERE open = 0 AND id < $1 ORDER BY id DESC LIMIT $2";
+
 macro_rules! filtered {
-    ($database:ty, $flavor:expr, $filter:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new(SUMMARY);
-        // Nothing indexes the state of runs: open ones are found by their live rows (those without any wait for a limit, or for
-        // a continuation to go on), unsuccessful ones by their own table.
+        // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
+        // of them and named here.
         match filter.state {
             Some(RunState::Failed | RunState::Cancelled) => query.push(" JOIN unsuccessful_runs u ON u.run_id = r.id"),
-            Some(RunState::Pending | RunState::Running | RunState::Paused) => {
-                query.push(
-                    " JOIN (SELECT run_id FROM task_runs UNION SELECT id FROM runs WHERE waits_for IS NOT NULL UNION SELECT run_id FROM continuations) o \
-                     ON o.run_id = r.id",
-                )
-            }
-            Some(RunState::Success) | None => &mut query,
+            _ => &mut query,
         };
         query.push(" WHERE 1 = 1");
+        let among: Option<&[RunId]> = $among;
+        if let Some(among) = among {
+            let mut ids = query.push(" AND r.id IN (").separated(", ");
+            for id in among {
+                ids.push_bind(*id);
+            }
+            query.push(")");
+        }
         if let Some(state) = filter.state {
             query.push(" AND r.state = ").push_bind(state.code());
         }
@@ -306,9 +329,64 @@ macro_rules! filtered {
 
 impl Store {
     pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+        match filter.state {
+            Some(RunState::Pending | RunState::Running | RunState::Paused) => self.list_open_runs(filter).await,
+            _ => self.select_runs(filter, None).await,
+        }
+    }
+
+    /// Walks the open runs from the newest on, page by page, until enough of them fit. A page costs one step of an index
+    /// per run, however many live rows a run has.
+    async fn list_open_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+        let left_out = usize::try_from(filter.offset).unwrap_or(0);
+        let wanted = usize::try_from(filter.limit).unwrap_or(0).saturating_add(left_out);
+        let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, offset: 0, ..filter.clone() };
+        let mut found = Vec::new();
+        while found.len() < wanted {
+            let open = self.page_of_open_runs(page.before, page.state).await?;
+            let Some(oldest) = open.last().copied() else { break };
+            found.extend(self.select_runs(&page, Some(&open)).await?);
+            page.before = Some(oldest);
+        }
+        found.truncate(wanted);
+        Ok(found.split_off(left_out.min(found.len())))
+    }
+
+    /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big
+    /// unit goes on or because they have no tasks and wait for their turn.
+    async fn page_of_open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
+        let before = before.unwrap_or(RunId::max());
+        let mut open = self.runs_before(OPEN_RUNS, before).await?;
+        open.extend(self.runs_before(CONTINUED_RUNS, before).await?);
+        if state == Some(RunState::Pending) {
+            open.extend(self.runs_before(EMPTY_QUEUED_RUNS, before).await?);
+        }
+        open.sort_unstable_by(|one, other| other.cmp(one));
+        open.dedup();
+        open.truncate(OPEN_RUNS_PER_PAGE);
+        Ok(open)
+    }
+
+    async fn runs_before(&self, sql: &'static str, before: RunId) -> Result<Vec<RunId>> {
+        let rows: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(sql)
+            .bind(before)
+            .bind(OPEN_RUNS_PER_PAGE as i64)
+            .fetch_all(conn)
+            .await?);
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    async fn select_runs(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<Vec<RunSummary>> {
         let rows: Vec<SummaryRow> = match &*self.db {
-            Db::Postgres(pg) => filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?,
+            Db::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among)
+                    .build_query_as()
+                    .fetch_all(&sqlite.readers)
+                    .await?
+            }
         };
         rows.into_iter().map(RunSummary::try_from).collect()
     }
@@ -336,21 +414,22 @@ impl Store {
     }
 
     pub async fn run(&self, id: RunId) -> Result<RunRow> {
-        type Details = (Option<String>, Option<String>, Option<String>, Option<String>);
+        type Details = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
         let summary = self.run_summary(id).await?;
         let details: Option<Details> = read!(self, |conn| sqlx::query_as(
-            "SELECT inputs, outputs, correlation_id, trigger FROM run_details WHERE run_id = $1"
+            "SELECT inputs, outputs, correlation_id, trigger, reason FROM run_details WHERE run_id = $1"
         )
         .bind(id)
         .fetch_optional(conn)
         .await?);
-        let (inputs, outputs, correlation_id, trigger) = details.unwrap_or_default();
+        let (inputs, outputs, correlation_id, trigger, reason) = details.unwrap_or_default();
         Ok(RunRow {
             summary,
             inputs: json(inputs, "run_details", "inputs", id)?,
             outputs: json(outputs, "run_details", "outputs", id)?,
             correlation_id,
             trigger: json(trigger, "run_details", "trigger", id)?,
+            reason,
         })
     }
 
@@ -371,6 +450,7 @@ impl Store {
             Db::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, -1 AS idx, -1 AS item, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
+                     UNION ALL SELECT run_id, -2, -1, 0::smallint, 0, trigger FROM run_details WHERE run_id = ANY ($1) AND trigger IS NOT NULL \
                      UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
                      FROM unnest($2::uuid[], $3::integer[]) AS k(run, idx) JOIN history h ON h.run_id = k.run AND h.idx = k.idx AND h.item = -1 \
                      UNION ALL SELECT i.run_id, i.idx, i.item, 0::smallint, 0, i.value \
@@ -392,7 +472,9 @@ impl Store {
                     items.iter().map(|key| (key.run.simple().to_string(), key.index, key.item)).collect();
                 sqlx::query_as(
                     "SELECT d.run_id, -1 AS idx, -1 AS item, 0 AS state, 0 AS attempt, d.inputs AS body FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
-                     WHERE d.inputs IS NOT NULL UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
+                     WHERE d.inputs IS NOT NULL \
+                     UNION ALL SELECT d.run_id, -2, -1, 0, 0, d.trigger FROM json_each($1) j CROSS JOIN run_details d ON d.run_id = unhex(j.value) \
+                     WHERE d.trigger IS NOT NULL UNION ALL SELECT h.run_id, h.idx, -1, h.state, h.attempt, h.output \
                      FROM json_each($2) k CROSS JOIN history h ON h.run_id = unhex(k.value ->> 0) AND h.idx = (k.value ->> 1) AND h.item = -1 \
                      UNION ALL SELECT i.run_id, i.idx, i.item, 0, 0, i.value \
                      FROM json_each($3) k CROSS JOIN items i ON i.run_id = unhex(k.value ->> 0) AND i.idx = (k.value ->> 1) AND i.item = (k.value ->> 2)",
@@ -407,7 +489,9 @@ impl Store {
         let mut data = ExpressionData::default();
         for row in rows {
             let body = json(row.body, "history", "output", row.run_id)?;
-            if row.idx < 0 {
+            if row.idx == -2 {
+                data.triggers.insert(row.run_id, body.unwrap_or_default());
+            } else if row.idx < 0 {
                 data.inputs.insert(row.run_id, body.unwrap_or_default());
             } else if row.item >= 0 {
                 let key = TaskKey { run: row.run_id, index: row.idx, item: row.item };
@@ -541,6 +625,21 @@ fn status_counts(rows: Vec<(i16, i64)>) -> Result<Vec<StatusCount>> {
 
 impl Store {
     /// What the exchange with this claim number took and still holds.
+    /// Why attempts of a session are to be killed.
+    pub async fn cancel_reasons(&self, session: i64) -> Result<HashMap<TaskToken, String>> {
+        let rows: Vec<(RunId, i32, i32, i32, Option<String>)> = read!(self, |conn| sqlx::query_as(
+            "SELECT run_id, idx, item, attempt, reason FROM cancel_requests WHERE session = $1"
+        )
+        .bind(session)
+        .fetch_all(conn)
+        .await?);
+        let token = |run, index, item, attempt| TaskToken { key: TaskKey { run, index, item }, session, attempt };
+        let told = |(run, index, item, attempt, reason): (_, _, _, _, Option<String>)| {
+            Some((token(run, index, item, attempt), reason?))
+        };
+        Ok(rows.into_iter().filter_map(told).collect())
+    }
+
     pub(crate) async fn claimed_by(&self, claim: i64, sessions: &[i64]) -> Result<Reply> {
         let mut reply = Reply::default();
         for session in sessions {

@@ -13,14 +13,15 @@ use crate::error::{Error, Result};
 use crate::flags::{CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, SKIPPED_BY_HAND, of_task, upstream};
 use crate::limits::hand_on;
 use crate::operate::{LockedRun, Operator, end_stage, lock_run, record};
-use crate::repair::replace_end;
 use crate::reopen_items::ItemsAgain;
+use crate::repair::replace_end;
+use crate::transitions::keep_end;
 use crate::versions::startable;
 
 /// What to do again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reopen {
-    /// What failed or was cancelled, and what did not run because of it.
+    /// What failed or was cancelled, and what did not run because of it. If that is only in finalisers, they alone.
     Failed,
     /// These tasks and everything that depends on them, whatever became of it.
     From(Vec<usize>),
@@ -55,7 +56,8 @@ struct Again {
 }
 
 impl Store {
-    /// Reopens an ended run. Attempt numbers go on rising, budgets start afresh, finalisers run again at the new end.
+    /// Reopens an ended run at the first stage with something to do again: what earlier stages did stays. Attempt numbers
+    /// go on rising, budgets start afresh, later stages run again at the new end.
     pub async fn reopen_run(
         &self,
         now: Micros,
@@ -81,14 +83,18 @@ impl Store {
         .await?);
         if let Reopen::Settled { task, state, output } = what {
             if workflow.tasks.get(*task).is_none_or(|task| task.stage != Stage::Main) {
-                return Err(Error::Conflict("only a main task can be settled by hand: run the finalisers again instead".into()));
+                return Err(Error::Conflict(
+                    "only a main task can be settled by hand: run the finalisers again instead".into(),
+                ));
             }
             replace_end(&mut tx, now, &mut run, &mut rows, *task, *state, output.as_deref()).await?;
         }
         let ended: BTreeMap<usize, EndedRow> =
             rows.iter().filter(|row| row.item == -1).map(|row| (row.idx as usize, row.clone())).collect();
         let admitted = take_slot(&mut tx, &run).await?;
-        let mut again = plan(workflow, &ended, what, admitted);
+        let targets = targets(workflow, &ended, what);
+        let stage = first_stage(workflow, what, &targets);
+        let mut again = plan(workflow, &ended, what, &targets, stage, admitted);
         if matches!(what, Reopen::Failed) {
             for task in &mut again {
                 task.items = ItemsAgain::of(task.index, &rows).filter(|_| task.state != TaskState::Pending);
@@ -98,6 +104,7 @@ impl Store {
             return Err(Error::Conflict(format!("run {id} has no task to do again")));
         }
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
+        keep_end(&mut tx, id).await?;
         for row in &rows {
             let index = row.idx as usize;
             let stays = again
@@ -106,7 +113,7 @@ impl Store {
             if stays {
                 continue;
             }
-            if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage != Stage::Main) {
+            if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage > stage) {
                 supersede(&mut tx, id, row).await?;
             }
         }
@@ -128,15 +135,14 @@ impl Store {
         let items: usize = again.iter().filter_map(|task| task.items.as_ref()).map(ItemsAgain::len).sum();
         let failed = ended
             .iter()
-            .filter(|(index, row)| {
-                !reopened.contains(index) && workflow.tasks[**index].stage == Stage::Main && is_bad(row)
-            })
+            .filter(|(index, row)| !reopened.contains(index) && workflow.tasks[**index].stage <= stage && is_bad(row))
             .count();
         let state = if admitted { RunState::Running } else { RunState::Pending };
-        let deadline = workflow.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000));
+        let deadline = workflow.deadline_ms().map(|timeout| now.saturating_add(timeout as i64 * 1_000));
         within!(tx, |conn| {
             sqlx::query(
-            "UPDATE runs SET state = $2, stage = 0, flags = $3, generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
+            "UPDATE runs SET state = $2, stage = $9, \
+             flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
              holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END WHERE id = $1"
         )
         .bind(id)
@@ -147,10 +153,18 @@ impl Store {
         .bind(failed as i32)
         .bind(now)
         .bind(deadline)
+        .bind(stage.code())
         .execute(conn)
         .await?
         .rows_affected()
         });
+        within!(tx, |conn| sqlx::query(
+            "UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL"
+        )
+        .bind(id)
+        .execute(conn)
+        .await?
+        .rows_affected());
         within!(tx, |conn| sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1")
             .bind(id)
             .execute(conn)
@@ -216,16 +230,17 @@ fn is_bad(row: &EndedRow) -> bool {
         || (row.state == TaskState::Failed.code() && row.flags & CONTINUES == 0)
 }
 
-/// Which tasks live again, in order of index, with counters recomputed from what stays ended.
-fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, admitted: bool) -> Vec<Again> {
-    let not_run = |row: &EndedRow| {
-        let state = row.state;
-        state == TaskState::UpstreamFailed.code()
-            || state == TaskState::Cancelled.code()
-            || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
-    };
-    let mut chosen: BTreeSet<usize> = BTreeSet::new();
-    let mut frontier: Vec<usize> = match what {
+/// Whether it ended because of others.
+fn not_run(row: &EndedRow) -> bool {
+    let state = row.state;
+    state == TaskState::UpstreamFailed.code()
+        || state == TaskState::Cancelled.code()
+        || (state == TaskState::Skipped.code() && row.flags & SKIPPED_BY_HAND == 0)
+}
+
+/// What is asked for by name or by its outcome, whatever its stage.
+fn targets(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen) -> Vec<usize> {
+    match what {
         Reopen::Failed => ended
             .iter()
             .filter(|(_, row)| row.state == TaskState::Failed.code() || row.state == TaskState::Cancelled.code())
@@ -238,8 +253,30 @@ fn plan(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen, a
             .map(|dependent| *dependent as usize)
             .filter(|dependent| ended.get(dependent).is_some_and(not_run))
             .collect(),
-    };
-    frontier.retain(|index| workflow.tasks.get(*index).is_some_and(|task| task.stage == Stage::Main));
+    }
+}
+
+/// The stage in which the run goes on.
+fn first_stage(workflow: &Workflow, what: &Reopen, targets: &[usize]) -> Stage {
+    if let Reopen::Settled { task, .. } = what {
+        return workflow.tasks[*task].stage;
+    }
+    let stages = targets.iter().filter_map(|target| workflow.tasks.get(*target)).map(|task| task.stage);
+    stages.min().unwrap_or(Stage::Main)
+}
+
+/// Which tasks of the stage live again, in order of index, with counters recomputed from what stays ended.
+fn plan(
+    workflow: &Workflow,
+    ended: &BTreeMap<usize, EndedRow>,
+    what: &Reopen,
+    targets: &[usize],
+    stage: Stage,
+    admitted: bool,
+) -> Vec<Again> {
+    let mut chosen: BTreeSet<usize> = BTreeSet::new();
+    let is_there = |index: &usize| workflow.tasks.get(*index).is_some_and(|task| task.stage == stage);
+    let mut frontier: Vec<usize> = targets.iter().copied().filter(is_there).collect();
     while let Some(index) = frontier.pop() {
         if !ended.contains_key(&index) || !chosen.insert(index) {
             continue;

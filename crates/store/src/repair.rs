@@ -22,7 +22,9 @@ use crate::versions::startable;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Repair {
     /// It counts as a success, with this output (JSON).
-    Resolve { output: Option<String> },
+    Resolve {
+        output: Option<String>,
+    },
     /// It is left out, and counts as a success without output.
     Skip,
     Cancel,
@@ -142,16 +144,18 @@ fn refuse_unsettled_runs(run: &LockedRun) -> Result<()> {
         return Err(Error::Conflict(format!("run {} is being stopped: what is open of it ends by itself", run.id)));
     }
     if run.state == RunState::Pending {
-        return Err(Error::Conflict(format!("run {} waits for its concurrency limit: wait, or cancel the run", run.id)));
+        return Err(Error::Conflict(format!(
+            "run {} waits for its concurrency limit: wait, or cancel the run",
+            run.id
+        )));
     }
     Ok(())
 }
 
 /// Changes columns of a row; `columns` is written here, never by others.
 async fn set(tx: &mut Tx, row: &LiveRow, columns: &str) -> Result<Repaired> {
-    let sql = sqlx::AssertSqlSafe(format!(
-        "UPDATE task_runs SET {columns} WHERE run_id = $1 AND idx = $2 AND item = $3"
-    ));
+    let sql =
+        sqlx::AssertSqlSafe(format!("UPDATE task_runs SET {columns} WHERE run_id = $1 AND idx = $2 AND item = $3"));
     within!(tx, |conn| sqlx::query(sql)
         .bind(row.run_id)
         .bind(row.idx)
@@ -164,7 +168,10 @@ async fn set(tx: &mut Tx, row: &LiveRow, columns: &str) -> Result<Repaired> {
 
 async fn retry_now(tx: &mut Tx, now: Micros, run: &LockedRun, row: &LiveRow) -> Result<Repaired> {
     if row.state != TaskState::Retrying.code() {
-        return Err(Error::Conflict(format!("it is {}: only a task that waits for its next attempt, or has ended, can be retried", shown(row)?)));
+        return Err(Error::Conflict(format!(
+            "it is {}: only a task that waits for its next attempt, or has ended, can be retried",
+            shown(row)?
+        )));
     }
     let state = startable(run.state == RunState::Running, row.flags & HAS_CONDITION, row.pool);
     let done = set(tx, row, &format!("state = {}, due_at = {now}", state.code())).await?;
@@ -188,7 +195,8 @@ async fn end(
     let Some(next) = repair.becomes() else { return Ok(Repaired::Done) };
     let state =
         TaskState::try_from(row.state).map_err(|error| Error::bad_row("task_runs", "state", row.key(), error))?;
-    let why = format!("by {}{}", operator.by, operator.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}")));
+    let why =
+        format!("by {}{}", operator.by, operator.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}")));
     if state == TaskState::Running {
         ask_to_stop(tx, row, &format!("cancelled {why}")).await?;
         return Ok(Repaired::Asked);

@@ -16,6 +16,7 @@ const TABLES: &[&str] = &[
     "history",
     "history_superseded",
     "operator_actions",
+    "run_transitions",
     "run_details",
     "cancel_requests",
     "unsuccessful_runs",
@@ -41,6 +42,7 @@ impl Store {
             sqlx::query_as(
             "SELECT r.id FROM runs r WHERE r.state >= 3 AND r.finished_at < $1 \
              AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $3)) \
+             AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
              AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = 0) ORDER BY r.id LIMIT $2"
         )
         .bind(before)

@@ -26,6 +26,15 @@ pub struct NewRun {
     pub idempotency_key: Option<String>,
     /// The concurrency limit this run counts against.
     pub limit: Option<i32>,
+    /// What happens when the limit is used up; that of the workflow unless given.
+    pub overlap: Option<Overlap>,
+}
+
+impl NewRun {
+    /// What happens when the limit is used up.
+    pub fn overlap(&self) -> Option<Overlap> {
+        self.overlap.or_else(|| Some(self.version.concurrency.as_ref()?.overlap))
+    }
 }
 
 /// What became of a request to make a run.
@@ -96,7 +105,7 @@ impl Store {
     pub async fn create_runs(&self, now: Micros, runs: &[NewRun]) -> Result<Vec<Created>> {
         if runs.iter().all(is_plain) {
             let seeds: Vec<RunSeed> = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
-            let pools = pools_of(runs);
+            let pools = pools_of(runs.iter());
             match &*self.db {
                 // A single statement in autocommit: one round trip.
                 Db::Postgres(pg) => {
@@ -133,6 +142,24 @@ impl Store {
     }
 }
 
+/// Makes runs within a transaction: plain ones in bulk, the others one by one; what became of them, in order.
+pub(crate) async fn create_all(tx: &mut Tx, now: Micros, runs: &[&NewRun]) -> Result<Vec<Created>> {
+    let plain: Vec<&NewRun> = runs.iter().copied().filter(|run| is_plain(run)).collect();
+    if !plain.is_empty() {
+        let seeds: Vec<RunSeed> = plain.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
+        let pools = pools_of(plain.iter().copied());
+        match tx {
+            Tx::Postgres(pg) => postgres::runs::create(pg, now, &seeds, &pools).await?,
+            Tx::Sqlite(sqlite) => sqlite::runs::create(sqlite, now, &seeds, &pools).await?,
+        }
+    }
+    let mut created = Vec::with_capacity(runs.len());
+    for run in runs {
+        created.push(if is_plain(run) { Created::New(run.id) } else { create_one(tx, now, run).await? });
+    }
+    Ok(created)
+}
+
 fn is_plain(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
         && run.limit.is_none()
@@ -140,8 +167,8 @@ fn is_plain(run: &NewRun) -> bool {
         && run.version.main_tasks as usize <= CHUNK
 }
 
-fn pools_of(runs: &[NewRun]) -> Vec<i32> {
-    let mut pools: Vec<i32> = runs.iter().flat_map(|run| run.version.pools.iter().copied()).collect();
+fn pools_of<'r>(runs: impl Iterator<Item = &'r NewRun>) -> Vec<i32> {
+    let mut pools: Vec<i32> = runs.flat_map(|run| run.version.pools.iter().copied()).collect();
     pools.sort_unstable();
     pools.dedup();
     pools
@@ -213,7 +240,7 @@ async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()>
     within!(tx, |conn| {
         sqlx::query(
         "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at, waits_for, holds) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
+         VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = $3 AND w.followed), 0), $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
     )
     .bind(seed.id)
     .bind(seed.version)
@@ -269,14 +296,14 @@ async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
     let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
     let (capacity, held): (Option<i32>, i32) =
         within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
-    let concurrency =
-        run.version.concurrency.as_ref().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
+    let overlap = run.overlap().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
+    let max_queued = run.version.concurrency.as_ref().and_then(|concurrency| concurrency.max_queued);
     let (queued,): (i64,) =
         within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM runs WHERE waits_for = $1 AND flags & 32 = 0")
             .bind(limit)
             .fetch_one(conn)
             .await?);
-    if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || concurrency.overlap == Overlap::Allow {
+    if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || overlap == Overlap::Allow {
         within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
             .bind(limit)
             .execute(conn)
@@ -284,9 +311,9 @@ async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
             .rows_affected());
         return Ok(Admission::Admitted);
     }
-    Ok(match concurrency.overlap {
+    Ok(match overlap {
         Overlap::Skip => Admission::Refused,
-        _ if concurrency.max_queued.is_some_and(|max| queued >= i64::from(max)) => Admission::Refused,
+        _ if max_queued.is_some_and(|max| queued >= i64::from(max)) => Admission::Refused,
         _ => Admission::Queued,
     })
 }

@@ -9,7 +9,7 @@ use crate::db::{Store, Tx, locking, read, within, write};
 use crate::error::Result;
 use crate::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
 use crate::limits::hand_on;
-use crate::operate::{LockedRun, lock_run};
+use crate::operate::{LockedRun, lock_run, stopped};
 use crate::settle::{Gone, settle};
 use crate::terms::{self, Term};
 use crate::versions::startable;
@@ -269,7 +269,8 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
             run = Some(lock_run(tx, row.run_id).await?);
         }
         let Some(run) = run.as_mut() else { continue };
-        match fate(row, run) {
+        let why = if run.is_stopped() { Some(stopped(tx, row.run_id).await?) } else { None };
+        match fate(row, why) {
             Fate::Undecided => {
                 within!(tx, |conn| {
                     sqlx::query("UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3")
@@ -316,12 +317,13 @@ enum Fate {
     Ends(TaskState, Option<Failure>),
 }
 
-fn fate(row: &LiveRow, run: &LockedRun) -> Fate {
+/// What becomes of a row whose worker was lost. `stopped` says why its run was stopped, if it was.
+fn fate(row: &LiveRow, stopped: Option<Failure>) -> Fate {
     if row.state == TaskState::Deciding.code() {
         return Fate::Undecided;
     }
-    if run.is_stopped() {
-        return Fate::Ends(TaskState::Cancelled, None);
+    if stopped.is_some() {
+        return Fate::Ends(TaskState::Cancelled, stopped);
     }
     if row.flags & NOT_RETRYABLE != 0 {
         let failure = failure("worker_unavailable", "the worker was lost and the task is not retryable");

@@ -189,12 +189,14 @@ impl Store {
 
     /// The concurrency limit that a run waits for, if it does.
     pub async fn run_waits_for(&self, run: Uuid) -> Result<Option<LimitRow>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT l.id, l.kind, l.key, l.capacity, l.held FROM runs r JOIN limits l ON l.id = r.waits_for WHERE r.id = $1"
         )
         .bind(run)
         .fetch_optional(conn)
-        .await?))
+        .await?
+        }))
     }
 
     /// In which phase open runs are; those without a live task run are missing.
@@ -229,14 +231,16 @@ impl Store {
 
     /// Sessions, the newest first: the live ones, and with `ended` those that are over.
     pub async fn sessions(&self, ended: bool, limit: i64) -> Result<Vec<SessionRow>> {
-        Ok(read!(self, |conn| sqlx::query_as(
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
             "SELECT id, node, worker, hostname, queues, labels, slots, draining, beat, dead, created_at, beat_at FROM sessions \
              WHERE (NOT dead OR $1) ORDER BY dead, id DESC LIMIT $2"
         )
         .bind(ended)
         .bind(limit)
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     /// How many task runs each of these sessions executes.

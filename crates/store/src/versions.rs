@@ -10,13 +10,16 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::catalog::Edition;
-use crate::db::{Store, Tx, locking, read, within};
+use crate::db::{Db, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::flags;
 use crate::limits::intern_limit;
 
 /// How many template rows are sent at once.
 const ROWS_PER_STATEMENT: usize = 5_000;
+
+/// How many versions are read at once.
+const VERSIONS_AT_ONCE: usize = 1_000;
 
 /// A version, with what making runs of it needs to know.
 #[derive(Debug, Clone)]
@@ -49,6 +52,16 @@ impl RouteRow {
     pub fn class(&self) -> SlotClass {
         SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
     }
+
+    /// Whether a worker that serves these queues (none: all) and has these labels may execute its tasks. A task's labels
+    /// are demands: the worker must have each of them.
+    pub fn suits(&self, queues: &[String], labels: &BTreeMap<String, String>) -> bool {
+        let has = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, value)| labels.get(key).is_some_and(|have| have == value))
+        };
+        let queue = queues.is_empty() || queues.contains(&self.queue);
+        queue && (self.labels.is_empty() || self.labels.split(',').all(has))
+    }
 }
 
 #[derive(sqlx::FromRow)]
@@ -60,7 +73,7 @@ struct VersionRow {
 }
 
 impl Store {
-    /// Stores the workflow as its newest version; the same content again is the same version.
+    /// Stores the workflow as its newest version, with its triggers; the same content again is the same version.
     pub async fn put_version(
         &self,
         now: Micros,
@@ -82,74 +95,10 @@ impl Store {
         files: &[BundleFile],
         expected: Option<Option<Edition>>,
     ) -> Result<VersionRef> {
-        let spec = serde_json::to_string(workflow)
-            .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
-        let hash = content_hash(&spec, files);
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
-            sqlx::query(
-            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
-        )
-        .bind(new_id)
-        .bind(&workflow.namespace)
-        .bind(&workflow.name)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
-        let sql = locking!(
-            tx,
-            "SELECT id, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",
-            "FOR NO KEY UPDATE"
-        );
-        let (workflow_id, latest, updated_at): (Uuid, Option<i64>, Micros) = within!(tx, |conn| sqlx::query_as(sql)
-            .bind(&workflow.namespace)
-            .bind(&workflow.name)
-            .fetch_one(conn)
-            .await?);
-        let found = latest.map(|latest| Edition { latest, updated_at });
-        if expected.is_some_and(|expected| expected != found) {
-            return Err(Error::Conflict("the workflow was changed meanwhile".into()));
-        }
-        let known: Option<(i64, i32)> =
-            within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
-                .bind(workflow_id)
-                .bind(&hash)
-                .fetch_optional(conn)
-                .await?);
-        let (id, number) = match known {
-            Some(known) => known,
-            None => {
-                let (id, number): (i64, i32) = within!(tx, |conn| {
-                    sqlx::query_as(
-                    "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
-                     SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
-                )
-                .bind(workflow_id)
-                .bind(&hash)
-                .bind(&spec)
-                .bind(source)
-                .bind(now)
-                .fetch_one(conn)
-                .await?
-                });
-                insert_templates(&mut tx, id, workflow).await?;
-                crate::files::insert(&mut tx, id, files).await?;
-                (id, number)
-            }
-        };
-        within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
-            .bind(workflow_id)
-            .bind(id)
-            // Every edition has a time of its own.
-            .bind(now.max(updated_at + 1))
-            .execute(conn)
-            .await?
-            .rows_affected());
-        let pools = root_pools(&mut tx, id).await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files, expected).await?;
         tx.commit().await?;
-        Ok(reference(id, number, workflow_id, workflow, pools))
+        Ok(version)
     }
 
     /// A version by its id, with the workflow it stores.
@@ -161,6 +110,53 @@ impl Store {
                 .await?)
             .ok_or_else(|| Error::not_found(format!("version {id}")))?;
         self.read_version(row).await
+    }
+
+    /// Several versions by their ids, those that exist, in one or two round trips.
+    pub async fn versions(&self, ids: &[i64]) -> Result<Vec<(VersionRef, Workflow)>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(VERSIONS_AT_ONCE) {
+            let list = serde_json::to_string(chunk).unwrap_or_default();
+            let (rows, pools) = match &*self.db {
+                Db::Postgres(pg) => {
+                    let rows: Vec<VersionRow> =
+                        sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = ANY ($1)")
+                            .bind(chunk)
+                            .fetch_all(&pg.pool)
+                            .await?;
+                    let pools: Vec<(i64, i32)> = sqlx::query_as(
+                        "SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2",
+                    )
+                    .bind(chunk)
+                    .fetch_all(&pg.pool)
+                    .await?;
+                    (rows, pools)
+                }
+                Db::Sqlite(sqlite) => {
+                    let rows: Vec<VersionRow> = sqlx::query_as(
+                        "SELECT v.id, v.number, v.workflow_id, v.spec FROM json_each($1) j CROSS JOIN versions v ON v.id = j.value",
+                    )
+                    .bind(&list)
+                    .fetch_all(&sqlite.readers)
+                    .await?;
+                    let pools: Vec<(i64, i32)> = sqlx::query_as(
+                        "SELECT DISTINCT t.version, t.pool FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value \
+                         WHERE t.stage = 0 AND t.needs = 0 AND t.pool IS NOT NULL ORDER BY 1, 2",
+                    )
+                    .bind(&list)
+                    .fetch_all(&sqlite.readers)
+                    .await?;
+                    (rows, pools)
+                }
+            };
+            for row in rows {
+                let workflow: Workflow = serde_json::from_str(&row.spec)
+                    .map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
+                let own = pools.iter().filter(|pool| pool.0 == row.id).map(|pool| pool.1).collect();
+                found.push((reference(row.id, row.number, row.workflow_id, &workflow, own), workflow));
+            }
+        }
+        Ok(found)
     }
 
     /// The newest version of a workflow.
@@ -189,6 +185,83 @@ impl Store {
             .fetch_all(conn)
             .await?))
     }
+}
+
+/// Stores the workflow as its newest version, within a transaction.
+pub(crate) async fn put_in(
+    tx: &mut Tx,
+    now: Micros,
+    new_id: Uuid,
+    workflow: &Workflow,
+    source: &str,
+    files: &[BundleFile],
+    expected: Option<Option<Edition>>,
+) -> Result<VersionRef> {
+    let spec = serde_json::to_string(workflow)
+        .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
+    let hash = content_hash(&spec, files);
+    within!(tx, |conn| {
+        sqlx::query(
+        "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
+    )
+    .bind(new_id)
+    .bind(&workflow.namespace)
+    .bind(&workflow.name)
+    .bind(now)
+    .execute(conn)
+    .await?
+    .rows_affected()
+    });
+    let sql = locking!(
+        tx,
+        "SELECT id, active, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",
+        "FOR NO KEY UPDATE"
+    );
+    let (workflow_id, active, latest, updated_at): (Uuid, bool, Option<i64>, Micros) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
+    let found = latest.map(|latest| Edition { latest, updated_at });
+    if expected.is_some_and(|expected| expected != found) {
+        return Err(Error::Conflict("the workflow was changed meanwhile".into()));
+    }
+    let known: Option<(i64, i32)> =
+        within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
+            .bind(workflow_id)
+            .bind(&hash)
+            .fetch_optional(conn)
+            .await?);
+    let (id, number) = match known {
+        Some(known) => known,
+        None => {
+            let (id, number): (i64, i32) = within!(tx, |conn| {
+                sqlx::query_as(
+                "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
+                 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
+            )
+            .bind(workflow_id)
+            .bind(&hash)
+            .bind(&spec)
+            .bind(source)
+            .bind(now)
+            .fetch_one(conn)
+            .await?
+            });
+            insert_templates(tx, id, workflow).await?;
+            crate::files::insert(tx, id, files).await?;
+            (id, number)
+        }
+    };
+    within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
+        .bind(workflow_id)
+        .bind(id)
+        // Every edition has a time of its own.
+        .bind(now.max(updated_at + 1))
+        .execute(conn)
+        .await?
+        .rows_affected());
+    crate::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
+    crate::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
+    let pools = root_pools(tx, id).await?;
+    Ok(reference(id, number, workflow_id, workflow, pools))
 }
 
 /// What makes a version another one: the workflow and everything it brings along.
@@ -220,7 +293,7 @@ fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools
         name: workflow.name.clone(),
         main_tasks: workflow.stage(Stage::Main).len() as i32,
         priority: workflow.priority,
-        timeout_ms: workflow.timeout_ms,
+        timeout_ms: workflow.deadline_ms(),
         concurrency: workflow.concurrency.clone(),
         run_flags: flags::of_run(workflow),
         pools,

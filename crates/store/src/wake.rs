@@ -15,11 +15,15 @@ impl Store {
     /// PostgreSQL: a NOTIFY of its own, never inside a unit, where it would cost throughput. SQLite: nothing to tell.
     /// `from` names who announces, so that nobody is woken by himself.
     pub async fn announce(&self, from: &str) -> Result<()> {
+        self.notify(CHANNEL, from).await
+    }
+
+    pub(crate) async fn notify(&self, channel: &str, text: &str) -> Result<()> {
         if let Db::Postgres(pg) = &*self.db {
             // A hint need not survive a crash: nobody waits for the disk, least of all the unit that the hint is about.
             sqlx::query("SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify($1, $2)")
-                .bind(CHANNEL)
-                .bind(from)
+                .bind(channel)
+                .bind(text)
                 .execute(&pg.pool)
                 .await?;
         }
@@ -27,10 +31,14 @@ impl Store {
     }
 
     pub async fn listen(&self) -> Result<Listener> {
+        self.listen_to(CHANNEL).await
+    }
+
+    pub(crate) async fn listen_to(&self, channel: &str) -> Result<Listener> {
         let inner = match &*self.db {
             Db::Postgres(pg) => {
                 let mut listener = sqlx::postgres::PgListener::connect_with(&pg.pool).await?;
-                listener.listen(CHANNEL).await?;
+                listener.listen(channel).await?;
                 Some(listener)
             }
             Db::Sqlite(_) => None,
@@ -40,7 +48,7 @@ impl Store {
 }
 
 impl Listener {
-    /// Waits for the next announcement and says whose it is; never returns where there are none.
+    /// Waits for the next announcement and returns its text (who announces, if it is a wake-up); never returns where there are none.
     pub async fn heard(&mut self) -> Result<String> {
         match &mut self.inner {
             Some(listener) => Ok(listener.recv().await?.payload().to_owned()),

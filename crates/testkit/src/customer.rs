@@ -80,8 +80,9 @@ impl Customer {
                 Err(Error::Conflict(_)) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
+            let generation = customer.summary(run).await?.generation;
             let before = customer.all_attempts(run).await?;
-            Ok(Try::Done(Some(Paused { run, before, after: Vec::new() })))
+            Ok(Try::Done(Some(Paused { run, generation, before, after: Vec::new() })))
         })
         .await
     }

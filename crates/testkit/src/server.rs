@@ -22,6 +22,8 @@ pub struct ServerPlan {
     pub folder: PathBuf,
     /// Settings by the name of their variable.
     pub settings: Vec<(&'static str, String)>,
+    /// Whether whoever starts it has left descriptors open: 7, 9 and 12.
+    pub left_open: bool,
 }
 
 #[derive(Debug)]
@@ -35,7 +37,7 @@ pub type ProcessMark = (i32, String);
 
 impl ServerPlan {
     pub fn new(url: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
-        Self { url: url.into(), folder: folder.into(), settings: Vec::new() }
+        Self { url: url.into(), folder: folder.into(), settings: Vec::new(), left_open: false }
     }
 
     pub fn set(mut self, variable: &'static str, value: impl Into<String>) -> Self {
@@ -43,11 +45,21 @@ impl ServerPlan {
         self
     }
 
+    pub fn with_descriptors_left_open(mut self) -> Self {
+        self.left_open = true;
+        self
+    }
+
     /// Starts it and returns at once.
     pub fn start(&self) -> anyhow::Result<ServerProcess> {
         let log = self.folder.join("server.log");
         let file = File::options().create(true).append(true).open(&log).context("opening the server's log")?;
-        let child = Command::new(binary::mainspring())
+        let mut command = Command::new(if self.left_open { Path::new("bash") } else { binary::mainspring() });
+        if self.left_open {
+            command.args(["-c", "exec 7</dev/zero 9>/dev/full 12<>/dev/null; exec \"$0\" \"$@\""]);
+            command.arg(binary::mainspring());
+        }
+        let child = command
             .args(["server", "--listen", "127.0.0.1:0", "--log-format", "text"])
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())

@@ -35,6 +35,7 @@ fn assignment(index: usize, script: &str) -> Assignment {
         files: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
+        on_store_loss: None,
         secrets: Vec::new(),
     };
     Assignment { key, session: 1, attempt: 1, generation: 1, order: Arc::new(order) }

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mainspring_core::workflow;
+
 use crate::http::HttpConfig;
 
 /// The variables of the worker's own environment that tasks may see. Everything else stays outside, so that the
@@ -11,7 +13,7 @@ use crate::http::HttpConfig;
 pub const DEFAULT_ENVIRONMENT: &[&str] =
     &["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
-/// What becomes of running processes while the store cannot be reached.
+/// What becomes of running processes while the store cannot be reached, unless their task says otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStoreLoss {
     /// They go on and hand in later, for at most this long.
@@ -75,9 +77,15 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// How long the store may stay silent before running processes must end.
-    pub(crate) fn store_patience(&self) -> Duration {
-        match self.on_store_loss {
+    /// How long the store may stay silent before an attempt must end. What its task says wins over this worker's
+    /// setting; a task that goes on where the worker would kill has the usual patience.
+    pub(crate) fn store_patience(&self, task: Option<workflow::OnStoreLoss>) -> Duration {
+        let choice = match (task, self.on_store_loss) {
+            (Some(workflow::OnStoreLoss::Kill), _) => OnStoreLoss::Kill,
+            (Some(workflow::OnStoreLoss::Continue), OnStoreLoss::Kill) => OnStoreLoss::default(),
+            (_, own) => own,
+        };
+        match choice {
             OnStoreLoss::Continue(patience) => patience.max(self.lease_ttl),
             OnStoreLoss::Kill => self.lease_ttl,
         }

@@ -1,6 +1,7 @@
 //! How a running attempt is told to end.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -24,14 +25,20 @@ pub(crate) enum Stop {
 }
 
 /// Shared by the pool and one attempt. Stopping is a request that leaves time to tidy up; killing does not wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Control {
+    /// How long the store may stay silent before this attempt must end.
+    pub(crate) patience: Duration,
     stop: Mutex<Option<Stop>>,
     pub(crate) stopped: CancellationToken,
     pub(crate) killed: CancellationToken,
 }
 
 impl Control {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { patience, stop: Mutex::default(), stopped: CancellationToken::new(), killed: CancellationToken::new() }
+    }
+
     /// The first reason stands, except that a lost attempt always dies in silence.
     pub(crate) fn stop(&self, stop: Stop) {
         let lost = stop == Stop::Lost;

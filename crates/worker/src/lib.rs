@@ -30,4 +30,4 @@ pub use host::{ComponentHealth, HealthReport, HealthStatus, Host, HostError, Hos
 pub use output::{OUTPUT_LIMIT, OutputError, parse_output};
 pub use pool::{Error, Pool};
 pub use shell::ARTIFACTS_LIMIT;
-pub use shield::hide_process;
+pub use shield::{close_inherited, hide_process};

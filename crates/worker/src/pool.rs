@@ -136,8 +136,8 @@ impl Pool {
         self.shared.each(|control| control.stop(Stop::Lost));
     }
 
-    /// The store renewed our lease. A pool that does not hear this for as long as
-    /// [`PoolConfig::on_store_loss`] permits kills its tasks and hands them back.
+    /// The store renewed our lease. A pool that does not hear this for as long as a task, or else
+    /// [`PoolConfig::on_store_loss`], permits kills it and hands it back.
     pub fn heard(&self) {
         *locked(&self.shared.heard) = Instant::now();
         if let Some(guard) = &self.shared.guard {
@@ -194,7 +194,7 @@ impl Shared {
                 Some(Arc::clone(handler))
             }
         };
-        let control = Arc::new(Control::default());
+        let control = Arc::new(Control::new(self.config.store_patience(assignment.order.on_store_loss)));
         {
             let mut running = locked(&self.running);
             // Again, now that the lock is held: who found nothing running after closing must not be surprised.
@@ -308,19 +308,21 @@ impl Shared {
         }
     }
 
-    /// Shows the watchdog that this process runs, and ends everything when the store was silent for too long.
+    /// Shows the watchdog that this process runs, and ends what must not go on while the store is silent.
     async fn pulse(self: Arc<Self>) {
         let every = (self.config.lease_ttl / 4).max(Duration::from_millis(10));
-        let patience = self.config.store_patience();
         let closed = self.closed.clone();
         while closed.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
             if let Some(guard) = &self.guard {
                 guard.alive();
             }
-            if locked(&self.heard).elapsed() > patience {
-                // The session may still be alive in the store: handed back, the attempts are not forgotten there.
-                self.each(|control| control.kill(Stop::Release));
-            }
+            let silence = locked(&self.heard).elapsed();
+            // The session may still be alive in the store: handed back, the attempts are not forgotten there.
+            self.each(|control| {
+                if silence > control.patience {
+                    control.kill(Stop::Release);
+                }
+            });
         }
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use common::{Rig, script};
-use mainspring_worker::{PoolConfig, Registry};
+use mainspring_worker::{PoolConfig, Registry, close_inherited};
 
 const NOBODY: u32 = 65_534;
 
@@ -16,6 +16,7 @@ const NOBODY: u32 = 65_534;
 #[ignore = "a process that other tests start"]
 fn worker_process() {
     let Ok(hide) = std::env::var("HIDE") else { return };
+    close_inherited(|_| false).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let config = PoolConfig { hide_process: hide == "yes", ..PoolConfig::default() };
@@ -24,7 +25,8 @@ fn worker_process() {
             "for file in environ mem fd/0 cwd/x; do head -c 1 /proc/$PPID/$file > /dev/null && echo open $file; done
             tr '\\0' '\\n' < /proc/$PPID/environ | grep DATABASE_URL || true
             grep -l DATABASE_URL /proc/[0-9]*/environ || true
-            echo done";
+            ls -l /proc/self/fd | grep -c -- '->' | sed s/^/descriptors/
+            ls -l /proc/self/fd; echo done";
         rig.run(script(text)).await;
         rig.until_line("done").await;
         let seen: Vec<String> = rig.lines().into_iter().map(|line| line.text).collect();
@@ -40,7 +42,9 @@ fn seen(hide: &str) -> String {
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = directory.path().join("seen");
-    let mut command = Command::new(program);
+    // Whoever starts a worker may have left something open.
+    let mut command = Command::new("bash");
+    command.args(["-c", "exec 7</dev/zero 9>/dev/full; exec \"$0\" \"$@\""]).arg(program);
     command.args(["--exact", "worker_process", "--ignored"]).current_dir("/").env_clear();
     command.env("PATH", "/usr/bin:/bin").env("DATABASE_URL", "postgres://user:password@host/db");
     command.env("HIDE", hide).env("SEEN", &file);
@@ -60,4 +64,5 @@ fn the_workers_environment_is_closed_to_its_tasks() {
     let hidden = seen("yes");
     assert!(hidden.contains("done") && !hidden.contains("DATABASE_URL=") && !hidden.contains("\nopen "), "{hidden}");
     assert!(!hidden.contains("\n/proc/"), "{hidden}");
+    assert!(hidden.contains("descriptors4\n"), "three streams and the folder being listed: {hidden}");
 }

@@ -43,7 +43,7 @@ fn worker_process() {
     let pids = std::env::var("PIDS").unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
-        let config = PoolConfig { lease_ttl: Duration::from_millis(400), ..guarded() };
+        let config = PoolConfig { lease_ttl: Duration::from_secs(3), ..guarded() };
         let mut rig = Rig::with(config, Registry::default());
         std::fs::write(std::env::var("ROOT").unwrap(), rig.root.path().to_str().unwrap()).unwrap();
         let text = "trap '' TERM; sleep 1000 & touch file; printf '%s\n%s\n' $$ $! > $PIDS; wait";
@@ -123,7 +123,7 @@ fn watchdog_alone() -> (Child, ChildStdin, Child) {
 async fn a_silent_store_is_noticed_even_if_the_worker_is_alive() {
     let (mut dog, mut pipe, mut sleeper) = watchdog_alone();
     let group = sleeper.id();
-    writeln!(pipe, "+{group}\nalive 600000\nbeat 200").unwrap();
+    writeln!(pipe, "+{group} 200\nalive 600000\nbeat").unwrap();
     eventually("end of the group", || sleeper.try_wait().unwrap()).await;
     assert_eq!(dog.try_wait().unwrap(), None, "it goes on watching");
     drop(pipe);

@@ -153,8 +153,7 @@ impl<'w> Board<'w> {
             }
             Ending::Failed(failure) => {
                 slot.failures += 1;
-                let allowed = !failure.permanent && task.retry.allows(&failure.kind, failure.code());
-                if allowed && slot.failures < u32::from(task.retry.attempts) {
+                if task.retry.tries_again(slot.failures, &failure) {
                     self.again(index, TaskState::Retrying);
                 } else {
                     self.exhaust(index);

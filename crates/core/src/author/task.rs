@@ -88,7 +88,7 @@ fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> 
         pool: None,
         on_exhausted: OnExhausted::DeadLetter,
         max_lost: DEFAULT_MAX_LOST,
-        on_store_loss: OnStoreLoss::Continue,
+        on_store_loss: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
         publishes_events: Vec::new(),
@@ -158,9 +158,7 @@ fn field<'t>(
         "on_exhausted" => {
             task.on_exhausted = reader.word(id, at, OnExhausted::ALL).unwrap_or(OnExhausted::DeadLetter);
         }
-        "on_store_loss" => {
-            task.on_store_loss = reader.word(id, at, OnStoreLoss::ALL).unwrap_or(OnStoreLoss::Continue);
-        }
+        "on_store_loss" => task.on_store_loss = reader.word(id, at, OnStoreLoss::ALL),
         "description" => task.description = reader.text(id, at).map(Into::into),
         "max_lost" => {
             task.max_lost = reader.integer(id, at, 0..=1_000).map_or(DEFAULT_MAX_LOST, |number| number as u16);

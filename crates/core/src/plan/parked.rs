@@ -1,11 +1,12 @@
 //! What a node works out for tasks that no worker executes: lists to repeat over, child runs, waits, approvals; and what
 //! it works out for triggers and for the end of a run. All of it is pure.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::author::parse_duration;
 use crate::diagnostic::quoted;
 use crate::expr::{EvalError, Scope, evaluate, is_true, render_json, render_text};
+use crate::state::RunState;
 use crate::work::Failure;
 use crate::workflow::{Action, Foreach, OnTimeout, Reads, Task, Trigger, Wait};
 use crate::{Micros, Workflow, time};
@@ -15,6 +16,17 @@ use super::failure;
 
 /// The longest list a task is repeated over.
 pub const MAX_ITEMS: usize = 10_000;
+
+/// Sub-workflows are nested at most so deep.
+pub const MAX_DEPTH: usize = 20;
+
+/// What becomes of a task that has waited for as long as it may.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Lapse {
+    Success(Option<Value>),
+    Skip,
+    Fail(Failure),
+}
 
 /// An approval as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -148,6 +160,22 @@ impl Workflow {
         evaluate(condition, scope, &env).map(|value| is_true(&value)).map_err(within)
     }
 
+    /// What the end of the time brings to a parked task.
+    pub fn lapse(&self, index: usize) -> Lapse {
+        let task = &self.tasks[index];
+        match &task.action {
+            Action::Workflow(_) => Lapse::Fail(timed_out("the sub-workflow did not end", task.timeout_ms)),
+            Action::Approval(approval) => match approval.on_timeout {
+                OnTimeout::Fail => Lapse::Fail(timed_out("nobody approved", approval.timeout_ms)),
+                OnTimeout::Approve => Lapse::Success(Some(approved("timeout", None))),
+                OnTimeout::Skip => Lapse::Skip,
+            },
+            Action::Wait(Wait::Event { name, .. }) => Lapse::Fail(timed_out(&format!("no event `{name}` came"), None)),
+            Action::Wait(Wait::Result { .. }) => Lapse::Fail(timed_out("nobody delivered a result", None)),
+            _ => Lapse::Success(None),
+        }
+    }
+
     /// What an `approval` asks, and until when.
     pub fn approval(&self, index: usize, now: Micros, scope: &Scope) -> Result<ApprovalView, Failure> {
         let task = &self.tasks[index];
@@ -204,6 +232,45 @@ impl Trigger {
         render_text(key, scope, &Map::new())
             .map_err(|error| failure(&format!("`debounce.key` of trigger `{}`", self.id), error))
     }
+}
+
+/// The output of an approval that was given.
+pub fn approved(by: &str, reason: Option<&str>) -> Value {
+    json!({"approved": true, "by": by, "reason": reason})
+}
+
+/// The failure of an approval that was refused. A refusal stays one: it is not asked again.
+pub fn rejected(by: &str, reason: Option<&str>) -> Failure {
+    let why = reason.map_or(String::new(), |reason| format!(": {reason}"));
+    Failure { permanent: true, ..plain("rejected", format!("rejected by {by}{why}")) }
+}
+
+/// The failure of a task whose child ended badly; `run` names it, `error` is the name and the error of a task of its.
+pub fn child_failed(run: &str, state: RunState, error: Option<(&str, &str)>) -> Failure {
+    let ended = if state == RunState::Cancelled { "was cancelled" } else { "failed" };
+    let why = error.map_or(String::new(), |(task, error)| format!(": task `{task}`: {error}"));
+    plain("workflow", format!("{run} {ended}{why}"))
+}
+
+/// The failure of a task whose child would be nested too deep; `chain` names the workflows on the way, `name` the child.
+pub fn too_deep(chain: &[String], name: &str) -> Failure {
+    let mut shown = chain.to_vec();
+    if chain.len() > 6 {
+        shown = chain[..3].to_vec();
+        shown.push("…".into());
+        shown.extend_from_slice(&chain[chain.len() - 2..]);
+    }
+    let message = format!("sub-workflows are nested deeper than {MAX_DEPTH}: {} → {name}", shown.join(" → "));
+    Failure { permanent: true, ..plain("dependency_cycle_detected", message) }
+}
+
+fn timed_out(what: &str, timeout_ms: Option<u64>) -> Failure {
+    let within = timeout_ms.map_or(String::new(), |ms| format!(" within {}", time::duration(ms)));
+    plain("timeout", format!("{what}{within}"))
+}
+
+fn plain(kind: &str, message: String) -> Failure {
+    Failure { kind: kind.into(), message, ..Failure::default() }
 }
 
 fn wrong_kind(task: &Task, wanted: &str) -> EvalError {

@@ -11,6 +11,7 @@ mod describe;
 mod fields;
 mod identity;
 mod timetable;
+mod turn;
 mod zone;
 
 #[cfg(test)]
@@ -24,4 +25,5 @@ pub use cron::Cron;
 pub use fields::{CronError, CronField};
 pub use identity::{identity, jitter};
 pub use timetable::{BlackedOut, Fire, Next, Schedule, ScheduleError};
+pub use turn::{GIVE_UP, GRACE, Progress, Turn};
 pub use zone::{UnknownTimezone, local, timezone};

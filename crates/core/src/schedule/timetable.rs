@@ -136,6 +136,10 @@ impl Schedule {
         }
     }
 
+    pub(super) fn has_calendar(&self) -> bool {
+        self.calendar.is_some()
+    }
+
     pub(super) fn fire(&self, due: Due) -> Fire {
         let late = jitter(&self.trigger_id, due.nominal, self.jitter_ms);
         Fire { nominal: due.nominal, fire_at: due.at.saturating_add(late) }

@@ -2,17 +2,12 @@
 
 use serde_json::{Map, Value};
 
-use crate::diagnostic::quoted;
-use crate::expr::{evaluate, render_json, render_text};
+use crate::expr::render_text;
 use crate::retry::OnExhausted;
 use crate::state::TaskState;
 use crate::work::Failure;
-use crate::workflow::Foreach;
 
 use super::play::{Conclusion, ItemOutcome, Player};
-
-/// As many as the longest `foreach` may have.
-const MAX_ITEMS: usize = 100_000;
 
 #[derive(Debug)]
 pub(super) struct Items {
@@ -41,13 +36,9 @@ impl Player<'_> {
 
     /// Evaluates the list and begins as many items as may run at once.
     pub(super) fn expand(&mut self, index: usize) {
-        let values = match self.list(index) {
+        let values = match self.workflow.foreach_items(index, &self.scope) {
             Ok(values) => values,
-            Err(cause) => {
-                let message = format!("`foreach` of task {}: {cause}", quoted(&self.workflow.tasks[index].name));
-                let failure = Failure { kind: "expression".into(), message, permanent: true, ..Failure::default() };
-                return self.conclude(index, Conclusion::Failed(failure));
-            }
+            Err(failure) => return self.conclude(index, Conclusion::Failed(failure)),
         };
         let most = self.workflow.tasks[index].max_parallel.map_or(values.len(), |most| most as usize);
         let first = values.len().min(most);
@@ -57,22 +48,6 @@ impl Player<'_> {
             self.launch_next(index);
         }
         self.end_if_all_ended(index);
-    }
-
-    fn list(&self, index: usize) -> Result<Vec<Value>, String> {
-        let env = self.env()?;
-        let value = match &self.workflow.tasks[index].foreach {
-            Some(Foreach::Expression(expression)) => evaluate(expression, &self.scope, &env),
-            Some(Foreach::List(list)) => render_json(&Value::Array(list.clone()), &self.scope, &env),
-            None => return Ok(Vec::new()),
-        };
-        match value.map_err(|error| error.to_string())? {
-            Value::Array(values) if values.len() > MAX_ITEMS => {
-                Err(format!("the list has {} members, more than {MAX_ITEMS}", values.len()))
-            }
-            Value::Array(values) => Ok(values),
-            other => Err(format!("{} is not a list", quoted(&other.to_string()))),
-        }
     }
 
     fn launch_next(&mut self, index: usize) {
@@ -114,9 +89,9 @@ impl Player<'_> {
             Conclusion::Failed(failure) => {
                 items.failures[item] += 1;
                 let failures = items.failures[item];
-                let allowed = !failure.permanent && task.retry.allows(&failure.kind, failure.exit_code);
+                let again = task.retry.tries_again(failures, &failure);
                 outcome.error = Some(failure);
-                if allowed && failures < u32::from(task.retry.attempts) {
+                if again {
                     outcome.state = TaskState::Retrying;
                     return self.retry_item(index, item, failures);
                 }

@@ -18,8 +18,6 @@ use super::items::Items;
 use super::mock::{Mock, Step, StepResult};
 use super::suite::Case;
 
-/// Children within children; a workflow that calls itself ends here.
-pub(super) const MAX_DEPTH: usize = 16;
 /// Attempts, timers and items of one case; more is a mistake in the workflow or in the test.
 const MAX_EVENTS: u64 = 1_000_000;
 
@@ -196,8 +194,7 @@ pub(super) fn play_run(
         unmocked: Vec::new(),
         timed_out: false,
     };
-    let deadline = [workflow.timeout_ms, workflow.lifecycle.max_duration_ms].into_iter().flatten().min();
-    if let Some(millis) = deadline {
+    if let Some(millis) = workflow.deadline_ms() {
         player.schedule(micros(millis), Event::Deadline);
     }
     let endless = !player.run();

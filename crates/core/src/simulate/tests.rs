@@ -140,7 +140,9 @@ fn a_task_is_repeated_over_a_list() {
     differs(
         "{name: w, tasks: {a: {foreach: '${{ inputs.x }}', run: x}}, inputs: {x: {default: text}}}",
         "[{}]",
-        &["status: expected success, but was failed: task `a`: `foreach` of task `a`: `\"text\"` is not a list"],
+        &[
+            "status: expected success, but was failed: task `a`: `foreach` of task `a`: `inputs.x` is a text, but must be a list",
+        ],
     );
 }
 
@@ -159,9 +161,9 @@ fn approvals_and_waits_end_as_the_test_says() {
     holds(
         yaml,
         "
-- {tasks: {approve: {approve: false}}, expect: {status: failed, tasks: {approve: {status: failed, attempts: 1, error: refused}, bank: upstream_failed}, duration: 10m}}
+- {tasks: {approve: {approve: false}}, expect: {status: failed, tasks: {approve: {status: failed, attempts: 1, error: rejected by test}, bank: upstream_failed}, duration: 10m}}
 - {tasks: {approve: {never: true}}, expect: {tasks: {approve: skipped, bank: skipped, pay: skipped}, duration: 250m}}
-- {tasks: {bank: {event: {amount: 0}}}, expect: {status: failed, tasks: {bank: {status: failed, error: nothing happened within 12h}}}}
+- {tasks: {bank: {event: {amount: 0}}}, expect: {status: failed, tasks: {bank: {status: failed, error: no event `bank.confirmed` came}}}}
 - {tasks: {bank: {event: {amount: 1}}, result: {fail: no}}, expect: {status: failed, tasks: {result: {status: failed, attempts: 1}}}}
 ",
     );
@@ -179,14 +181,61 @@ fn children_are_played_where_they_are_known() {
         "{name: child, inputs: {n: {type: integer}}, tasks: {a: {run: x}}, outputs: {double: '${{ inputs.n * 2 }}'}}";
     let tests = "
 - {expect: {outputs: {total: 4}, tasks: {sub: {inputs: {n: 2}, output: {double: 4}}}}}
-- {tasks: {sub: {tasks: {a: {fail: gone, takes: 1m}}}}, expect: {status: failed, tasks: {sub: {status: failed, error: '`child` is failed; task `a`: gone'}}, duration: 183s}}
-- {tasks: {sub: {tasks: {a: {takes: 2h}}}}, expect: {status: failed, tasks: {sub: {error: nothing happened within 1h}}, duration: 1h}}
+- {tasks: {sub: {tasks: {a: {fail: gone, takes: 1m}}}}, expect: {status: failed, tasks: {sub: {status: failed, error: 'the run of workflow `child` failed: task `a`: gone'}}, duration: 183s}}
+- {tasks: {sub: {tasks: {a: {takes: 2h}}}}, expect: {status: failed, tasks: {sub: {error: the sub-workflow did not end within 1h}}, duration: 1h}}
 - {tasks: {sub: {output: {double: 9}}}, expect: {outputs: {total: 9}}}
 ";
     assert_eq!(differences_with(parent, tests, &[child]), Vec::<String>::new());
     let itself = "{name: w, tasks: {again: {workflow: {name: w}}}}";
     let found = differences_with(itself, "[{}]", &[itself]);
-    assert!(found[0].contains("more than 16 deep"), "{found:?}");
+    assert!(found[0].contains("nested deeper than 20: w → w → w → … → w → w → w"), "{found:?}");
+}
+
+#[test]
+fn a_child_is_tried_again_as_in_a_real_run_and_nothing_else_that_waits() {
+    let child = "{name: child, tasks: {a: {run: x, retry: {attempts: 1}}}}";
+    let parent = |rest: &str| {
+        format!(
+            "{{name: parent, tasks: {{sub: {{workflow: child, retry: {{attempts: 3, delay: 1m, jitter: 0, backoff: fixed}}{rest}}}}}}}"
+        )
+    };
+    let tests = "
+- {tasks: {sub: {tasks: {a: {fail: gone}}}}, expect: {status: failed, tasks: {sub: {status: failed, attempts: 3, error: 'task `a`: gone'}}, duration: 2m}}
+- {tasks: {sub: {fail: {message: gone, kind: workflow}, times: 2}}, expect: {status: success, tasks: {sub: {status: success, attempts: 3}}, duration: 2m}}
+- {tasks: {sub: {fail: {message: gone, permanent: true}}}, expect: {status: failed, tasks: {sub: {status: failed, attempts: 1}}, duration: 0s}}
+";
+    assert_eq!(differences_with(&parent(""), tests, &[child]), Vec::<String>::new());
+    let times_out = "[{tasks: {sub: {tasks: {a: {takes: 1h}}}}, expect: {status: failed, tasks: {sub: {attempts: 3, error: the sub-workflow did not end within 10m}}, duration: 32m}}]";
+    assert_eq!(differences_with(&parent(", timeout: 10m"), times_out, &[child]), Vec::<String>::new());
+    let waits = "{name: child, tasks: {a: {wait: {result: true}}}}";
+    let never = "[{tasks: {sub: {tasks: {a: {never: true}}}}, expect: {status: failed, tasks: {sub: {attempts: 3, error: the sub-workflow did not end within 10m}}}}]";
+    assert_eq!(differences_with(&parent(", timeout: 10m"), never, &[waits]), Vec::<String>::new());
+    let items =
+        "{name: parent, tasks: {sub: {foreach: [1, 2], workflow: child, retry: {attempts: 2, delay: 1m, jitter: 0}}}}";
+    let second = "[{tasks: {'sub[1]': {tasks: {a: {fail: gone}}}}, expect: {status: failed, tasks: {'sub[0]': success, 'sub[1]': {status: failed, attempts: 2}}, duration: 1m}}]";
+    assert_eq!(differences_with(items, second, &[child]), Vec::<String>::new());
+    holds(
+        "{name: w, tasks: {yes: {approval: {timeout: 1h}, retry: {attempts: 3}}, wait: {wait: {event: e, timeout: 1h}, retry: {attempts: 3}}}}",
+        "
+- {tasks: {yes: {approve: false}, wait: {event: {}}}, expect: {status: failed, tasks: {yes: {status: failed, attempts: 1}}, duration: 0s}}
+- {tasks: {yes: {never: true}, wait: {never: true}}, expect: {status: failed, tasks: {yes: {attempts: 1, error: nobody approved within 1h}, wait: {attempts: 1, error: no event `e` came}}, duration: 1h}}
+",
+    );
+}
+
+#[test]
+fn what_waits_sees_the_variables_of_its_task() {
+    holds(
+        "{name: w, env: {BASE: 2m}, tasks: {a: {wait: {for: '${{ env.OWN }}'}, env: {OWN: '${{ env.BASE }}'}}}}",
+        "[{expect: {tasks: {a: success}, duration: 2m}}]",
+    );
+    differs(
+        "{name: w, tasks: {a: {workflow: {name: '${{ inputs.x }}'}}}, inputs: {x: {default: no name}}}",
+        "[{}]",
+        &[
+            "status: expected success, but was failed: task `a`: `workflow` of task `a`: `no name` is not the name of a workflow",
+        ],
+    );
 }
 
 #[test]

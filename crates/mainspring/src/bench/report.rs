@@ -14,12 +14,22 @@ pub(crate) struct Report {
     p50_ms: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     p99_ms: Option<f64>,
+    #[serde(flatten)]
+    further: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Report {
     pub(crate) fn new(workload: impl Into<String>, n: usize, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
-        Self { workload: workload.into(), n, seconds, rate: n as f64 / seconds.max(1e-9), p50_ms: None, p99_ms: None }
+        let rate = n as f64 / seconds.max(1e-9);
+        let further = serde_json::Map::new();
+        Self { workload: workload.into(), n, seconds, rate, p50_ms: None, p99_ms: None, further }
+    }
+
+    /// A number that only this workload has.
+    pub(crate) fn with(mut self, name: &str, value: serde_json::Value) -> Self {
+        self.further.insert(name.to_owned(), value);
+        self
     }
 
     pub(crate) fn with_percentiles(mut self, samples: &mut [Duration]) -> Self {

@@ -73,7 +73,11 @@ fn configuration(findings: &mut Findings, config: &Config, lists_all: bool) {
     };
     findings.good("configuration", file);
     for (key, setting) in &config.said {
-        let value = if *key == "database" { shown(&setting.word.to_string()) } else { setting.word.to_string() };
+        let value = match *key {
+            "database" => shown(&setting.word.to_string()),
+            "smtp.password" => "(not shown)".to_owned(),
+            _ => setting.word.to_string(),
+        };
         findings.good("setting", format!("{key} = {value}  (from {})", setting.source));
     }
     for key in KEYS.iter().filter(|key| lists_all && config.said.iter().all(|(said, _)| *said != key.name)) {

@@ -45,7 +45,7 @@ pub(crate) async fn events(app: &App<'_>, command: EventsCommand) -> Result {
         source: "cli".into(),
     };
     let id = match client.emit(event).await {
-        Ok(id) => id,
+        Ok(receipt) => receipt.id,
         Err(AnswerError::Store(error)) => return Err(error.into()),
         Err(error) => return Err(Failure::bad_input(error.to_string())),
     };

@@ -46,10 +46,12 @@ impl RunArgs {
 
 pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     app.start_logs();
-    let (workflow, source) = source::workflow(app, &args.file)?;
+    let (mut workflow, source) = source::workflow(app, &args.file)?;
     let files = bundle::read(&workflow, &source)?;
     let children = children::find(app, &workflow, &source)?;
     let inputs = args.inputs.values(&workflow)?;
+    // One run is wanted, now: nothing fires beside it, and calendars that it names need not exist.
+    workflow.triggers.clear();
     let mut signals = Signals::install()?;
     let store = open(app, args.keep).await?;
     let client = app.client(store);
@@ -57,7 +59,8 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     require_secrets(&client, std::iter::once(&workflow).chain(children.iter().map(|child| &child.workflow)))?;
     for child in children {
-        client.put_workflow_with_files(child.workflow, &child.source.text, &child.files).await?;
+        let workflow = Workflow { triggers: Vec::new(), ..child.workflow };
+        client.put_workflow_with_files(workflow, &child.source.text, &child.files).await?;
     }
     let spec = client.put_workflow_with_files(workflow, &source.text, &files).await?;
     // Before anything starts, so that bad inputs end here with nothing done.

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mainspring_engine::Client;
-use mainspring_server::{Api, HttpServer, Settings};
+use mainspring_server::{Api, HttpListener, HttpServer, Token};
 
 use crate::app::App;
-use crate::config::{Flag, Role};
+use crate::config::{Config, Flag, Role};
 use crate::database;
+use crate::entrance;
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::local::LocalNode;
 use crate::signals::Signals;
@@ -67,9 +68,13 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
             return Ok(Exit::Interrupted);
         }
     };
-    let Running { client, node, http, lock } = starting;
+    let Running { client, node, http, lock, first_token } = starting;
     if let Some(http) = &http {
-        app.out.line(format_args!("listening on http://{}", http.address()));
+        let scheme = if app.config.api.tls.is_some() { "https" } else { "http" };
+        app.out.line(format_args!("listening on {scheme}://{}", http.address()));
+        if let Some(token) = first_token {
+            entrance::hand_over(app, &token, &format!("{scheme}://{}", http.address()));
+        }
     }
     let signal = tokio::select! {
         signal = signals.next() => signal,
@@ -103,6 +108,8 @@ struct Running {
     client: Client,
     node: LocalNode,
     http: Option<HttpServer>,
+    /// Made because there was none.
+    first_token: Option<Token>,
     lock: Option<mainspring_store::ServerLock>,
 }
 
@@ -110,12 +117,11 @@ async fn start(app: &App<'_>) -> Result<Running> {
     let config = &app.config;
     // The port first: an address that is taken is noticed before anything is claimed.
     let listener = match config.roles.contains(&Role::Api) {
-        true => Some(HttpServer::bind(config.listen).await.map_err(|error| {
-            Failure::bad_input(format!("cannot listen on {}: {}", config.listen, cause(&error)))
-                .remedy("choose another address with --listen; port 0 takes a free one")
-        })?),
+        true => Some(listen(config).await?),
         false => None,
     };
+    app.ensure_secrets_key()?;
+    entrance::vault(config)?;
     let store = database::connect_patiently(config).await?;
     let client = app.client(store);
     let lock = client.store().lock_server()?;
@@ -131,8 +137,24 @@ async fn start(app: &App<'_>) -> Result<Running> {
         "starting"
     );
     let node = LocalNode::start(client.clone(), node_config, app.pool_config(), app.registry(&client)).await?;
-    let http = listener.map(|listener| listener.serve(Api::new(client.clone(), Settings::default())));
-    Ok(Running { client, node, http, lock })
+    let (mut http, mut first_token) = (None, None);
+    if let Some(listener) = listener {
+        let api = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
+        first_token = api.first_token().await.map_err(|problem| Failure::failed(problem.detail()))?;
+        http = Some(listener.serve(api));
+    }
+    Ok(Running { client, node, http, first_token, lock })
+}
+
+async fn listen(config: &Config) -> Result<HttpListener> {
+    let listener = HttpServer::bind(config.listen).await.map_err(|error| {
+        Failure::bad_input(format!("cannot listen on {}: {}", config.listen, cause(&error)))
+            .remedy("choose another address with --listen; port 0 takes a free one")
+    })?;
+    match &config.api.tls {
+        Some(files) => listener.with_tls(files).map_err(Failure::bad_input),
+        None => Ok(listener),
+    }
 }
 
 /// Returns only if the HTTP server ends by itself.

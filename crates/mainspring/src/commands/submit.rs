@@ -73,6 +73,7 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         correlation_id: args.correlation_id,
         idempotency_key: args.idempotency_key,
         trigger: None,
+        overlap: None,
     };
     start(app, &client, spec, submission, args.wait, &mut signals).await
 }

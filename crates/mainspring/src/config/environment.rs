@@ -18,9 +18,14 @@ const NOT_SETTINGS: &[&str] = &[
     "MAINSPRING_IDEMPOTENCY_KEY",
     "MAINSPRING_NAMESPACE",
     "MAINSPRING_OUTPUT",
+    "MAINSPRING_PROFILE",
+    "MAINSPRING_PROFILES",
     "MAINSPRING_RUN_ID",
+    "MAINSPRING_SECRETS_KEY",
+    "MAINSPRING_SERVER",
     "MAINSPRING_TASK",
     "MAINSPRING_TASK_ID",
+    "MAINSPRING_TOKEN",
     "MAINSPRING_WORKFLOW",
 ];
 const NOT_SETTINGS_PREFIXES: &[&str] = &[SECRET_PREFIX, "MAINSPRING_EXPR_", "MAINSPRING_TEST_"];
@@ -30,6 +35,7 @@ const COMMON: &[(&str, &str)] = &[
     ("DATABASE_URL", "database"),
     ("DB_MAX_OPEN_CONNS", "database_connections"),
     ("LOG_LEVEL", "log.level"),
+    ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),
 ];
 /// A short name for the setting that is said most often.
@@ -58,6 +64,9 @@ pub(super) fn read(layers: &mut Layers, variables: &[(OsString, OsString)]) {
         if let Some(value) = find(name) {
             set(layers, key, value, name);
         }
+    }
+    if let Some(interval) = find("SCHEDULER_INTERVAL_MS") {
+        set(layers, "scheduler.interval", &format!("{interval}ms"), "SCHEDULER_INTERVAL_MS");
     }
     if let Some(port) = find("PORT") {
         let host = layers.get("server.listen").map_or("127.0.0.1".to_owned(), |setting| {

@@ -4,6 +4,7 @@
 //! and everything that is wrong is said at once. A key or a `MAINSPRING_*` variable that nobody knows is an error: a
 //! setting that silently does nothing is worse than none.
 
+mod api;
 mod environment;
 mod file;
 mod layers;
@@ -44,6 +45,24 @@ keys! {
     "database_connections": "how many connections to PostgreSQL are held at most",
     "server.listen": "address and port of the HTTP server",
     "server.roles": "what this node does: api, scheduler, worker",
+    "server.hosts": "names under which the HTTP server is reached, besides addresses and localhost; * is any",
+    "server.origins": "origins of web pages on other hosts that may call the API, like https://ops.example.com",
+    "server.proxies": "addresses and networks of proxies whose X-Forwarded-For counts",
+    "server.rate_per_address": "requests per second from one address",
+    "server.rate_per_token": "requests per second with one token",
+    "server.tls_certificate": "a PEM file with the certificate chain; with it the server speaks HTTPS",
+    "server.tls_key": "the PEM file of its private key",
+    "jwt.algorithm": "HS256, RS256 or EdDSA: how JSON Web Tokens that count are signed",
+    "jwt.key_file": "the shared secret (HS256) or the public key as PEM",
+    "jwt.audience": "one of these must be in aud",
+    "jwt.issuer": "iss must be one of these",
+    "jwt.leeway": "by how much clocks may differ",
+    "secrets.key_file": "the file of the keys that seal secrets, one per line, the newest first",
+    "secrets.directory": "a folder with one file per secret",
+    "audit.retention": "entries of the audit log are forgotten after so long",
+    "scheduler.interval": "the longest sleep of the loop that fires schedules",
+    "scheduler.batch_size": "how many schedules it takes at once when few are due",
+    "scheduler.minimum_interval": "workflows whose schedules fire more often are refused",
     "worker.id": "the name of this worker",
     "worker.slots": "processes at once",
     "worker.function_slots": "functions at once",
@@ -105,6 +124,23 @@ pub(crate) struct WorkerSettings {
     pub(crate) environment: Vec<String>,
 }
 
+/// Who may call, and how.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ApiSettings {
+    pub(crate) settings: mainspring_server::Settings,
+    pub(crate) tls: Option<mainspring_server::TlsFiles>,
+    pub(crate) secrets_key_file: Option<PathBuf>,
+    pub(crate) secrets_directory: Option<PathBuf>,
+}
+
+/// How schedules are kept.
+#[derive(Debug, Clone)]
+pub(crate) struct SchedulerSettings {
+    pub(crate) interval: Duration,
+    pub(crate) batch_size: usize,
+    pub(crate) minimum_interval: Option<Duration>,
+}
+
 /// What `http` tasks may reach.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HttpSettings {
@@ -118,6 +154,8 @@ pub(crate) struct Config {
     pub(crate) database_connections: u32,
     pub(crate) listen: SocketAddr,
     pub(crate) roles: BTreeSet<Role>,
+    pub(crate) api: ApiSettings,
+    pub(crate) scheduler: SchedulerSettings,
     pub(crate) worker: WorkerSettings,
     pub(crate) http: HttpSettings,
     pub(crate) smtp: Option<SmtpConfig>,

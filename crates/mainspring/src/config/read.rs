@@ -10,7 +10,7 @@ use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity};
 
 use super::layers::{Layers, Word};
 use super::units::{parse_duration, parse_size};
-use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, WorkerSettings};
+use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, SchedulerSettings, WorkerSettings};
 
 const MOST_SLOTS: i64 = 100_000;
 
@@ -36,6 +36,8 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         database_connections: integer(layers, "database_connections", 1, 1_000).map_or(10, |number| number as u32),
         listen: listen(layers),
         roles: roles(layers),
+        api: super::api::read(layers),
+        scheduler: scheduler(layers),
         worker,
         http: http(layers),
         smtp: smtp(layers),
@@ -46,6 +48,18 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         file,
         said: layers.said(),
     })
+}
+
+fn scheduler(layers: &mut Layers) -> SchedulerSettings {
+    let interval = duration(layers, "scheduler.interval").unwrap_or(Duration::from_secs(1));
+    if interval.is_zero() || interval > Duration::from_secs(60) {
+        layers.complain_about("scheduler.interval", "must be longer than nothing and at most 60s");
+    }
+    SchedulerSettings {
+        interval,
+        batch_size: integer(layers, "scheduler.batch_size", 1, 4_000).map_or(100, |size| size as usize),
+        minimum_interval: duration(layers, "scheduler.minimum_interval"),
+    }
 }
 
 fn worker(layers: &mut Layers) -> WorkerSettings {
@@ -173,11 +187,11 @@ fn roles(layers: &mut Layers) -> BTreeSet<Role> {
     roles
 }
 
-fn text(layers: &Layers, key: &str) -> Option<String> {
+pub(super) fn text(layers: &Layers, key: &str) -> Option<String> {
     layers.get(key).map(|setting| setting.word.to_string())
 }
 
-fn integer(layers: &mut Layers, key: &str, least: i64, most: i64) -> Option<i64> {
+pub(super) fn integer(layers: &mut Layers, key: &str, least: i64, most: i64) -> Option<i64> {
     let number = match &layers.get(key)?.word {
         Word::Integer(number) => Some(*number),
         Word::Text(text) => text.trim().parse().ok(),
@@ -190,7 +204,7 @@ fn integer(layers: &mut Layers, key: &str, least: i64, most: i64) -> Option<i64>
     number
 }
 
-fn duration(layers: &mut Layers, key: &str) -> Option<Duration> {
+pub(super) fn duration(layers: &mut Layers, key: &str) -> Option<Duration> {
     let duration = parse_duration(text(layers, key)?.trim());
     if duration.is_none() {
         layers.complain_about(key, "must be a duration such as 500ms, 30s, 5m, 2h or 1d");
@@ -209,7 +223,7 @@ fn boolean(layers: &mut Layers, key: &'static str) -> bool {
     }
 }
 
-fn list(layers: &Layers, key: &str) -> Vec<String> {
+pub(super) fn list(layers: &Layers, key: &str) -> Vec<String> {
     match layers.get(key).map(|setting| &setting.word) {
         Some(Word::List(items)) => items.clone(),
         Some(word) => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::support::Place;
 
 /// For a build that is not optimised, beside other tests.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 #[track_caller]
 fn check(text: impl AsRef<[u8]>, expected: &[&str]) {

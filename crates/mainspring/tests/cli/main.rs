@@ -5,6 +5,7 @@ mod bad_input;
 mod configuration;
 mod cron;
 mod examples;
+mod guard;
 mod maintain;
 mod operate;
 mod restart;

@@ -75,15 +75,15 @@ tasks:
         ("/live", 200, "\"ok\""),
         ("/ready", 200, "ready"),
         ("/healthz", 200, "{\"status\":\"ok\",\"service\":\"mainspring-api\"}"),
-        ("/live/", 404, "\"status\":404"),
-        ("/api/v1/workflow-runs", 404, "\"title\":\"Not Found\""),
-        ("/ready/../api/v1/workflow-runs", 404, ""),
+        ("/live/", 401, "\"status\":401"),
+        ("/api/v1/pools", 401, "\"title\":\"Unauthorized\""),
+        ("/ready/../api/v1/pools", 401, ""),
     ] {
         let (found, text) = server.get(path);
         assert_eq!(found, status, "{path}");
         assert!(text.contains(body), "{path}: {text}");
     }
-    assert_eq!(server.request("POST", "/live").0, 405);
+    assert_eq!(server.request("POST", "/live").0, 401);
     let (code, log) = server.terminate();
     assert_eq!(code, Some(0), "{log}");
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();

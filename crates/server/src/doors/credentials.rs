@@ -22,7 +22,8 @@ pub(crate) async fn identify(state: &ApiState, headers: &HeaderMap) -> Result<Op
     let Some(credential) = credential(headers)? else { return Ok(None) };
     let now = state.client().clock().now();
     let Some(token) = Token::read(credential) else {
-        return Err(Problem::unauthorised());
+        let identity = state.jwt().and_then(|jwt| jwt.identify(credential));
+        return identity.map(Some).ok_or_else(Problem::unauthorised);
     };
     let row = state.client().store().token(token.id()).await?;
     // Without a row a hash is compared too, so that the time tells nothing about which ids exist.

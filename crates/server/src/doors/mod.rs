@@ -4,7 +4,7 @@
 //! - [`identity`]: roles and grants, and who the caller is;
 //! - [`caller`]: what a handler asks before it touches an object: *the namespace of the object* is authorised, never the
 //!   one that the request names;
-//! - [`credentials`], [`token`]: from headers to an identity, with one answer for everything that is wrong;
+//! - [`credentials`], [`token`], [`jwt`]: from headers to an identity, with one answer for everything that is wrong;
 //! - [`origin`]: Host, Origin and CORS; [`address`]: who is really at the other end; [`limits`]: how often.
 //!
 //! There is no anonymous mode and no default token.
@@ -15,6 +15,7 @@ pub(crate) mod caller;
 pub(crate) mod credentials;
 pub(crate) mod guard;
 pub(crate) mod identity;
+pub(crate) mod jwt;
 pub(crate) mod limits;
 pub(crate) mod origin;
 pub(crate) mod token;
@@ -22,5 +23,6 @@ pub(crate) mod token;
 pub use access::{Access, RouteEntry};
 pub use address::Network;
 pub use identity::{Grant, Identity, Role, Where};
+pub use jwt::{JwtAlgorithm, JwtSettings};
 pub use limits::Rates;
 pub use token::Token;

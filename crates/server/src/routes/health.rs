@@ -52,8 +52,7 @@ impl Component {
 /// How the database, the coordination and the workers are
 #[utoipa::path(get, path = "/health", tag = "about", responses((status = 200, body = HealthReport)))]
 pub(crate) async fn health(State(state): State<ApiState>) -> Json<HealthReport> {
-    let (database, coordination, workers) =
-        tokio::join!(database(&state), coordination(&state), workers(&state));
+    let (database, coordination, workers) = tokio::join!(database(&state), coordination(&state), workers(&state));
     let components: BTreeMap<String, Component> =
         [("database", database), ("coordination", coordination), ("workers", workers)]
             .into_iter()

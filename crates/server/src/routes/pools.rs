@@ -3,13 +3,12 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_store::PoolRow;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::body::{self, Name, Path, Query};
+use crate::body::{self, InNamespace, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
@@ -40,21 +39,6 @@ pub(crate) struct Pool {
 pub(crate) struct PutPool {
     /// A number from 0, or null for unlimited.
     slots: Option<i32>,
-}
-
-/// Which namespace is meant.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct InNamespace {
-    /// The namespace
-    #[param(value_type = Option<String>, default = "default")]
-    namespace: Option<Name>,
-}
-
-impl InNamespace {
-    fn or_default(&self) -> &str {
-        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
-    }
 }
 
 impl From<PoolRow> for Pool {

@@ -84,7 +84,9 @@ pub(crate) async fn list(
     }
     let workflow = match &params.workflow {
         None => None,
-        Some(text) => Some(find_workflow(&state, &caller, text, &InNamespace { namespace: params.namespace }).await?.id),
+        Some(text) => {
+            Some(find_workflow(&state, &caller, text, &InNamespace { namespace: params.namespace }).await?.id)
+        }
     };
     let filter = TaskRunFilter {
         state: wanted,
@@ -108,10 +110,15 @@ pub(crate) async fn list(
         }
     }
     let now = client.now();
-    Ok(Json(page.list(LIST, rows, |row: &(TaskRunRow, i64)| row.0.key, |(row, version)| {
-        let around = Surroundings { workflow: &specs[&version].workflow, workers: &workers, obstacles: None, now };
-        TaskRun::new(&row, &[], &around)
-    })))
+    Ok(Json(page.list(
+        LIST,
+        rows,
+        |row: &(TaskRunRow, i64)| row.0.key,
+        |(row, version)| {
+            let around = Surroundings { workflow: &specs[&version].workflow, workers: &workers, obstacles: None, now };
+            TaskRun::new(&row, &[], &around)
+        },
+    )))
 }
 
 /// Show a task run by its id

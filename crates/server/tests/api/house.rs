@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use mainspring_engine::{Client, SystemClock};
+use mainspring_engine::{Client, Secrets, SystemClock, Vault};
 use mainspring_server::{Api, Grant, Role, Settings, Token};
 use mainspring_store::{Flavor, NewToken};
 use mainspring_testkit::node::TestNode;
@@ -47,8 +47,9 @@ impl House {
 
     pub(crate) async fn with(flavor: Flavor, settings: Settings) -> Self {
         let database = TestDatabase::new(flavor).await;
-        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-        let api = Api::new(client.clone(), settings);
+        let secrets = Secrets::default().with_vault(Vault::new(&[[7; 32]]));
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new())).with_secrets(secrets);
+        let api = Api::new(client.clone(), settings).unwrap();
         let mut house = Self { api, client, database, tokens: HashMap::new() };
         for role in Role::ALL {
             let token = house.make_token(role.word(), &[Grant::everywhere(role)]).await;
@@ -97,7 +98,7 @@ impl House {
     }
 
     /// Stores a workflow.
-    pub(crate) async fn apply(&self, yaml: &str) -> Value {
+    pub(crate) async fn store(&self, yaml: &str) -> Value {
         self.post("/api/v1/workflows").role(Role::Author).text("application/yaml", yaml).send().await.expect(201).body()
     }
 
@@ -109,7 +110,7 @@ impl House {
     }
 
     /// A node that executes what is ready, until the test ends.
-    pub(crate) async fn work(&self) -> TestNode {
+    pub(crate) async fn node(&self) -> TestNode {
         TestNode::start(self.database.store(), Registry::builder().build()).await.unwrap()
     }
 

@@ -1,12 +1,22 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
+mod auth;
 mod doors;
+mod events;
 mod frame;
 mod house;
+mod jobs;
+mod jwt;
+mod live;
 mod look;
 mod pools;
 mod repairs;
 mod runs;
+mod schedules;
+mod security;
+mod socket;
+mod webhooks;
+mod work;
 mod workflows;
 
 /// Makes a module per test with one test per database.

@@ -228,6 +228,7 @@ CREATE TABLE continuations (
     position    integer NOT NULL DEFAULT 0,
     created_at  bigint NOT NULL
 );
+CREATE INDEX continuations_of_run ON continuations (run_id);
 
 CREATE TABLE nodes (
     id          uuid PRIMARY KEY,

@@ -58,7 +58,7 @@ BEGIN
         l.held := greatest(l.held - l.back, 0);
         free := coalesce(l.capacity, 2147483647) - l.held;
         IF l.kind = 0 AND free > 0 THEN
-            UPDATE task_runs t SET state = 1, due_at = p_now
+            UPDATE task_runs t SET state = 1, due_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
             WHERE t.ctid = ANY (ARRAY(
                 SELECT s.ctid FROM task_runs s WHERE s.state = 5 AND s.pool = l.id
                 ORDER BY s.rank, s.due_at LIMIT least(free, 5000) FOR UPDATE SKIP LOCKED));
@@ -66,10 +66,13 @@ BEGIN
             l.held := l.held + n;
         ELSIF l.kind = 1 THEN
             WHILE free > 0 LOOP
+                -- A child whose parent was cancelled (4) will be: it does not start before that.
                 SELECT r.id, r.open INTO admitted, n FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0
+                  AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id AND c.kind = 4)
                 ORDER BY r.rank, r.id LIMIT 1 FOR UPDATE SKIP LOCKED;
                 EXIT WHEN NOT FOUND;
                 UPDATE runs SET state = 1, waits_for = NULL, holds = l.id, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
+                INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT r.id, r.seq, 0, 1, r.stage, p_now FROM runs r WHERE r.id = admitted;
                 IF n BETWEEN 1 AND 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = 6 AND t.pool IS NOT NULL) THEN
                     UPDATE task_runs t SET state = CASE WHEN t.flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = p_now + t.idx
                     WHERE t.run_id = admitted AND t.state = 6;
@@ -104,9 +107,10 @@ BEGIN
     RETURN n;
 END $$;
 
--- A run whose stage has no open task left enters its next one, or ends. The caller holds the run's lock.
+-- A run whose stage has no open task left enters its next one, or ends. The caller holds the run's lock. Each of these is an
+-- event with a number: entering a stage has its row, the end is what `runs` says of it.
 -- Run flags: 1 has on_failure, 2 has finally, 4 cancel requested, 8 timed out, 16 finalisers are called off,
--- 32 its rows are still being made.
+-- 32 its rows are still being made, 256 somebody follows its end.
 CREATE FUNCTION next_stage_v1(p_now bigint, p_run uuid) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan AS $$
@@ -120,12 +124,15 @@ BEGIN
         SELECT * INTO STRICT r FROM runs WHERE id = p_run;
         next := CASE WHEN r.stage < 1 AND r.flags & 1 <> 0 THEN 1 WHEN r.stage < 2 AND r.flags & 2 <> 0 THEN 2 END;
         IF next IS NULL THEN
-            UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL,
+            UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL, seq = seq + 1,
                 state = CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
             WHERE id = p_run;
             INSERT INTO unsuccessful_runs (run_id, state) SELECT x.id, x.state FROM runs x WHERE x.id = p_run AND x.state > 3 ON CONFLICT DO NOTHING;
             IF r.flags & 128 <> 0 THEN
                 PERFORM child_ended_v1(p_now, p_run);
+            END IF;
+            IF r.flags & 256 <> 0 THEN
+                PERFORM runs_ended_v1(ARRAY[p_run]);
             END IF;
             RETURN;
         END IF;
@@ -134,6 +141,7 @@ BEGIN
         IF leave IS NULL THEN
             n := enter_stage_v1(p_now, p_run, next);
             UPDATE runs SET stage = next, open = n, seq = seq + 1 WHERE id = p_run;
+            INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) VALUES (p_run, r.seq + 1, 1, r.state, next, p_now);
             IF n > 0 THEN RETURN; END IF;
         ELSE
             INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, seq, finished_at)
@@ -172,6 +180,7 @@ DECLARE
     c_run uuid[]; c_idx integer[]; c_state smallint[]; c_attempt integer[]; c_failures smallint[]; c_generation smallint[]; c_version bigint[];
     c_session bigint[]; c_route integer[]; c_pool integer[]; c_rank smallint[]; c_due bigint[];
     released integer[] := '{}'; touched integer[] := '{}'; ended_limits integer[] := '{}';
+    followed uuid[];
     budget integer := 5000;
     i integer;
 BEGIN
@@ -187,7 +196,7 @@ BEGIN
                 open = r.open - p.n,
                 failed = r.failed + p.bad,
                 progress_at = p_now,
-                seq = r.seq + p.n + CASE WHEN r.open = p.n THEN 1 ELSE 0 END,
+                seq = r.seq + p.n + CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN 1 ELSE 0 END,
                 state = CASE WHEN r.open = p.n AND r.flags & 3 = 0
                              THEN CASE WHEN r.flags & 4 <> 0 THEN 5 WHEN r.failed + p.bad > 0 OR r.flags & 8 <> 0 THEN 4 ELSE 3 END
                              ELSE r.state END,
@@ -195,7 +204,7 @@ BEGIN
                 holds = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.holds END,
                 deadline_at = CASE WHEN r.open = p.n AND r.flags & 3 = 0 THEN NULL ELSE r.deadline_at END
             FROM per_run p WHERE r.id = p.run
-            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
+            RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 AND r.flags & 3 = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
         )
         SELECT array_agg(c.id ORDER BY c.id), array_agg(c.base ORDER BY c.id), array_agg(c.state ORDER BY c.id),
                array_agg(c.open ORDER BY c.id), array_agg(c.limit_id ORDER BY c.id), array_agg(c.flags ORDER BY c.id)
@@ -319,6 +328,7 @@ BEGIN
 
         -- Runs whose stage is over: those that ended are told, the others enter their next stage.
         IF 0 = ANY (r_open) THEN
+            followed := NULL;
             FOR i IN 1 .. cardinality(r_id) LOOP
                 CONTINUE WHEN r_open[i] <> 0;
                 IF r_state[i] < 3 THEN
@@ -332,11 +342,17 @@ BEGIN
                 IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
                     ended_limits := ended_limits || r_limit[i];
                 END IF;
+                IF r_flags[i] & 256 <> 0 AND r_state[i] >= 3 THEN
+                    followed := followed || r_id[i];
+                END IF;
             END LOOP;
+            IF followed IS NOT NULL THEN
+                PERFORM runs_ended_v1(followed);
+            END IF;
             INSERT INTO unsuccessful_runs (run_id, state)
                 SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
-            -- `item` says whether another run waits for it.
-            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, 0, 0::smallint, 0::smallint, 0::bigint,
+            -- `item` says whether another run waits for it, `attempt` whether somebody follows it.
+            RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, u.flags & 256, 0::smallint, 0::smallint, 0::bigint,
                        NULL::bigint, 0, 0::smallint, 0::bigint
                 FROM unnest(r_id, r_state, r_open, r_flags) AS u(id, state, open, flags) WHERE u.open = 0 AND u.state >= 3;
         END IF;
@@ -377,11 +393,15 @@ BEGIN
         open = x.open - 1, progress_at = p_now, seq = x.seq + CASE WHEN x.open = 1 THEN 2 ELSE 1 END,
         state = CASE WHEN x.open = 1 THEN 3 ELSE 1 END, finished_at = CASE WHEN x.open = 1 THEN p_now END,
         deadline_at = CASE WHEN x.open > 1 THEN x.deadline_at END
-    WHERE x.id = p_run AND x.state = 1 AND x.flags = 0 AND x.failed = 0 AND x.limit_id IS NULL
-    RETURNING x.open, x.seq INTO r;
+    WHERE x.id = p_run AND x.state = 1 AND x.flags & -257 = 0 AND x.failed = 0 AND x.limit_id IS NULL
+    RETURNING x.open, x.seq, x.flags INTO r;
     applied := FOUND;
     IF NOT applied THEN RETURN; END IF;
     ended := r.open = 0;
+    IF ended AND r.flags <> 0 THEN
+        PERFORM runs_ended_v1(ARRAY[p_run]);
+        attempt := r.flags;
+    END IF;
     INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, output)
     VALUES (p_run, p_idx, -1, 10, p_flags, p_generation, p_attempt, p_failures, p_lost, p_session, CASE WHEN r.open = 0 THEN r.seq - 1 ELSE r.seq END,
             p_started, p_finished, p_output);
@@ -551,7 +571,7 @@ BEGIN
         IF one.applied THEN
             run_id := f_run[1]; item := -1;
             IF one.ended THEN
-                kind := 3; idx := 3; attempt := 0; failures := 0; generation := 0; version := 0; session := NULL; route := 0; rank := 0; due_at := 0;
+                kind := 3; idx := 3; attempt := coalesce(one.attempt, 0); failures := 0; generation := 0; version := 0; session := NULL; route := 0; rank := 0; due_at := 0;
                 RETURN NEXT;
             ELSIF one.idx IS NOT NULL THEN
                 kind := 1; idx := one.idx; attempt := one.attempt; failures := one.failures; generation := one.generation; version := one.version;
@@ -713,14 +733,16 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- Claims, one route at a time: SKIP LOCKED does not skip one's own locks.
+    -- Claims, one route at a time: SKIP LOCKED does not skip one's own locks. `p_now` is from before this call waited for
+    -- anything: what was due later than that began later.
     FOR i IN 1 .. cardinality(w_route) LOOP
         IF w_slots[i] > 0 THEN
             got := 0;
             IF w_floor_due[i] IS NOT NULL THEN
                 -- Above the floor's rank everything is looked at; at its rank only what lies behind the floor.
                 RETURN QUERY UPDATE task_runs t
-                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim, started_at = p_now
+                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim,
+                        started_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
                     WHERE t.ctid = ANY (ARRAY(
                         SELECT s.ctid FROM task_runs s WHERE s.state = 1 AND s.route = w_route[i] AND s.rank < w_floor_rank[i]
                         ORDER BY s.rank, s.due_at LIMIT w_slots[i] FOR UPDATE SKIP LOCKED))
@@ -729,7 +751,8 @@ BEGIN
             END IF;
             IF got < w_slots[i] THEN
                 RETURN QUERY UPDATE task_runs t
-                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim, started_at = p_now
+                    SET state = 2, attempt = t.attempt + 1, session = w_session[i], claim = v_claim,
+                        started_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
                     WHERE t.ctid = ANY (ARRAY(
                         SELECT s.ctid FROM task_runs s WHERE s.state = 1 AND s.route = w_route[i]
                           AND (s.rank, s.due_at) >= (coalesce(w_floor_rank[i], 0::smallint), coalesce(w_floor_due[i], 0::bigint))
@@ -762,6 +785,9 @@ CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
+    IF EXISTS (SELECT 1 FROM workflows w WHERE w.id = ANY (p_workflow) AND w.followed) THEN
+        p_flags := followed_flags_v1(p_workflow, p_flags);
+    END IF;
     IF cardinality(p_run) = 1 THEN
         -- One run: the same without taking arrays apart, which takes longer than the rows.
         INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)

@@ -47,6 +47,7 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
 CREATE INDEX events_unmatched ON events (created_at) WHERE NOT matched;
+CREATE INDEX events_by_age ON events (created_at) WHERE matched;
 
 -- What a version brings along for its tasks.
 CREATE TABLE version_files (

@@ -3,18 +3,19 @@
 -- One row per trigger of the newest version of a workflow (not: manual). `name` is the trigger's id within its workflow and
 -- survives applying it again. Kinds: 0 cron, 1 every, 2 at, 3 event, 4 webhook, 5 workflow.
 -- Every nominal instant up to `covered_at` has its row in `fires`, or lies within one that covers a range. Firing is a
--- compare-and-swap on (next_fire_at, revision) of a row that is not paused.
+-- compare-and-swap on (next_fire_at, revision) of a row that is present, active and not paused.
 CREATE TABLE triggers (
     id           uuid PRIMARY KEY,
     workflow_id  uuid NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
     namespace    text NOT NULL,
     name         text NOT NULL,
     kind         smallint NOT NULL CHECK (kind BETWEEN 0 AND 5),
-    listens      text, -- the event, webhook or workflow it listens to
+    listens      text, -- the event or webhook, or `namespace/name` of the workflow it listens to
     calendar     text,
     spec         text NOT NULL,
     revision     bigint NOT NULL DEFAULT 1,
     present      boolean NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
+    active       boolean NOT NULL DEFAULT TRUE, -- that of its workflow
     paused       boolean NOT NULL DEFAULT FALSE,
     anchor_at    bigint NOT NULL,
     covered_at   bigint NOT NULL,
@@ -28,8 +29,9 @@ CREATE TABLE triggers (
     UNIQUE (workflow_id, name),
     CHECK ((next_fire_at IS NULL) = (next_nominal IS NULL))
 ) WITH (fillfactor = 80);
-CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present;
+CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active;
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
+CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present;
 CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calendar IS NOT NULL AND present;
 
 -- What became of each nominal instant: 0 fired, 1 skipped (overlap), 2 missed, 3 blacked out by the calendar, 4 failed.

@@ -227,6 +227,7 @@ CREATE TABLE continuations (
     position    INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
+CREATE INDEX continuations_of_run ON continuations (run_id);
 
 CREATE TABLE nodes (
     id          BLOB PRIMARY KEY,

@@ -1,9 +1,14 @@
-//! What guards the API: tokens by their hash, the audit log, answers kept for repeated requests.
+//! What guards the API: tokens by their hash, the audit log, answers kept for repeated requests, sealed secrets, and
+//! the quotas of namespaces.
 
 mod audit;
 mod idempotency;
+mod namespaces;
+mod secrets;
 mod tokens;
 
 pub use audit::{AuditFilter, AuditRow};
 pub use idempotency::{Claim, KeptAnswer};
+pub use namespaces::{NamespaceRow, Quotas};
+pub use secrets::{SealedSecret, SecretRow};
 pub use tokens::{NewToken, TokenRow};

@@ -1,6 +1,7 @@
 //! The hot units on PostgreSQL: one function call each (see `migrations/postgres`).
 
 pub(crate) mod exchange;
+pub(crate) mod fires;
 pub(crate) mod runs;
 pub(crate) mod settle;
 pub(crate) mod warm;

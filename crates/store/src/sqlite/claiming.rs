@@ -13,13 +13,15 @@ use crate::error::{Error, Result};
 use crate::exchange::{Claimed, Reply, TaskToken};
 
 // What is claimed is read as one JSON text: a row of its own for each would cost more than the claim. Both statements
-// choose the same rows, because the number settles every tie.
+// choose the same rows, because the number settles every tie. The time is from before this unit waited for its turn: what
+// was due later than that began later.
 macro_rules! claim {
     () => {
         "SELECT json_group_array(json_array(at, hex(run_id), idx, item, attempt, failures, generation, version, rank, due_at, \
                                             flags, lost, pool)) \
          FROM (SELECT rowid AS at, * FROM task_runs WHERE state = 1 AND route = $5 ORDER BY rank, due_at, rowid LIMIT $6); \
-         UPDATE task_runs SET state = 2, attempt = attempt + 1, session = $3, claim = $4, started_at = $2 \
+         UPDATE task_runs SET state = 2, attempt = attempt + 1, session = $3, claim = $4, \
+             started_at = CASE WHEN failures > 0 THEN max($2, due_at) ELSE $2 END \
          WHERE rowid IN \
              (SELECT s.rowid FROM task_runs s WHERE s.state = 1 AND s.route = $5 ORDER BY s.rank, s.due_at, s.rowid LIMIT $6)"
     };
@@ -114,7 +116,8 @@ fn read_claimed(
     for (at, run, index, item, attempt, failures, generation, version, rank, due_at, flags, lost, pool) in rows {
         let run = Uuid::try_parse(run).map_err(|error| bad_row(&error))?;
         let token = TaskToken { key: TaskKey { run, index, item }, session: slots.session, attempt: attempt + 1 };
-        tx.now_runs(token, Running { at, claim, version, flags, generation, failures, lost, pool, started_at: now });
+        let started_at = if failures > 0 { now.max(due_at) } else { now };
+        tx.now_runs(token, Running { at, claim, version, flags, generation, failures, lost, pool, started_at });
         reply.claimed.push(Claimed { token, version, route: slots.route, rank, due_at, failures, generation });
     }
     Ok(())

@@ -59,7 +59,7 @@ async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<(
 
 async fn let_tasks_in(tx: &mut SqliteTx, now: Micros, pool: i32, free: i32) -> Result<i32> {
     let done = sqlx::query(
-        "UPDATE task_runs SET state = 1, due_at = $1 WHERE (run_id, idx, item) IN \
+        "UPDATE task_runs SET state = 1, due_at = CASE WHEN failures > 0 THEN max($1, due_at) ELSE $1 END WHERE (run_id, idx, item) IN \
          (SELECT s.run_id, s.idx, s.item FROM task_runs s WHERE s.state = 5 AND s.pool = $2 ORDER BY s.rank, s.due_at LIMIT $3)",
     )
     .bind(now)
@@ -77,11 +77,13 @@ struct Waiting {
     gated: bool,
 }
 
-/// Admits runs in their order. Flag 32: its rows are still being made.
+/// Admits runs in their order. Flag 32: its rows are still being made. A child whose parent was cancelled (continuation 4)
+/// will be too: it does not start before that.
 async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> Result<i32> {
     let admitted: Vec<Waiting> = sqlx::query_as(
         "SELECT r.id, r.open, EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = r.id AND t.state = 6 AND t.pool IS NOT NULL) AS gated \
-         FROM runs r WHERE r.waits_for = $1 AND r.flags & 32 = 0 ORDER BY r.rank, r.id LIMIT $2",
+         FROM runs r WHERE r.waits_for = $1 AND r.flags & 32 = 0 \
+         AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id AND c.kind = 4) ORDER BY r.rank, r.id LIMIT $2",
     )
     .bind(limit)
     .bind(free)
@@ -92,9 +94,11 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
         let apart = run.gated || run.open == 0 || run.open as usize > CHUNK;
         let sql = if apart {
             "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, 1, $2)"
         } else {
             "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+             INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
         };
         sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection()).await?;

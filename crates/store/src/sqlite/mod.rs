@@ -10,6 +10,7 @@ mod continuing;
 mod database;
 mod ending;
 pub(crate) mod exchange;
+pub(crate) mod fires;
 mod history;
 mod items;
 mod limits;

@@ -12,7 +12,8 @@ pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
     10,
     ") INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
-     SELECT id, version, workflow, state, flags, rank, open, lim, CASE WHEN state = 0 THEN lim END, CASE WHEN state = 1 THEN lim END, now, CASE WHEN state = 1 THEN now END, now, deadline \
+     SELECT id, version, workflow, state, \
+            flags | coalesce((SELECT 256 FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = 0 THEN lim END, CASE WHEN state = 1 THEN lim END, now, CASE WHEN state = 1 THEN now END, now, deadline \
      FROM v WHERE v.id IS NOT NULL",
 );
 

@@ -18,7 +18,10 @@ use super::placing::{Candidate, Demand, candidate_columns, place};
 use super::{SqliteTx, history, items};
 use crate::error::{Error, Result};
 use crate::exchange::Reply;
-use crate::flags::{BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_HAS_PARENT, upstream};
+use crate::flags::{
+    BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_PARENT,
+    upstream,
+};
 use crate::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
@@ -36,7 +39,7 @@ macro_rules! count_runs {
             $n,
             " + (open = ",
             $n,
-            "), \
+            " AND flags & 3 = 0), \
                  state = CASE WHEN open = ",
             $n,
             " AND flags & 3 = 0 \
@@ -241,7 +244,9 @@ impl Settling<'_> {
             counted.open = columns.get()?;
             counted.limit = columns.get()?;
             counted.flags = columns.get()?;
-            counted.base = seq - i64::from(counted.ended) - i64::from(counted.open == 0);
+            // Where stages may follow, whatever comes next numbers itself.
+            let ends = counted.open == 0 && counted.flags & (RUN_HAS_ON_FAILURE | RUN_HAS_FINALLY) == 0;
+            counted.base = seq - i64::from(counted.ended) - i64::from(ends);
         }
         match runs.iter().find(|counted| counted.base < 0) {
             Some(missing) => Err(Error::bad_row("task_runs", "run_id", missing.run, "its run is missing")),
@@ -413,6 +418,10 @@ impl Settling<'_> {
                         .execute(self.tx.connection())
                         .await?;
                 }
+                if counted.flags & RUN_FOLLOWED != 0 {
+                    leave_word(self.tx, counted.run).await?;
+                    self.reply.followed = true;
+                }
                 if counted.flags & RUN_HAS_PARENT != 0 {
                     items::child_ended(self.tx, self.now, counted.run).await?;
                     self.reply.decidable = true;
@@ -423,6 +432,18 @@ impl Settling<'_> {
         }
         Ok(())
     }
+}
+
+/// Leaves word that a run which somebody follows has ended, once per generation.
+async fn leave_word(tx: &mut SqliteTx, run: RunId) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO run_ends (run_id, generation, workflow_id, state, finished_at) \
+         SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 ON CONFLICT DO NOTHING",
+    )
+    .bind(run)
+    .execute(tx.connection())
+    .await?;
+    Ok(())
 }
 
 /// How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped.

@@ -40,7 +40,8 @@ async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> 
     Ok(made.rows_affected() as i32)
 }
 
-/// A run whose stage has no open task left enters its next one, or ends.
+/// A run whose stage has no open task left enters its next one, or ends. Each of these is an event with a number: entering
+/// a stage has its row, the end is what `runs` says of it.
 pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     loop {
         let row: RunRow =
@@ -69,12 +70,17 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
         match leave_out {
             None => {
                 let open = enter_stage(tx, now, run, next).await?;
-                sqlx::query("UPDATE runs SET stage = $2, open = $3, seq = seq + 1 WHERE id = $1")
-                    .bind(run)
-                    .bind(next)
-                    .bind(open)
-                    .execute(tx.connection())
-                    .await?;
+                sqlx::query(
+                    "UPDATE runs SET stage = $2, open = $3, seq = seq + 1 WHERE id = $1; \
+                     INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
+                     SELECT id, seq, 1, state, stage, $4 FROM runs WHERE id = $1",
+                )
+                .bind(run)
+                .bind(next)
+                .bind(open)
+                .bind(now)
+                .execute(tx.connection())
+                .await?;
                 if open > 0 {
                     return Ok(());
                 }
@@ -120,10 +126,12 @@ async fn leave_stage_out(
 
 async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     sqlx::query(
-        "UPDATE runs SET finished_at = $2, holds = NULL, deadline_at = NULL, \
+        "UPDATE runs SET finished_at = $2, holds = NULL, deadline_at = NULL, seq = seq + 1, \
              state = CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
          WHERE id = $1; \
-         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > 3 ON CONFLICT DO NOTHING",
+         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > 3 ON CONFLICT DO NOTHING; \
+         INSERT INTO run_ends (run_id, generation, workflow_id, state, finished_at) \
+         SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 AND flags & 256 <> 0 ON CONFLICT DO NOTHING",
     )
     .bind(run)
     .bind(now)

@@ -257,6 +257,7 @@ async fn make_runs(store: &Store) -> Shared {
             trigger: None,
             idempotency_key: None,
             limit: version.concurrency.as_ref().map(|_| limit),
+            overlap: None,
         };
         let run = new.id;
         store.create_runs(shared.now(), &[new]).await.unwrap();

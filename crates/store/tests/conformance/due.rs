@@ -1,9 +1,10 @@
 //! Rows and runs that time moves: retries that become due, runs whose deadline passes.
 
 use mainspring_core::state::TaskState;
+use mainspring_store::Reopen;
 
 use crate::conformance;
-use crate::world::{MILLI, SECOND, World};
+use crate::world::{MILLI, SECOND, World, operator};
 
 conformance! {
     async fn only_what_is_due_is_promoted(w: &mut World) {
@@ -56,6 +57,30 @@ conformance! {
         w.play(&[], &[]).await;
     }
 
+    async fn a_retry_never_seems_to_begin_before_it_was_due(w: &mut World) {
+        // Whoever lets it go and whoever claims it looked at the clock early, and then had to wait.
+        w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
+        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {run: x, pool: p}}}").await;
+        w.claim(3).await;
+        for task in ["a", "b", "c"] {
+            w.retry(task).await;
+        }
+        let early = w.now;
+        w.pass(2 * SECOND);
+        let due = w.now;
+        w.store.set_pool(due, "default", "p", Some(0)).await.unwrap();
+        w.pause().await;
+        w.store.promote_due(due, 10).await.unwrap();
+        w.expect("paused a=held b=held c=held").await;
+        w.now = early;
+        w.resume().await;
+        w.store.set_pool(early, "default", "p", Some(1)).await.unwrap();
+        assert_eq!(w.claim(3).await, ["a", "b", "c"]);
+        for row in w.store.task_runs(w.run).await.unwrap() {
+            assert!(row.started_at.is_some_and(|started| started >= due), "{row:?}");
+        }
+    }
+
     async fn a_deadline_fails_the_run(w: &mut World) {
         let made_at = w.now;
         w.submit("{name: w, timeout: 10s, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {run: x}}}").await;
@@ -73,6 +98,31 @@ conformance! {
         w.end("a", TaskState::Cancelled).await;
         w.expect("failed a=cancelled b=cancelled c=cancelled").await;
         assert!(w.store.run_summary(w.run).await.unwrap().timed_out);
+    }
+
+    async fn the_shorter_of_timeout_and_longest_duration_is_the_deadline(w: &mut World) {
+        for (says, seconds) in [
+            ("lifecycle: {max_duration: 10s}", 10),
+            ("timeout: 20s, lifecycle: {max_duration: 10s}", 10),
+            ("timeout: 5s, lifecycle: {max_duration: 10s, steps_in_process: 1s}", 5),
+        ] {
+            let made_at = w.now;
+            w.submit(&format!("{{name: w, {says}, tasks: {{a: {{run: x}}}}, finally: {{f: {{run: x}}}}}}")).await;
+            assert_eq!(w.store.next_deadline().await.unwrap(), Some(made_at + seconds * SECOND), "{says}");
+            w.pass(seconds * SECOND);
+            let term = w.lead().await;
+            assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 1);
+            w.expect("running a=cancelled f=ready").await;
+            w.play(&[], &[]).await;
+            w.expect("failed a=cancelled f=success").await;
+            let reopened_at = w.now;
+            let (id, workflow) = (w.id(), w.workflow(w.run).clone());
+            w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::Failed, &operator()).await.unwrap();
+            assert_eq!(w.store.next_deadline().await.unwrap(), Some(reopened_at + seconds * SECOND), "{says}");
+            w.play(&[], &[]).await;
+        }
+        w.submit("{name: w, lifecycle: {steps_in_process: 1s}, tasks: {a: {run: x}}}").await;
+        assert_eq!(w.store.next_deadline().await.unwrap(), None, "a threshold of a phase ends nothing");
     }
 
     async fn a_deadline_also_ends_runs_that_queue_or_pause(w: &mut World) {

@@ -2,7 +2,7 @@
 
 use mainspring_core::state::RunState;
 use mainspring_core::{RunId, TaskKey, Workflow};
-use mainspring_store::TaskToken;
+use mainspring_store::{RunEvent, TaskToken};
 use mainspring_testkit::invariants::{self, Violation};
 
 use crate::world::World;
@@ -58,6 +58,7 @@ impl World {
     /// Every invariant holds; those at rest too if every run has ended.
     pub(crate) async fn check(&self) {
         self.check_now().await;
+        self.check_logs().await;
         self.proceed().await;
         let open = self.store.run_counts().await.unwrap().iter().any(|count| !count.state.is_terminal());
         if !open {
@@ -68,6 +69,34 @@ impl World {
     /// What holds at any time does.
     pub(crate) async fn check_now(&self) {
         self.refuse(&invariants::check(self.db.url()).await.unwrap()).await;
+    }
+
+    /// Whoever follows a run sees every number once and in order, whatever the size of the pages.
+    pub(crate) async fn check_logs(&self) {
+        for run in self.versions.keys() {
+            let Ok(mark) = self.store.run_summary(*run).await else { continue };
+            let pages: &[i64] = if mark.seq > 100 { &[1_000] } else { &[1, 3, 1_000] };
+            for page in pages {
+                let numbers: Vec<i64> = self.log(*run, *page).await.iter().map(|event| event.seq).collect();
+                let expected: Vec<i64> = (1..=mark.seq).collect();
+                assert_eq!(numbers, expected, "the log of a run that is {} in pages of {page}", mark.state);
+            }
+        }
+    }
+
+    /// The whole log of a run, page by page.
+    pub(crate) async fn log(&self, run: RunId, page: i64) -> Vec<RunEvent> {
+        let mut events: Vec<RunEvent> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.seq);
+            let log = self.store.run_log(run, after, page).await.unwrap();
+            let complete = log.is_complete(after);
+            assert!(complete || log.events.len() as i64 == page, "a page is full or the last");
+            events.extend(log.events);
+            if complete {
+                return events;
+            }
+        }
     }
 
     async fn refuse(&self, violations: &[Violation]) {

@@ -249,10 +249,13 @@ impl Case<'_> {
 
     /// Retries everything that failed or was cancelled.
     async fn reopen(&mut self, w: &mut World) {
-        let again = |task: &(usize, &Task)| {
-            task.1.stage == Stage::Main && matches!(self.board.state(task.0), TaskState::Failed | TaskState::Cancelled)
-        };
-        let failed: Vec<usize> = self.workflow.tasks.iter().enumerate().filter(again).map(|(index, _)| index).collect();
+        let tasks = || self.workflow.tasks.iter().enumerate();
+        let again =
+            |task: &(usize, &Task)| matches!(self.board.state(task.0), TaskState::Failed | TaskState::Cancelled);
+        // Later stages follow by themselves.
+        let first = tasks().filter(again).map(|task| task.1.stage).min();
+        let failed: Vec<usize> =
+            tasks().filter(again).filter(|task| Some(task.1.stage) == first).map(|(index, _)| index).collect();
         if !matches!(self.board.run_state(), RunState::Failed | RunState::Cancelled) || failed.is_empty() {
             return;
         }

@@ -1,7 +1,7 @@
 //! What people do to runs: cancel, pause, resume.
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_store::{CancelOutcome, Error};
+use mainspring_store::{CancelOutcome, Error, Reopen};
 
 use crate::conformance;
 use crate::world::{SECOND, World, operator};
@@ -27,6 +27,23 @@ conformance! {
         assert!(reply.cancel.is_empty());
         assert!(w.exchange(&w.empty_exchange()).await.cancel.is_empty());
         w.expect("cancelled a=cancelled b=cancelled c=cancelled d=cancelled").await;
+    }
+
+    async fn a_cancel_tells_who_and_why(w: &mut World) {
+        w.submit(FOUR).await;
+        w.claim(1).await;
+        w.cancel().await;
+        let told = "cancelled by somebody: a test";
+        let reasons = w.store.cancel_reasons(w.session).await.unwrap();
+        assert_eq!(reasons[&w.token("a")], told);
+        assert_eq!(w.store.run(w.run).await.unwrap().reason.as_deref(), Some(told));
+        w.lose_session().await;
+        let row = &w.store.ended_tasks(w.run, &[0]).await.unwrap()[0];
+        assert_eq!((row.error_kind.as_deref(), row.error.as_deref()), (Some("cancelled"), Some(told)));
+        let (id, workflow) = (w.id(), w.workflow(w.run).clone());
+        w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::Failed, &operator()).await.unwrap();
+        assert_eq!(w.store.run(w.run).await.unwrap().reason, None, "it goes on");
+        w.play(&[], &[]).await;
     }
 
     async fn other_sessions_are_not_asked(w: &mut World) {

@@ -25,6 +25,7 @@ const BIG: &[&str] = &[
     "logs",
     "submissions",
     "operator_actions",
+    "run_transitions",
 ];
 
 #[derive(Clone, Default)]
@@ -182,12 +183,25 @@ async fn look(w: &World, plans: &Plans) {
     plans.refuse_scans("listing runs");
     w.store.list_runs(&RunFilter { before: Some(w.run), ..all.clone() }).await.unwrap();
     plans.refuse_scans("listing the next page");
+    for state in [RunState::Running, RunState::Paused] {
+        w.store.list_runs(&RunFilter { state: Some(state), ..all.clone() }).await.unwrap();
+        plans.expect("listing open runs", "task_runs_pkey");
+        w.store.list_runs(&RunFilter { state: Some(state), before: Some(w.run), ..all.clone() }).await.unwrap();
+        plans.expect("listing the next page of open runs", "task_runs_pkey");
+    }
     w.store.list_runs(&RunFilter { correlation_id: Some("x".into()), ..all }).await.unwrap();
     plans.refuse_scans("listing runs by correlation");
     w.store.run(w.run).await.unwrap();
     w.store.task_runs(w.run).await.unwrap();
     w.store.attempts(w.key("a")).await.unwrap();
     plans.refuse_scans("looking at a run");
+    w.store.run_log(w.run, 1, 100).await.unwrap();
+    plans.refuse_scans("reading the log of a run");
+    w.store.run_marks(&[w.run]).await.unwrap();
+    w.store.run_summaries(&[w.run]).await.unwrap();
+    w.store.runs_made_after(w.run, 10).await.unwrap();
+    w.store.actions_after(w.run, 10).await.unwrap();
+    plans.refuse_scans("following many runs");
     w.store.next_deadline().await.unwrap();
     plans.refuse_scans("looking for deadlines");
 }

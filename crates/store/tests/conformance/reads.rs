@@ -34,6 +34,40 @@ conformance! {
         assert_eq!(paged, runs);
     }
 
+    async fn open_runs_are_listed_page_by_page_whatever_lies_between(w: &mut World) {
+        let version = w.version("{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {needs: b, run: x}}}").await;
+        let mut runs = Vec::new();
+        for _ in 0..450 {
+            runs.push(w.new_run(&version).await);
+        }
+        w.store.create_runs(w.now, &runs).await.unwrap();
+        let mut ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
+        ids.reverse();
+        let paused = [ids[449], ids[220], ids[3]];
+        for run in paused {
+            w.run = run;
+            w.versions.insert(run, version.id);
+            w.pause().await;
+        }
+        let of = |state, limit, before| RunFilter { state: Some(state), limit, before, ..RunFilter::default() };
+        assert_eq!(list(w, of(RunState::Paused, 100, None)).await, [ids[3], ids[220], ids[449]]);
+        assert_eq!(list(w, of(RunState::Paused, 2, Some(ids[3]))).await, [ids[220], ids[449]]);
+        assert_eq!(list(w, of(RunState::Running, 2, Some(ids[1]))).await, [ids[2], ids[4]]);
+        assert_eq!(list(w, of(RunState::Running, 1_000, None)).await.len(), 447);
+        assert!(list(w, of(RunState::Running, 0, None)).await.is_empty());
+        assert!(list(w, of(RunState::Pending, 10, None)).await.is_empty());
+        w.run = ids[3];
+    }
+
+    async fn queued_runs_are_listed(w: &mut World) {
+        let yaml = "{name: w, concurrency: {limit: 1}, tasks: {a: {run: x}}}";
+        let first = w.submit(yaml).await;
+        let second = w.submit(yaml).await;
+        let of = |state| RunFilter { state: Some(state), ..all() };
+        assert_eq!(list(w, of(RunState::Running)).await, [first]);
+        assert_eq!(list(w, of(RunState::Pending)).await, [second]);
+    }
+
     async fn filters_combine(w: &mut World) {
         let begin = w.now;
         let done = w.submit("{name: w, tasks: {a: {run: x}}}").await;

@@ -191,4 +191,75 @@ conformance! {
         assert_eq!(reply.fenced, [old]);
         w.expect("running a=ready b=ready").await;
     }
+
+    async fn what_failed_only_in_a_finaliser_is_done_again_there(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}, on_failure: {e: {run: x}}, finally: {f: {run: x}, g: {needs: f, run: x}, h: {run: x}}}").await;
+        w.play(&["f"], &[]).await;
+        w.expect("failed a=success e=skipped f=failed g=upstream_failed h=success").await;
+        assert_eq!(reopen(w, Reopen::Failed).await, Reopened { tasks: 2, generation: 1 });
+        w.expect("running a=success e=skipped f=ready g=pending h=success").await;
+        w.check_now().await;
+        w.claim(1).await;
+        assert_eq!((w.token("f").attempt, w.held[&w.key("f")].generation), (2, 1));
+        w.fail("f").await;
+        w.expect("failed a=success e=skipped f=failed g=upstream_failed h=success").await;
+        assert_eq!(reopen(w, Reopen::Failed).await, Reopened { tasks: 2, generation: 2 });
+        w.play(&[], &[]).await;
+        w.expect("success a=success e=skipped f=success g=success h=success").await;
+        let ended = w.store.ended_tasks(w.run, &[]).await.unwrap();
+        let attempts: Vec<i32> = ended.iter().map(|row| row.attempt).collect();
+        assert_eq!(attempts, [1, 0, 3, 1, 1]);
+    }
+
+    async fn recovery_that_failed_is_not_done_again_without_what_it_was_for(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}, on_failure: {e: {run: x}}, finally: {f: {run: x}}}").await;
+        w.play(&["a", "e", "f"], &[]).await;
+        w.expect("failed a=failed e=failed f=failed").await;
+        assert_eq!(reopen(w, Reopen::Failed).await.tasks, 1);
+        w.expect("running a=ready").await;
+        w.play(&["f"], &[]).await;
+        w.expect("failed a=success e=skipped f=failed").await;
+        assert_eq!(reopen(w, Reopen::Failed).await.tasks, 1);
+        w.play(&[], &[]).await;
+        w.expect("success a=success e=skipped f=success").await;
+    }
+
+    async fn finalisers_that_were_called_off_can_be_done_again(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}, finally: {f: {run: x}, g: {needs: f, run: x}}}").await;
+        w.claim(1).await;
+        w.succeed("a").await;
+        w.cancel().await;
+        w.cancel().await;
+        w.expect("cancelled a=success f=cancelled g=cancelled").await;
+        assert_eq!(reopen(w, Reopen::Failed).await.tasks, 2);
+        w.expect("running a=success f=ready g=pending").await;
+        w.play(&[], &[]).await;
+        w.expect("success a=success f=success g=success").await;
+    }
+
+    async fn a_finaliser_can_be_done_again_by_name(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}, finally: {f: {run: x}, g: {needs: f, run: x}, h: {run: x}}}").await;
+        w.play(&["h"], &[]).await;
+        let what = from(w, "f");
+        assert_eq!(reopen(w, what).await.tasks, 2);
+        w.expect("running a=success f=ready g=pending h=failed").await;
+        w.play(&[], &[]).await;
+        w.expect("failed a=success f=success g=success h=failed").await;
+    }
+
+    async fn a_reopened_finaliser_waits_for_its_turn(w: &mut World) {
+        let yaml = "{name: w, concurrency: {limit: 1}, tasks: {a: {run: x}}, finally: {f: {run: x}}}";
+        let first = w.submit(yaml).await;
+        w.play(&["f"], &[]).await;
+        let second = w.submit(yaml).await;
+        w.run = first;
+        reopen(w, Reopen::Failed).await;
+        w.expect("pending a=success f=held").await;
+        w.run = second;
+        w.play(&[], &[]).await;
+        w.run = first;
+        w.expect("running a=success f=ready").await;
+        w.play(&[], &[]).await;
+        w.expect("success a=success f=success").await;
+    }
 }

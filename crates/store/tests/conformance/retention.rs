@@ -1,10 +1,11 @@
 //! Forgetting old runs, and the months of the history.
 
 use mainspring_core::work::{LogLine, LogStream};
-use mainspring_store::{LogCursor, StoredChunk};
+use mainspring_store::{EventRow, LogCursor, StoredChunk};
+use serde_json::Value;
 
 use crate::conformance;
-use crate::world::{World, execute};
+use crate::world::{SECOND, World, execute};
 
 conformance! {
     async fn an_old_run_goes_with_everything_it_left(w: &mut World) {
@@ -31,6 +32,31 @@ conformance! {
         assert!(w.store.read_logs(key, None, LogCursor::default(), 10).await.unwrap().is_empty());
         assert_eq!(w.store.submitted_run("default", "key").await.unwrap(), None);
         assert!(w.store.run(open).await.is_ok());
+    }
+
+    async fn events_go_when_nobody_can_ask_for_them(w: &mut World) {
+        let yaml = "{name: w, tasks: {a: {run: x}}}";
+        let mut announced = Vec::new();
+        for name in ["before", "since", "unmatched"] {
+            let id = w.id();
+            let (namespace, name, source) = ("default".to_owned(), name.to_owned(), "test".to_owned());
+            let event = EventRow { id, namespace, name, key: None, data: Value::Null, source, created_at: w.now, run: None, depth: 0 };
+            w.store.insert_event(&event).await.unwrap();
+            announced.push(id);
+            if announced.len() == 1 {
+                w.pass(SECOND);
+                w.submit(yaml).await;
+            }
+        }
+        w.store.events_matched(announced[0]).await.unwrap();
+        w.store.events_matched(announced[1]).await.unwrap();
+        let made_at = w.store.run_summary(w.run).await.unwrap().created_at;
+        assert_eq!(w.store.forget_events(made_at - SECOND).await.unwrap(), 0, "not old enough");
+        assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 1, "what came before every open run");
+        assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 0, "the run may still wait for the other");
+        w.play(&[], &[]).await;
+        assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 1, "what nobody was told of stays");
+        assert_eq!(w.store.unmatched_events(10).await.unwrap()[0].id, announced[2]);
     }
 
     async fn a_run_with_a_pending_dead_letter_stays(w: &mut World) {

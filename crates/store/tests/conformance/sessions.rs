@@ -94,6 +94,23 @@ conformance! {
         assert_eq!((row.error_kind.as_deref(), row.lost, row.attempt), (Some("poison_pill"), 3, 3));
     }
 
+    async fn more_than_max_lost_workers_make_a_poison_pill(w: &mut World) {
+        for (says, bears) in [(", max_lost: 0", 0), (", max_lost: 1", 1), ("", 5)] {
+            w.submit(&format!("{{name: w, tasks: {{a: {{run: x{says}}}}}}}")).await;
+            for lost in 0..bears {
+                w.claim(1).await;
+                w.lose_session().await;
+                w.expect("running a=ready").await;
+                assert_eq!(w.store.attempts(w.key("a")).await.unwrap().len(), lost + 1);
+            }
+            w.claim(1).await;
+            w.lose_session().await;
+            w.expect("failed a=failed").await;
+            let row = &w.store.ended_tasks(w.run, &[0]).await.unwrap()[0];
+            assert_eq!((row.error_kind.as_deref(), row.lost as usize), (Some("poison_pill"), bears + 1), "{says}");
+        }
+    }
+
     async fn what_is_not_retryable_fails_with_its_worker(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x, retry: {retryable: false}}, b: {needs: a, run: x, trigger_rule: all_done}}}").await;
         w.claim(1).await;

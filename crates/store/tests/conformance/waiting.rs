@@ -43,7 +43,11 @@ impl World {
 
     /// Makes a child for the parked task; names then refer to the parent.
     async fn child(&mut self, name: &str) -> RunId {
-        let version = self.version("{name: child, tasks: {c: {run: x}}}").await;
+        self.child_of(name, "{name: child, tasks: {c: {run: x}}}").await
+    }
+
+    async fn child_of(&mut self, name: &str, yaml: &str) -> RunId {
+        let version = self.version(yaml).await;
         let new: NewRun = self.new_run(&version).await;
         let token = self.decision_token(name).await;
         self.versions.insert(new.id, version.id);
@@ -183,6 +187,49 @@ conformance! {
         w.expect("success a=success b=success f=success").await;
     }
 
+    async fn a_child_that_ends_starts_nothing_in_a_paused_parent(w: &mut World) {
+        let parent = w.submit(CHILD).await;
+        let child = w.child("a").await;
+        w.pause().await;
+        assert_eq!(w.claim(5).await, ["child.c"], "a child is a run of its own");
+        w.run = child;
+        w.succeed("c").await;
+        w.run = parent;
+        w.expect("paused a=deciding b=pending").await;
+        w.conclude("a", TaskState::Success).await;
+        w.expect("paused a=success b=held").await;
+        assert!(w.claim(5).await.is_empty() && w.take_decisions().await.is_empty());
+        w.check_now().await;
+        w.resume().await;
+        w.expect("running a=success b=ready").await;
+        w.play(&[], &[]).await;
+        w.expect("success a=success b=success f=success").await;
+    }
+
+    async fn a_child_that_fails_is_not_tried_again_in_a_paused_parent(w: &mut World) {
+        let parent = w.submit("{name: parent, tasks: {a: {workflow: {name: child}, retry: {attempts: 3}}}}").await;
+        let child = w.child("a").await;
+        w.pause().await;
+        w.claim(5).await;
+        w.run = child;
+        w.fail("c").await;
+        w.run = parent;
+        let token = w.decision_token("a").await;
+        let failure = Failure { kind: "workflow".into(), message: "it failed".into(), ..Failure::default() };
+        let parked = w.store.retry_parked(w.now, token, w.now + SECOND, &failure).await.unwrap();
+        assert_eq!(parked, Parked::Held);
+        w.expect("paused a=held").await;
+        w.pass(10 * SECOND);
+        assert_eq!(w.store.promote_due(w.now, 10).await.unwrap(), 0);
+        assert!(w.take_decisions().await.is_empty());
+        w.resume().await;
+        w.expect("running a=deciding").await;
+        let token = w.decision_token("a").await;
+        assert_eq!(w.store.retry_parked(w.now, token, w.now + SECOND, &failure).await.unwrap(), Parked::Waiting);
+        w.expect("running a=retrying").await;
+        w.cancel().await;
+    }
+
     async fn the_end_of_a_child_with_finalisers_is_told_too(w: &mut World) {
         let parent = w.submit(CHILD).await;
         let version = w.version("{name: child, tasks: {c: {run: x}}, finally: {d: {run: x}}}").await;
@@ -216,6 +263,28 @@ conformance! {
         w.run = parent;
         w.play(&[], &[]).await;
         w.expect("cancelled a=cancelled b=cancelled f=success").await;
+    }
+
+    async fn a_queued_child_of_a_cancelled_parent_never_starts(w: &mut World) {
+        let yaml = "{name: child, concurrency: {limit: 1}, tasks: {c: {run: x}}}";
+        let holder = w.submit(yaml).await;
+        assert_eq!(w.claim(5).await, ["c"]);
+        let parent = w.submit(CHILD).await;
+        let child = w.child_of("a", yaml).await;
+        let next = w.submit(yaml).await;
+        w.run = parent;
+        w.cancel().await;
+        // The slot becomes free before anybody gets to cancelling the child.
+        w.run = holder;
+        w.end("c", TaskState::Success).await;
+        w.run = child;
+        w.expect("pending c=held").await;
+        w.run = next;
+        w.expect("running c=ready").await;
+        w.proceed().await;
+        w.run = child;
+        w.expect("cancelled c=cancelled").await;
+        w.play(&[], &[]).await;
     }
 
     async fn a_child_that_takes_too_long_is_called_off(w: &mut World) {
@@ -355,6 +424,8 @@ conformance! {
             key: Some("k".into()),
             data: serde_json::json!({"n": 1}),
             source: "test".into(),
+            run: None,
+            depth: 0,
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();

@@ -115,6 +115,7 @@ impl World {
             trigger: None,
             idempotency_key: None,
             limit,
+            overlap: None,
         }
     }
 

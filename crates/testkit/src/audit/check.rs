@@ -22,7 +22,7 @@ pub(super) fn compare(record: &Record, evidence: &Evidence) -> Vec<Violation> {
     let mut found = Findings::default();
     check_submissions(record, evidence, &mut found);
     check_cancels(record, evidence, &mut found);
-    check_pauses(evidence, &mut found);
+    check_pauses(record, evidence, &mut found);
     check_reopenings(record, evidence, &mut found);
     check_ends(record, &mut found);
     check_retries(record, evidence, &mut found);
@@ -87,11 +87,12 @@ fn attempts_of(attempts: &Attempts, key: TaskKey) -> i32 {
     attempts.iter().find(|(other, _)| *other == key).map_or(0, |(_, attempt)| *attempt)
 }
 
-fn check_pauses(evidence: &Evidence, found: &mut Findings) {
+fn check_pauses(record: &Record, evidence: &Evidence, found: &mut Findings) {
     for paused in &evidence.paused {
         let before: BTreeMap<TaskKey, i32> = paused.before.iter().copied().collect();
         for (key, after) in &paused.after {
-            let before = before.get(key).copied().unwrap_or(0);
+            // A stage that was entered during the pause brings rows that count on from the generations before.
+            let before = before.get(key).copied().unwrap_or_else(|| record.attempts_before(*key, paused.generation));
             if *after > before {
                 found.add(
                     "nothing is claimed while a run is paused",

@@ -35,6 +35,8 @@ pub struct Cancelled {
 #[derive(Debug, Clone)]
 pub struct Paused {
     pub run: RunId,
+    /// Which generation of it: attempt numbers go on where the one before stopped.
+    pub generation: i16,
     pub before: Attempts,
     pub after: Attempts,
 }

@@ -110,6 +110,13 @@ impl Record {
         Ok(record)
     }
 
+    /// How many attempts there were when the generations before this one had ended.
+    pub(super) fn attempts_before(&self, key: TaskKey, generation: i16) -> i32 {
+        let ends = self.ends.get(&key).map(Vec::as_slice).unwrap_or_default();
+        let earlier = ends.iter().filter(|end| end.state.is_some() && end.generation < generation.into());
+        earlier.map(|end| end.attempt).max().unwrap_or(0)
+    }
+
     /// Whether this token was ever given out.
     pub(super) fn knows(&self, key: TaskKey, session: i64, attempt: i32) -> bool {
         self.held.contains(&(key, session, attempt))

@@ -53,7 +53,7 @@ fn sound() -> (Record, Evidence) {
             ends: vec![RunState::Success],
         }],
         cancelled: vec![Cancelled { run: run(), attempts: vec![(key(), 2)], until: None }],
-        paused: vec![Paused { run: run(), before: vec![(key(), 1)], after: vec![(key(), 1)] }],
+        paused: vec![Paused { run: run(), generation: 0, before: vec![(key(), 1)], after: vec![(key(), 1)] }],
         reopened: Vec::new(),
         effects: vec![effect(1, 5), effect(2, 6)],
         survivors: Vec::new(),
@@ -113,6 +113,19 @@ fn work_between_a_cancel_and_a_reopening_is_found() {
 fn work_during_a_pause_is_found() {
     check("nothing is claimed while a run is paused", |_, evidence| evidence.paused[0].after[0].1 = 2);
     check("nothing is claimed while a run is paused", |_, evidence| evidence.paused[0].before.clear());
+}
+
+#[test]
+fn a_stage_that_a_reopened_run_enters_during_a_pause_is_no_work() {
+    // Its row counts on from the two attempts that the generation before has had.
+    let entered = |after: i32| {
+        let (record, mut evidence) = sound();
+        let (before, after) = (Vec::new(), vec![(key(), after)]);
+        evidence.paused[0] = Paused { run: run(), generation: 1, before, after };
+        compare(&record, &evidence).len()
+    };
+    assert_eq!(entered(2), 0);
+    assert_eq!(entered(3), 1, "one more was claimed");
 }
 
 #[test]

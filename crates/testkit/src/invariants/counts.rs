@@ -62,18 +62,37 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
          CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END",
     ),
     (
+        "what fired has its run",
+        "SELECT ID(f.trigger_id) || ' at ' || f.nominal_at FROM fires f LEFT JOIN runs r ON r.id = f.run_id WHERE f.outcome = 0 AND r.id IS NULL",
+    ),
+    (
+        "a run was fired once",
+        "SELECT ID(run_id) || ' ' || count(*) FROM fires WHERE run_id IS NOT NULL GROUP BY run_id HAVING count(*) > 1",
+    ),
+    (
+        "a run that the clock started has its fire",
+        "SELECT ID(d.run_id) FROM run_details d LEFT JOIN fires f ON f.run_id = d.run_id WHERE f.run_id IS NULL \
+         AND (d.trigger LIKE '{\"kind\":\"cron\"%' OR d.trigger LIKE '{\"kind\":\"every\"%' OR d.trigger LIKE '{\"kind\":\"at\"%')",
+    ),
+    (
         "exactly ended runs have an end",
         "SELECT ID(id) || ' state ' || state FROM runs WHERE (state >= 3) <> (finished_at IS NOT NULL)",
     ),
     (
         "event numbers are unique within a run",
         "SELECT ID(e.run_id) || ' seq ' || e.seq FROM (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
-         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions) e GROUP BY e.run_id, e.seq HAVING count(*) > 1",
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e GROUP BY e.run_id, e.seq HAVING count(*) > 1",
     ),
     (
         "event numbers lie within 1 and runs.seq",
         "SELECT ID(r.id) || ' seq ' || e.seq || ' of ' || r.seq FROM runs r JOIN (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
-         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions) e ON e.run_id = r.id WHERE e.seq < 1 OR e.seq > r.seq",
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e ON e.run_id = r.id WHERE e.seq < 1 OR e.seq > r.seq",
+    ),
+    (
+        "every event number has its row, but the end of an ended run",
+        "SELECT ID(r.id) || ' seq ' || r.seq || ' state ' || r.state || ' rows ' || count(e.seq) FROM runs r LEFT JOIN (SELECT run_id, seq FROM history UNION ALL SELECT run_id, seq FROM history_superseded \
+         UNION ALL SELECT run_id, seq FROM attempts UNION ALL SELECT run_id, seq FROM operator_actions UNION ALL SELECT run_id, seq FROM run_transitions) e ON e.run_id = r.id \
+         GROUP BY r.id, r.seq, r.state HAVING r.seq <> count(e.seq) + CASE WHEN r.state >= 3 THEN 1 ELSE 0 END",
     ),
     (
         "attempts are 1, 2, 3 … without gaps",

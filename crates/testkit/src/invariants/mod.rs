@@ -5,8 +5,10 @@
 //! log (an acknowledged completion appears once; a sink accepts one effect) is not here.
 
 mod counts;
+mod fires;
+mod jobs;
 mod reading;
 mod rules;
 
 pub(crate) use reading::Snapshot;
-pub use reading::{Violation, check, check_at_rest};
+pub use reading::{Violation, check, check_at_rest, check_jobs};

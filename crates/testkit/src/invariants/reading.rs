@@ -3,7 +3,7 @@
 use anyhow::{Context, bail};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
-use super::{counts, rules};
+use super::{counts, fires, rules};
 
 /// Something that should be impossible.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +30,18 @@ pub async fn check_at_rest(url: &str) -> anyhow::Result<Vec<Violation>> {
     check_all(url, counts::ALWAYS.iter().chain(counts::AT_REST).copied()).await
 }
 
+/// What is wrong with the statistics of jobs, given that every execution has ended and nobody works any more.
+pub async fn check_jobs(url: &str) -> anyhow::Result<Vec<Violation>> {
+    let mut snapshot = Snapshot::open(url).await?;
+    let mut violations = Vec::new();
+    for (invariant, sql) in super::jobs::AT_REST.iter().copied() {
+        let subjects = snapshot.subjects(sql).await.with_context(|| format!("checking that {invariant}"))?;
+        violations.extend(subjects.into_iter().map(|subject| Violation { invariant, subject }));
+    }
+    snapshot.close().await;
+    Ok(violations)
+}
+
 async fn check_all(
     url: &str,
     counted: impl Iterator<Item = (&'static str, &'static str)>,
@@ -41,6 +53,7 @@ async fn check_all(
         violations.extend(subjects.into_iter().map(|subject| Violation { invariant, subject }));
     }
     violations.extend(rules::check(&mut snapshot).await.context("checking trigger rules")?);
+    violations.extend(fires::check(&mut snapshot).await.context("checking schedules")?);
     snapshot.close().await;
     Ok(violations)
 }

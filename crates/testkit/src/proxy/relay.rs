@@ -33,6 +33,8 @@ struct Shared {
     connections: AtomicU64,
     /// Everybody hangs up.
     cut: Notify,
+    /// Nobody is let through.
+    away: AtomicBool,
 }
 
 impl Shared {
@@ -92,6 +94,17 @@ impl Proxy {
         self.shared.cut.notify_waiters();
     }
 
+    /// The server is out of reach from now on: what is connected is cut, and who comes is sent away.
+    pub fn go_away(&self) {
+        self.shared.away.store(true, Ordering::SeqCst);
+        self.cut_all();
+    }
+
+    /// The server is there again.
+    pub fn come_back(&self) {
+        self.shared.away.store(false, Ordering::SeqCst);
+    }
+
     /// Remembers round trips from now on.
     pub fn record(&self) {
         self.shared.records.store(true, Ordering::Relaxed);
@@ -129,6 +142,10 @@ async fn accept(listener: TcpListener, upstream: String, shared: Arc<Shared>) {
         tokio::spawn(async move {
             let number = shared.connections.fetch_add(1, Ordering::Relaxed);
             let cut = shared.cut.notified();
+            // Looked at after listening for the cut: who comes while the server goes away misses at most one of them.
+            if shared.away.load(Ordering::SeqCst) {
+                return;
+            }
             tokio::select! {
                 // A connection that breaks is what the proxy is for.
                 _ = relay(client, &upstream, number, &shared) => {}

@@ -21,10 +21,10 @@ pub(super) struct Group<'a> {
 }
 
 impl<'a> Group<'a> {
-    pub(super) fn new(leader: u32, guard: Option<&'a Guard>) -> Self {
+    pub(super) fn new(leader: u32, guard: Option<&'a Guard>, patience: Duration) -> Self {
         let id = Pid::from_raw(leader.cast_signed());
         if let Some(guard) = guard {
-            guard.add(id.as_raw());
+            guard.add(id.as_raw(), patience);
         }
         Self { id, guard, buried: false }
     }

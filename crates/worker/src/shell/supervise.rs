@@ -73,7 +73,7 @@ pub(crate) async fn run(
         Err(failure) => return Some(failure.into()),
     };
     let Some(leader) = child.id() else { return Some(unwatched("it has no process id").into()) };
-    let group = Group::new(leader, around.guard);
+    let group = Group::new(leader, around.guard, control.patience);
     let mut attempt = Attempt::new(around, assignment, control, &group, child, mask);
     attempt.watch().await;
     if let (Some(_), Some((deadline, Deadline::Kill))) = (attempt.ending, attempt.deadline) {

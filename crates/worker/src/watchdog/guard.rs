@@ -1,6 +1,6 @@
 //! The worker's end of the pipe.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
@@ -23,13 +23,15 @@ pub(crate) struct Guard {
     command: Vec<OsString>,
     directory: PathBuf,
     alive: Duration,
-    beat: Duration,
+    /// The worker itself ends what the store was silent about for too long, and hands it back: it comes first.
+    margin: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    groups: HashSet<i32>,
+    /// With what each may live without a beat.
+    groups: HashMap<i32, Duration>,
     helper: Option<Helper>,
     closed: bool,
 }
@@ -48,18 +50,20 @@ impl Guard {
             command,
             directory: directory.to_owned(),
             alive: config.lease_ttl * 2,
-            beat: config.store_patience(),
+            margin: config.lease_ttl / 2,
             state: Mutex::default(),
         };
-        let helper = guard.spawn(&HashSet::new())?;
+        let helper = guard.spawn(&HashMap::new())?;
         locked(&guard.state).helper = Some(helper);
         Ok(guard)
     }
 
-    pub(crate) fn add(&self, group: i32) {
+    /// A group that must end when there was no beat for so long.
+    pub(crate) fn add(&self, group: i32, patience: Duration) {
+        let patience = patience + self.margin;
         let mut state = locked(&self.state);
-        state.groups.insert(group);
-        self.say(&mut state, format_args!("+{group}\n"));
+        state.groups.insert(group, patience);
+        self.say(&mut state, format_args!("+{group} {}\n", patience.as_millis()));
     }
 
     pub(crate) fn remove(&self, group: i32) {
@@ -69,7 +73,7 @@ impl Guard {
     }
 
     pub(crate) fn beat(&self) {
-        self.say(&mut locked(&self.state), format_args!("beat {}\n", self.beat.as_millis()));
+        self.say(&mut locked(&self.state), format_args!("beat\n"));
     }
 
     /// Also where a dead helper is noticed while nothing else happens.
@@ -110,7 +114,7 @@ impl Guard {
         }
     }
 
-    fn spawn(&self, groups: &HashSet<i32>) -> io::Result<Helper> {
+    fn spawn(&self, groups: &HashMap<i32, Duration>) -> io::Result<Helper> {
         let (program, arguments) = self.command.split_first().ok_or(ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).env_clear().current_dir("/").process_group(0);
@@ -119,10 +123,10 @@ impl Guard {
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut helper = Helper { child, pipe, unsent: Vec::new() };
         helper.say(format_args!("directory {}\n", self.directory.display()))?;
-        for group in groups {
-            helper.say(format_args!("+{group}\n"))?;
+        for (group, patience) in groups {
+            helper.say(format_args!("+{group} {}\n", patience.as_millis()))?;
         }
-        helper.say(format_args!("alive {}\nbeat {}\n", self.alive.as_millis(), self.beat.as_millis()))?;
+        helper.say(format_args!("alive {}\nbeat\n", self.alive.as_millis()))?;
         Ok(helper)
     }
 }

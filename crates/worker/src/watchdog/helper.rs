@@ -1,6 +1,6 @@
 //! The helper process.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,14 +50,12 @@ pub fn run(input: OwnedFd) -> io::Result<()> {
             if !drain(&mut input, &mut ledger)? {
                 break;
             }
-            if ledger.is_overdue(Instant::now()) {
-                ledger.kill();
-            }
+            kill(ledger.take_overdue(Instant::now()));
             continue;
         }
         wait(&input, PollFlags::empty(), Some(NAP))?;
     }
-    ledger.kill();
+    kill(ledger.take_all());
     if let Some(directory) = ledger.directory {
         strays::kill(&directory);
         let _ = std::fs::remove_dir_all(directory);
@@ -95,8 +93,10 @@ fn drain(input: &mut File, ledger: &mut Ledger) -> io::Result<bool> {
 /// What the worker has said so far.
 #[derive(Debug, Default)]
 struct Ledger {
-    groups: BTreeSet<i32>,
+    /// With what each may live without a beat, if the store matters to it.
+    groups: BTreeMap<i32, Option<Duration>>,
     alive: Option<Instant>,
+    /// When the last one was heard.
     beat: Option<Instant>,
     directory: Option<PathBuf>,
     partial: Vec<u8>,
@@ -119,14 +119,17 @@ impl Ledger {
         // Groups 0 and 1 mean oneself and the system; no worker announces them.
         let group = |text: &str| text.parse().ok().filter(|group: &i32| *group > 1);
         let after = |text: &str| text.parse().ok().and_then(|ms| now.checked_add(Duration::from_millis(ms)));
-        if let Some(group) = line.strip_prefix('+').and_then(group) {
-            self.groups.insert(group);
+        if let Some(announced) = line.strip_prefix('+') {
+            let (id, patience) = announced.split_once(' ').unwrap_or((announced, ""));
+            if let Some(group) = group(id) {
+                self.groups.insert(group, patience.parse().ok().map(Duration::from_millis));
+            }
         } else if let Some(group) = line.strip_prefix('-').and_then(group) {
             self.groups.remove(&group);
         } else if let Some(ms) = line.strip_prefix("alive ") {
             self.alive = after(ms);
-        } else if let Some(ms) = line.strip_prefix("beat ") {
-            self.beat = after(ms);
+        } else if line == "beat" {
+            self.beat = Some(now);
         } else if let Some(path) = line.strip_prefix("directory ") {
             self.directory = Some(PathBuf::from(path));
         }
@@ -137,21 +140,40 @@ impl Ledger {
         if self.groups.is_empty() {
             return None;
         }
-        self.alive.into_iter().chain(self.beat).min()
+        self.alive.into_iter().chain(self.groups.values().filter_map(|patience| self.silent_at(*patience))).min()
+    }
+
+    /// When the store has been silent for too long.
+    fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
+        self.beat?.checked_add(patience?)
     }
 
     fn is_overdue(&self, now: Instant) -> bool {
         self.deadline().is_some_and(|at| at <= now)
     }
 
-    fn kill(&mut self) {
-        let own = getpgrp();
-        for group in std::mem::take(&mut self.groups) {
-            let group = Pid::from_raw(group);
-            if group != own {
-                let _ = killpg(group, Signal::SIGKILL);
-            }
-        }
+    /// Everything, if the worker shows no life; otherwise the groups for which the store was silent too long.
+    fn take_overdue(&mut self, now: Instant) -> Vec<i32> {
+        let stopped = self.alive.is_some_and(|at| at <= now);
+        let overdue: Vec<i32> = self
+            .groups
+            .iter()
+            .filter(|(_, patience)| stopped || self.silent_at(**patience).is_some_and(|at| at <= now))
+            .map(|(group, _)| *group)
+            .collect();
+        self.groups.retain(|group, _| !overdue.contains(group));
+        overdue
+    }
+
+    fn take_all(&mut self) -> Vec<i32> {
+        std::mem::take(&mut self.groups).into_keys().collect()
+    }
+}
+
+fn kill(groups: Vec<i32>) {
+    let own = getpgrp();
+    for group in groups.into_iter().map(Pid::from_raw).filter(|group| *group != own) {
+        let _ = killpg(group, Signal::SIGKILL);
     }
 }
 
@@ -163,16 +185,31 @@ mod tests {
     fn the_ledger_follows_the_lines() {
         let now = Instant::now();
         let mut ledger = Ledger::default();
+        let after = |ms| now + Duration::from_millis(ms);
         ledger.read(b"+10\n+1", now);
-        ledger.read(b"1\n-10\n+0\n+1\n+-5\nnonsense\n\xff\n", now);
-        assert_eq!(ledger.groups.iter().copied().collect::<Vec<_>>(), [11]);
+        ledger.read(b"1 70\n-10\n+0\n+1\n+-5\nnonsense\n\xff\n", now);
+        assert_eq!(ledger.groups, BTreeMap::from([(11, Some(Duration::from_millis(70)))]));
         assert_eq!(ledger.deadline(), None);
-        ledger.read(b"alive 50\nbeat 70\n", now);
-        assert!(!ledger.is_overdue(now + Duration::from_millis(49)));
-        assert!(ledger.is_overdue(now + Duration::from_millis(50)));
+        ledger.read(b"alive 50\nbeat\n", now);
+        assert!(!ledger.is_overdue(after(49)));
+        assert!(ledger.is_overdue(after(50)));
         ledger.read(b"alive 100\n", now);
-        assert_eq!(ledger.deadline(), Some(now + Duration::from_millis(70)));
+        assert_eq!(ledger.deadline(), Some(after(70)));
         ledger.read(b"-11\n", now);
-        assert!(!ledger.is_overdue(now + Duration::from_secs(10)));
+        assert!(!ledger.is_overdue(after(10_000)));
+    }
+
+    #[test]
+    fn a_silent_store_ends_only_those_that_do_not_bear_it() {
+        let now = Instant::now();
+        let after = |ms| now + Duration::from_millis(ms);
+        let mut ledger = Ledger::default();
+        ledger.read(b"+10 50\n+11 500\n+12\nalive 900\nbeat\n", now);
+        assert!(ledger.take_overdue(after(49)).is_empty());
+        assert_eq!(ledger.take_overdue(after(50)), [10]);
+        assert_eq!(ledger.deadline(), Some(after(500)));
+        ledger.read(b"beat\n", after(100));
+        assert!(ledger.take_overdue(after(500)).is_empty());
+        assert_eq!(ledger.take_overdue(after(900)), [11, 12], "a worker that stands still bears nothing");
     }
 }

@@ -6,9 +6,9 @@
 //!
 //! | line | meaning |
 //! | --- | --- |
-//! | `+N`, `-N` | process group N begins, has ended |
-//! | `alive MS` | the worker runs; kill if it does not say so again within MS milliseconds |
-//! | `beat MS` | the store renewed the lease; the same for MS |
+//! | `+N MS`, `-N` | process group N begins, has ended; without a beat it may live for MS milliseconds |
+//! | `alive MS` | the worker runs; kill everything if it does not say so again within MS milliseconds |
+//! | `beat` | the store renewed the lease |
 //! | `directory PATH` | to be removed at the end |
 //!
 //! At the end it also looks for processes that the worker had no time to announce. Not covered: processes that left

@@ -148,6 +148,7 @@ pub fn order(action: OrderAction) -> Order {
         files: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
+        on_store_loss: None,
         secrets: Vec::new(),
     }
 }

@@ -56,6 +56,9 @@ fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, n
         _ => "",
     };
     field("status", format!("{}{stopping}", palette.paint(views::run_paint(summary.state), summary.state)));
+    if let Some(reason) = &run.reason {
+        field("reason", reason.clone());
+    }
     field("priority", summary.priority.to_string());
     if let Some(correlation) = &run.correlation_id {
         field("correlation", correlation.clone());

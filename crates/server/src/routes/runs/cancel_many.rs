@@ -88,8 +88,7 @@ pub(crate) async fn cancel_many(
             None => return Err(Problem::invalid("/status", "must be pending, running or paused")),
         },
     };
-    let (since, until) =
-        (instant("since", wanted.since.as_deref())?, instant("until", wanted.until.as_deref())?);
+    let (since, until) = (instant("since", wanted.since.as_deref())?, instant("until", wanted.until.as_deref())?);
     let client = state.client();
     let mut runs = Vec::new();
     for state in states {

@@ -2,6 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use mainspring_core::TaskKey;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{LogLine, LogStream};
@@ -16,6 +18,7 @@ use crate::body::{Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
+use crate::live::logs::{cursor, follow};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -79,20 +82,17 @@ pub(crate) async fn logs(
     caller: Caller,
     Path((id, task)): Path<(Uuid, String)>,
     Query(params): Query<LogParams>,
-) -> Result<Json<Logs>, Problem> {
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let run = find(&state, &caller, id).await?;
     let client = state.client();
     let key = task_key(&client.spec(run.version).await?.workflow, id, &task)?;
+    let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok());
+    let after = resumed.or(params.after.as_deref()).map_or(Ok(LogCursor::default()), cursor)?;
     if params.follow.unwrap_or(false) {
-        return Err(follow());
+        return Ok(follow(&state, &caller, key, params.attempt, after)?.into_response());
     }
-    let after = params.after.as_deref().map_or(Ok(LogCursor::default()), parse_place)?;
-    Ok(Json(read(client.store(), key, params.attempt, after).await?))
-}
-
-/// The seam for following: what streams answers here instead, from the same place `after`.
-fn follow() -> Problem {
-    Problem::malformed("the query does not fit: follow is not served here; ask again with `after` of the last answer")
+    Ok(Json(read(client.store(), key, params.attempt, after).await?).into_response())
 }
 
 async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> Result<Logs, Problem> {
@@ -104,19 +104,11 @@ async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCurso
         .into_iter()
         .flat_map(|(place, lines)| lines.into_iter().map(move |line| LogEntry::new(place.attempt, line)))
         .collect();
-    let after = format!("{}-{}", last.attempt, last.chunk);
+    let after = format!("{}.{}", last.attempt, last.chunk);
     Ok(Logs { items, next: has_more.then(|| after.clone()), after })
 }
 
 /// Everything that a task run printed, as far as one answer holds.
 pub(crate) async fn all(store: &Store, key: TaskKey) -> Result<Vec<LogEntry>, Problem> {
     Ok(read(store, key, None, LogCursor::default()).await?.items)
-}
-
-fn parse_place(text: &str) -> Result<LogCursor, Problem> {
-    let read = || {
-        let (attempt, chunk) = text.split_once('-')?;
-        Some(LogCursor { attempt: attempt.parse().ok()?, chunk: chunk.parse().ok()? })
-    };
-    read().ok_or_else(|| Problem::malformed("the query does not fit: after is not one of an answer"))
 }

@@ -65,8 +65,9 @@ pub(crate) struct ListParams {
 /// A time of the query.
 pub(crate) fn instant(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     let read = |text| {
-        time::parse(text)
-            .ok_or_else(|| Problem::malformed(format!("the query does not fit: {name} is not a time like 2026-01-31T08:00:00Z")))
+        time::parse(text).ok_or_else(|| {
+            Problem::malformed(format!("the query does not fit: {name} is not a time like 2026-01-31T08:00:00Z"))
+        })
     };
     text.map(read).transpose()
 }
@@ -120,10 +121,15 @@ pub(crate) async fn list(
     };
     let open: Vec<RunId> = rows.iter().filter(|run| !run.state.is_terminal()).map(|run| run.id).collect();
     let phases = store.phases(&open).await?;
-    let list = page.list(LIST, rows, |run: &RunSummary| run.id, |run| {
-        let phase = phases.get(&run.id).copied();
-        Run::new(run, phase)
-    });
+    let list = page.list(
+        LIST,
+        rows,
+        |run: &RunSummary| run.id,
+        |run| {
+            let phase = phases.get(&run.id).copied();
+            Run::new(run, phase)
+        },
+    );
     Ok(Json(list.with_total(total)))
 }
 

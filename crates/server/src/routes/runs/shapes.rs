@@ -82,7 +82,7 @@ impl Run {
 /// A run with everything about it.
 pub(crate) async fn shown(state: &ApiState, id: RunId) -> Result<Run, Problem> {
     let client = state.client();
-    let RunRow { summary, inputs, outputs, correlation_id, trigger } = client.store().run(id).await?;
+    let RunRow { summary, inputs, outputs, correlation_id, trigger, .. } = client.store().run(id).await?;
     let outputs = match summary.state {
         RunState::Success => match client.outputs(id).await? {
             Ok(declared) => Some(Value::Object(declared)),
@@ -249,7 +249,8 @@ pub(crate) fn task_name(workflow: &Workflow, key: TaskKey) -> String {
 /// The task run that is meant by `name`, `name[index]` or a task-run id.
 pub(crate) fn task_key(workflow: &Workflow, run: RunId, text: &str) -> Result<TaskKey, Problem> {
     let unknown = || {
-        let near = mainspring_core::diagnostic::did_you_mean(text, workflow.tasks.iter().map(|task| task.name.as_str()));
+        let near =
+            mainspring_core::diagnostic::did_you_mean(text, workflow.tasks.iter().map(|task| task.name.as_str()));
         let shown: String = text.chars().take(80).flat_map(char::escape_default).collect();
         let hint = near.map_or(String::new(), |near| format!(": {near}"));
         Problem::not_found(format!("the run has no task `{shown}`{hint}"))

@@ -277,7 +277,8 @@ pub(crate) async fn configure(
     Body(body): Body<ConfigBody>,
 ) -> Result<Json<TaskRun>, Problem> {
     let (_, spec, key) = aim(&state, &caller, id, &task).await?;
-    let attempts = i16::try_from(body.retry.attempts).ok().filter(|most| (1..=MOST_ATTEMPTS).contains(&i64::from(*most)));
+    let attempts =
+        i16::try_from(body.retry.attempts).ok().filter(|most| (1..=MOST_ATTEMPTS).contains(&i64::from(*most)));
     let Some(attempts) = attempts else {
         return Err(Problem::invalid("/retry/attempts", format!("must be from 1 to {MOST_ATTEMPTS}")));
     };

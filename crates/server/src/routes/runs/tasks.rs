@@ -104,7 +104,9 @@ pub(crate) async fn shown(
     let key = task_key(&spec.workflow, id, task)?;
     let rows = client.store().task_runs(id).await?;
     let Some(row) = rows.iter().find(|row| row.key == key) else {
-        return Err(Problem::not_found("the run has no such task run (yet): its part has not begun, or it has no such item"));
+        return Err(Problem::not_found(
+            "the run has no such task run (yet): its part has not begun, or it has no such item",
+        ));
     };
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let workers = workers(state, &[row]).await?;

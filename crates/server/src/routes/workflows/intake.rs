@@ -73,7 +73,8 @@ fn from_json(text: String) -> Result<(String, Option<bool>, bool), Problem> {
             fields.shift_remove(optional);
         }
     }
-    let is_plain = is_plain && fields.len() == serde_json::from_str::<Map<String, Value>>(&text).map_or(0, |all| all.len());
+    let is_plain =
+        is_plain && fields.len() == serde_json::from_str::<Map<String, Value>>(&text).map_or(0, |all| all.len());
     let source = if is_plain { text } else { Value::Object(fields).to_string() };
     Ok((source, active, title.is_some()))
 }
@@ -147,9 +148,19 @@ mod tests {
     fn the_short_form_is_a_workflow() {
         let text = r#"{"name": "Daily Cleanup", "description": "d", "schedule_cron": "0 3 * * *", "is_active": false}"#;
         let taken = read(Document { text: text.into(), is_yaml: false }, None).unwrap();
-        assert_eq!((taken.workflow.name.as_str(), taken.workflow.title.as_deref()), ("daily-cleanup", Some("Daily Cleanup")));
+        assert_eq!(
+            (taken.workflow.name.as_str(), taken.workflow.title.as_deref()),
+            ("daily-cleanup", Some("Daily Cleanup"))
+        );
         assert_eq!((taken.active, taken.is_slugged, taken.workflow.triggers.len()), (Some(false), true, 1));
-        for wrong in [r#"{"name": "a\u200bb c"}"#, r#"{"name": "a\u202eb"}"#, r#"{"name": ""}"#, r#"{"name": "!"}"#, r#"{"name": "x", "is_active": 1}"#, "[]"] {
+        for wrong in [
+            r#"{"name": "a\u200bb c"}"#,
+            r#"{"name": "a\u202eb"}"#,
+            r#"{"name": ""}"#,
+            r#"{"name": "!"}"#,
+            r#"{"name": "x", "is_active": 1}"#,
+            "[]",
+        ] {
             let problem = read(Document { text: wrong.into(), is_yaml: false }, None).unwrap_err();
             assert_eq!(problem.status().as_u16(), 422, "{wrong}");
         }

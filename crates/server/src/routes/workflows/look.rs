@@ -143,9 +143,12 @@ pub(crate) async fn graph(
         queue: task.queue.clone(),
         pool: task.pool.clone(),
     });
-    let edges = spec.workflow.tasks.iter().enumerate().flat_map(|(index, task)| {
-        task.needs.iter().map(move |need| GraphEdge { from: *need, to: index as i32 })
-    });
+    let edges = spec
+        .workflow
+        .tasks
+        .iter()
+        .enumerate()
+        .flat_map(|(index, task)| task.needs.iter().map(move |need| GraphEdge { from: *need, to: index as i32 }));
     Ok(Json(Graph { workflow: row.name, version: number, nodes: nodes.collect(), edges: edges.collect() }))
 }
 

@@ -143,7 +143,7 @@ pub(crate) async fn put(
         .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
     let id = spec.version.workflow_id;
     if let Some(active) = active {
-        client.store().set_workflow_active(client.now(), id, active, None).await?;
+        client.set_workflow_active(id, active, None).await?;
     }
     let row = client.store().workflow_by_id(id).await?;
     Ok(with_etag(row.edition(), (StatusCode::CREATED, Json(Workflow::from(row)))))
@@ -218,8 +218,7 @@ pub(crate) async fn switch(
     let expected = precondition(&headers, Some(row.edition()))?.flatten();
     let client = state.client();
     client
-        .store()
-        .set_workflow_active(client.now(), row.id, wanted.is_active, expected)
+        .set_workflow_active(row.id, wanted.is_active, expected)
         .await
         .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
     let row = client.store().workflow_by_id(row.id).await?;
@@ -260,7 +259,7 @@ pub(crate) async fn delete(
 async fn cancel_all(state: &ApiState, caller: &Caller, row: &WorkflowRow) -> Result<(), Problem> {
     let client = state.client();
     let operator = caller.operator(None, Some(format!("workflow `{}` is deleted", row.name)));
-    client.store().set_workflow_active(client.now(), row.id, false, None).await?;
+    client.set_workflow_active(row.id, false, None).await?;
     for run in client.store().open_runs_of(row.id, MOST_CANCELLED).await? {
         client.cancel(run, &operator).await?;
     }

@@ -127,10 +127,7 @@ pub(crate) fn with_etag(edition: Edition, answer: impl IntoResponse) -> Response
 
 /// Refuses with 412 unless `If-Match` and `If-None-Match` hold for what there is. The edition that the change must be
 /// made over, if the request says so.
-pub(crate) fn precondition(
-    headers: &HeaderMap,
-    found: Option<Edition>,
-) -> Result<Option<Option<Edition>>, Problem> {
+pub(crate) fn precondition(headers: &HeaderMap, found: Option<Edition>) -> Result<Option<Option<Edition>>, Problem> {
     let tags = |name| -> Option<Vec<String>> {
         let all: Vec<String> = headers
             .get_all(name)

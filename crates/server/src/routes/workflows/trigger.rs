@@ -64,6 +64,7 @@ pub(crate) async fn trigger(
         correlation_id: body.correlation_id,
         idempotency_key: body.idempotency_key.or(key),
         trigger: Some(json!({"kind": "manual", "by": caller.identity().name})),
+        ..Submission::default()
     };
     if submission.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
         return Err(Problem::invalid("/idempotency_key", "has 1 to 255 characters"));
@@ -78,7 +79,10 @@ pub(crate) async fn trigger(
     };
     let shown = shown(&state, run).await?;
     if shown.workflow_id != row.id {
-        return Err(Problem::invalid("/idempotency_key", "a run of another workflow was made under this key: take a new one"));
+        return Err(Problem::invalid(
+            "/idempotency_key",
+            "a run of another workflow was made under this key: take a new one",
+        ));
     }
     let status = if matches!(created, Created::Repeated(_)) { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(shown)).into_response())

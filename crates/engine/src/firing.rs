@@ -1,0 +1,115 @@
+//! The run that a trigger starts.
+//!
+//! What the trigger gives are templates over the run's nominal time, the workflow and the event; what does not fit is a
+//! failure of this one fire, never of the trigger.
+
+use mainspring_core::time::rfc3339;
+use mainspring_core::work::Failure;
+use mainspring_core::workflow::{Overlap, Trigger};
+use mainspring_core::{Micros, Scope};
+use mainspring_store::NewRun;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use crate::client::{Client, Submission, SubmitError, run_scope};
+use crate::specs::Spec;
+
+/// A trigger that fires once.
+#[derive(Debug, Clone, Copy)]
+pub struct Fires<'a> {
+    /// The row of the trigger.
+    pub id: Uuid,
+    pub trigger: &'a Trigger,
+    /// The version to run.
+    pub spec: &'a Spec,
+    /// The time it is meant for: `run.scheduled_for`.
+    pub nominal: Micros,
+    /// `{id, name, data}` of what it listened to.
+    pub event: Option<&'a Value>,
+    /// How many runs in a row have started each other by events.
+    pub depth: u32,
+    /// The backfill that it belongs to and the priority of its runs.
+    pub backfill: Option<(Uuid, i16)>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FireError {
+    /// This fire makes no run; the next may.
+    #[error("{}", .0.message)]
+    Failed(Failure),
+    #[error(transparent)]
+    Store(#[from] mainspring_store::Error),
+}
+
+impl Client {
+    /// The run that a fire starts, ready to be made.
+    pub async fn prepare_fire(&self, fires: Fires<'_>) -> Result<NewRun, FireError> {
+        let Fires { trigger, spec, .. } = fires;
+        let origin = origin(&fires);
+        let id = self.clock.new_id();
+        let inputs = if trigger.inputs.is_empty() {
+            Map::new()
+        } else {
+            let run = run_scope(id, Some(&origin));
+            let scope = Scope { run, workflow: spec.workflow_scope(), event: fires.event.cloned(), ..Scope::default() };
+            trigger.rendered_inputs(&scope).map_err(FireError::Failed)?
+        };
+        let limited = spec.workflow.concurrency.as_ref();
+        let overlap = match (&fires.backfill, limited) {
+            // A backfill has its own measure; what its workflow limits waits its turn.
+            (Some(_), Some(limit)) if limit.overlap != Overlap::Allow => Some(Overlap::Queue),
+            (Some(_), _) => None,
+            (None, _) => trigger.overlap,
+        };
+        let priority = fires.backfill.map(|backfill| backfill.1).or(trigger.priority);
+        let submission = Submission { inputs, priority, trigger: Some(origin), overlap, ..Submission::default() };
+        let mut run = match self.prepare_as(id, spec, submission).await {
+            Ok(run) => run,
+            Err(SubmitError::Store(error)) => return Err(error.into()),
+            Err(SubmitError::Inputs(problems)) => {
+                let problems: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
+                return Err(failed("inputs", format!("the inputs do not fit the workflow: {}", problems.join("; "))));
+            }
+            Err(SubmitError::Key(failure)) => return Err(FireError::Failed(failure)),
+            Err(other) => return Err(failed("inputs", other.to_string())),
+        };
+        if limited.is_none() && overlap.is_some_and(|overlap| overlap != Overlap::Allow) {
+            run.limit = Some(self.own_limit(fires.id).await?);
+        }
+        Ok(run)
+    }
+
+    /// The limit of one run at a time that a trigger has for itself.
+    async fn own_limit(&self, trigger: Uuid) -> mainspring_store::Result<i32> {
+        if let Some(limit) = self.specs.own_limit(trigger) {
+            return Ok(limit);
+        }
+        let limit = self.store.concurrency_limit(&format!("trigger/{trigger}"), 1).await?;
+        self.specs.keep_own_limit(trigger, limit);
+        Ok(limit)
+    }
+}
+
+/// What is kept with the run about what started it.
+fn origin(fires: &Fires<'_>) -> Value {
+    let mut origin = json!({
+        "kind": fires.trigger.source.kind(),
+        "trigger": fires.id,
+        "id": fires.trigger.id,
+        "scheduled_for": rfc3339(fires.nominal),
+    });
+    if let Some((backfill, _)) = fires.backfill {
+        origin["backfill"] = json!(backfill);
+    }
+    if let Some(event) = fires.event {
+        origin["event"] = event.clone();
+    }
+    if fires.depth > 0 {
+        origin["depth"] = json!(fires.depth);
+    }
+    origin
+}
+
+fn failed(kind: &str, message: String) -> FireError {
+    FireError::Failed(Failure { kind: kind.into(), message, permanent: true, ..Failure::default() })
+}

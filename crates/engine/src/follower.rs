@@ -1,0 +1,70 @@
+//! What the leader does about events and ends of runs: counts ends, delivers events, ends windows.
+//!
+//! Nothing here relies on being alone: an end is counted in the transaction that removes it, and a listener has one
+//! delivery per event. Leading only saves others the looking.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::Micros;
+use mainspring_store::Result;
+
+use crate::node::Shared;
+
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+const ENDS_AT_ONCE: i64 = 100;
+const EVENTS_AT_ONCE: i64 = 100;
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut leading = shared.term.subscribe();
+    while !shared.stop.is_cancelled() {
+        if leading.borrow_and_update().is_none() {
+            let _ = shared.stop.run_until_cancelled(leading.changed()).await;
+            continue;
+        }
+        let next = match turn(&shared).await {
+            Ok(next) => next,
+            Err(error) => {
+                tracing::warn!(%error, "following events and ends of runs");
+                None
+            }
+        };
+        let pause = next
+            .map(|due| Duration::from_micros(u64::try_from(due - shared.client.now()).unwrap_or(0)))
+            .map_or(LONGEST_SLEEP, |pause| pause.clamp(Duration::from_millis(1), LONGEST_SLEEP));
+        tokio::select! {
+            () = shared.client.bell.heard_of_something() => {}
+            () = tokio::time::sleep(pause) => {}
+            _ = leading.changed() => {}
+            () = shared.stop.cancelled() => {}
+        }
+    }
+}
+
+/// Does everything there is to do; returns when the next window of events passes.
+async fn turn(shared: &Shared) -> Result<Option<Micros>> {
+    let client = &shared.client;
+    let new_id = || client.clock.new_id();
+    loop {
+        let unit = || client.store.conclude_run_ends(client.now(), ENDS_AT_ONCE, &new_id);
+        if client.repeat(unit).await?.ends < ENDS_AT_ONCE as usize || shared.stop.is_cancelled() {
+            break;
+        }
+    }
+    loop {
+        let events = client.store.unhandled_events(EVENTS_AT_ONCE).await?;
+        for event in &events {
+            client.dispatch(event).await?;
+        }
+        if !events.is_empty() {
+            // Waiting task runs want to know of them too.
+            shared.duty.notify_one();
+            client.bell.look();
+        }
+        if events.len() < EVENTS_AT_ONCE as usize || shared.stop.is_cancelled() {
+            break;
+        }
+    }
+    client.end_windows().await?;
+    client.store.next_debounce().await
+}

@@ -1,0 +1,418 @@
+//! The hub of a process: knows who follows what, and looks for what has changed.
+//!
+//! It works only while somebody follows. Its cost is one look per followed run at most, and what changed; a look happens
+//! when a hint names the run, and by itself every second (every 50 ms while something happens and nobody tells us).
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use mainspring_core::RunId;
+use mainspring_store::{LogCursor, Result, RunSummary, Store};
+use tokio::sync::{broadcast, watch};
+use uuid::Uuid;
+
+use super::hints::{Gathered, Hint, Hints};
+use super::message::{LiveMessage, MessageType};
+use super::run::{Mark, RunFollower};
+use super::wide::{Board, WideFilter, WideFollower, Wides};
+use crate::clock::SystemClock;
+use crate::specs::{Spec, Specs};
+
+/// Messages without a number that a follower of a run may be behind.
+const EXTRAS: usize = 256;
+/// So many runs are looked at with one statement.
+const LOOK_AT_ONCE: usize = 1_000;
+const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
+const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
+const BUSY_FOR: Duration = Duration::from_secs(2);
+/// Between two passes, so that what comes in a burst is looked at together.
+const BREATH: Duration = Duration::from_millis(5);
+/// Others tell us for 15 seconds after each time that we ask.
+const ASK_EVERY: Duration = Duration::from_secs(5);
+const HEARTBEATS_EVERY: Duration = Duration::from_secs(5);
+/// Chunks of log lines that are read for followers in one pass.
+const CHUNKS_PER_PASS: usize = 200;
+/// Runs that nobody follows by themselves of which is told in one pass what begins and what they print.
+const OTHERS_PER_PASS: usize = 500;
+
+/// What may be followed. Clones share one hub.
+#[derive(Debug, Clone)]
+pub struct Live(Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    name: String,
+    store: Store,
+    specs: Arc<Specs>,
+    clock: Arc<SystemClock>,
+    hints: Arc<Hints>,
+    topics: Mutex<HashMap<RunId, Weak<Topic>>>,
+    wides: Mutex<Wides>,
+    followers: AtomicUsize,
+    /// Whether the loop works.
+    works: Mutex<bool>,
+}
+
+/// A run that somebody follows.
+#[derive(Debug)]
+pub(super) struct Topic {
+    run: RunId,
+    hub: Weak<Inner>,
+    pub(super) marks: watch::Sender<Mark>,
+    pub(super) extras: broadcast::Sender<LiveMessage>,
+}
+
+impl Topic {
+    /// The run has given numbers up to this one.
+    pub(super) fn know(&self, seq: i64) {
+        self.marks.send_if_modified(|mark| {
+            let news = seq > mark.seq;
+            mark.seq = mark.seq.max(seq);
+            news
+        });
+    }
+
+    /// The last number is this one, whatever was believed before.
+    pub(super) fn expect(&self, seq: i64) {
+        self.marks.send_modify(|mark| mark.seq = seq);
+    }
+
+    pub(super) fn gone(&self) {
+        self.marks.send_modify(|mark| mark.gone = true);
+    }
+}
+
+impl Drop for Topic {
+    fn drop(&mut self) {
+        if let Some(hub) = self.hub.upgrade() {
+            let mut topics = hub.topics();
+            // Somebody may have come for the same run meanwhile.
+            if topics.get(&self.run).is_some_and(|topic| topic.strong_count() == 0) {
+                topics.remove(&self.run);
+            }
+            drop(topics);
+            hub.leave();
+        }
+    }
+}
+
+impl Live {
+    pub(crate) fn new(store: Store, specs: Arc<Specs>, clock: Arc<SystemClock>, hints: Arc<Hints>) -> Self {
+        Self(Arc::new(Inner {
+            name: Uuid::from_u128(fastrand::u128(..)).simple().to_string(),
+            store,
+            specs,
+            clock,
+            hints,
+            topics: Mutex::default(),
+            wides: Mutex::default(),
+            followers: AtomicUsize::new(0),
+            works: Mutex::new(false),
+        }))
+    }
+
+    /// Follows a run from behind a number on: first where it stands, then every event once and in order.
+    /// `types` that are empty mean all.
+    pub async fn follow_run(&self, run: RunId, after: i64, types: Vec<MessageType>) -> Result<RunFollower> {
+        let summary = self.0.store.run_summary(run).await?;
+        let spec = self.0.specs.get(summary.version).await?;
+        let topic = self.0.topic(run);
+        Ok(RunFollower::new(Arc::clone(&self.0), topic, summary, spec, after.max(0), types))
+    }
+
+    /// Follows what changes within a filter: first where open and recent runs stand, then what happens.
+    pub async fn follow(&self, filter: WideFilter) -> Result<WideFollower> {
+        self.0.enter();
+        let follower = self.0.wides().join(Arc::clone(&self.0), filter);
+        self.0.hints.ring();
+        Ok(follower)
+    }
+
+    /// How many follow something now, runs that several follow counted once.
+    pub fn followers(&self) -> usize {
+        self.0.followers.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.0.name.clone()
+    }
+
+    pub(super) fn topic(&self, run: RunId) -> Arc<Topic> {
+        self.0.topic(run)
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.0.store
+    }
+}
+
+impl Inner {
+    pub(super) fn store(&self) -> &Store {
+        &self.store
+    }
+
+    fn topics(&self) -> MutexGuard<'_, HashMap<RunId, Weak<Topic>>> {
+        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wides(&self) -> MutexGuard<'_, Wides> {
+        self.wides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn topic(self: &Arc<Self>, run: RunId) -> Arc<Topic> {
+        let mut topics = self.topics();
+        if let Some(topic) = topics.get(&run).and_then(Weak::upgrade) {
+            return topic;
+        }
+        let topic = Arc::new(Topic {
+            run,
+            hub: Arc::downgrade(self),
+            marks: watch::channel(Mark::default()).0,
+            extras: broadcast::channel(EXTRAS).0,
+        });
+        topics.insert(run, Arc::downgrade(&topic));
+        drop(topics);
+        self.enter();
+        self.hints.ring();
+        topic
+    }
+
+    /// Somebody follows something more; the first one starts the loop.
+    fn enter(self: &Arc<Self>) {
+        self.followers.fetch_add(1, Ordering::AcqRel);
+        let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut *works, true) {
+            self.hints.want_inward(true);
+            tokio::spawn(run(Arc::clone(self)));
+        }
+    }
+
+    pub(super) fn leave(&self) {
+        self.followers.fetch_sub(1, Ordering::AcqRel);
+        self.hints.ring();
+    }
+
+    fn followed(&self) -> Vec<Arc<Topic>> {
+        self.topics().values().filter_map(Weak::upgrade).collect()
+    }
+
+    fn followed_run(&self, run: RunId) -> Option<Arc<Topic>> {
+        self.topics().get(&run).and_then(Weak::upgrade)
+    }
+
+    /// Where these topics stand.
+    async fn look(&self, topics: &[Arc<Topic>]) -> Result<bool> {
+        let mut news = false;
+        for some in topics.chunks(LOOK_AT_ONCE) {
+            let ids: Vec<RunId> = some.iter().map(|topic| topic.run).collect();
+            let marks: HashMap<RunId, i64> =
+                self.store.run_marks(&ids).await?.into_iter().map(|mark| (mark.id, mark.seq)).collect();
+            for topic in some {
+                match marks.get(&topic.run) {
+                    Some(seq) => {
+                        news |= *seq > topic.marks.borrow().seq;
+                        topic.know(*seq);
+                    }
+                    None => topic.gone(),
+                }
+            }
+        }
+        Ok(news)
+    }
+
+    /// Tells what began and what was printed: no numbers, and nobody waits for it.
+    async fn tell_extras(&self, gathered: &Gathered, heads: &mut Heads) -> Result<()> {
+        let (wants_tasks, wants_logs) = {
+            let wides = self.wides();
+            (wides.want(MessageType::TaskStatus), wides.want(MessageType::Log))
+        };
+        // What nobody follows by itself is told as far as it goes: this has no numbers.
+        let (mut chunks, mut others) = (0, BTreeSet::new());
+        let runs = gathered.hints.iter().filter(|hint| match hint {
+            Hint::Changed(_) => false,
+            Hint::Started { .. } => wants_tasks,
+            Hint::Logged { .. } => wants_logs,
+        });
+        others.extend(runs.map(Hint::run).take(OTHERS_PER_PASS));
+        heads.read(self, &others.iter().copied().collect::<Vec<_>>()).await?;
+        for hint in &gathered.hints {
+            let topic = self.followed_run(hint.run());
+            match hint {
+                Hint::Changed(_) => {}
+                Hint::Started { key, attempt, session, at } => {
+                    if topic.is_none() && !(wants_tasks && others.contains(&key.run)) {
+                        continue;
+                    }
+                    let Some((run, spec)) = heads.get(self, key.run).await? else { continue };
+                    self.spread(topic, &run, LiveMessage::started(&run, &spec, *key, *attempt, *session, *at));
+                }
+                Hint::Logged { key, attempt, chunk } => {
+                    if topic.is_none() && !(wants_logs && others.contains(&key.run)) || chunks >= CHUNKS_PER_PASS {
+                        continue;
+                    }
+                    chunks += 1;
+                    let Some((run, spec)) = heads.get(self, key.run).await? else { continue };
+                    let before = LogCursor { attempt: *attempt, chunk: chunk - 1 };
+                    for (cursor, lines) in self.store.read_logs(*key, Some(*attempt), before, 1).await? {
+                        for line in &lines {
+                            self.spread(topic.clone(), &run, LiveMessage::log(&run, &spec, *key, cursor, line));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn spread(&self, topic: Option<Arc<Topic>>, run: &RunSummary, message: LiveMessage) {
+        self.wides().tell(Some((&run.namespace, &run.workflow)), &message);
+        if let Some(topic) = topic {
+            let _ = topic.extras.send(message);
+        }
+    }
+
+    async fn tell_heartbeats(&self) -> Result<()> {
+        if self.wides().want(MessageType::WorkerHeartbeat) {
+            for session in self.store.live_sessions().await? {
+                self.wides().tell(None, &LiveMessage::heartbeat(&session));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is known of runs within one pass.
+#[derive(Default)]
+pub(super) struct Heads(HashMap<RunId, Option<(Arc<RunSummary>, Arc<Spec>)>>);
+
+impl Heads {
+    pub(super) async fn get(&mut self, hub: &Inner, run: RunId) -> Result<Option<(Arc<RunSummary>, Arc<Spec>)>> {
+        if let Some(known) = self.0.get(&run) {
+            return Ok(known.clone());
+        }
+        self.read(hub, &[run]).await?;
+        Ok(self.0.get(&run).cloned().flatten())
+    }
+
+    /// Reads many at once.
+    pub(super) async fn read(&mut self, hub: &Inner, runs: &[RunId]) -> Result<()> {
+        let missing: Vec<RunId> = runs.iter().filter(|run| !self.0.contains_key(run)).copied().collect();
+        for summary in hub.store.run_summaries(&missing).await? {
+            let spec = hub.specs.get(summary.version).await?;
+            self.0.insert(summary.id, Some((Arc::new(summary), spec)));
+        }
+        for run in missing {
+            self.0.entry(run).or_insert(None);
+        }
+        Ok(())
+    }
+}
+
+/// Works until nobody follows anything any more.
+async fn run(hub: Arc<Inner>) {
+    let listener = tokio::spawn(hear(Arc::clone(&hub)));
+    let mut board = Board::default();
+    let mut look_at = Instant::now();
+    let mut busy_until = Instant::now();
+    let mut heartbeats_at = Instant::now();
+    loop {
+        if rest(&hub) {
+            break;
+        }
+        let gathered = hub.hints.take();
+        let now = Instant::now();
+        let looks = now >= look_at || gathered.lost_some;
+        match pass(&hub, &mut board, &gathered, looks).await {
+            Ok(true) => busy_until = now + BUSY_FOR,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::debug!(%error, "looking for what followers want to know");
+                hub.wides().fall_behind("the database was away");
+            }
+        }
+        if looks {
+            look_at = now + if now < busy_until { LOOK_WHEN_BUSY } else { LOOK_WHEN_IDLE };
+        }
+        if now >= heartbeats_at || hub.wides().take_newcomer() {
+            heartbeats_at = now + HEARTBEATS_EVERY;
+            if let Err(error) = hub.tell_heartbeats().await {
+                tracing::debug!(%error, "reading the sessions for followers");
+            }
+        }
+        tokio::time::sleep(BREATH).await;
+        tokio::select! {
+            () = hub.hints.rung() => {}
+            () = tokio::time::sleep_until(look_at.into()) => {}
+        }
+    }
+    listener.abort();
+}
+
+/// Ends the loop, unless somebody came in this very moment.
+fn rest(hub: &Inner) -> bool {
+    let mut works = hub.works.lock().unwrap_or_else(PoisonError::into_inner);
+    if hub.followers.load(Ordering::Acquire) > 0 {
+        return false;
+    }
+    hub.hints.want_inward(false);
+    *works = false;
+    true
+}
+
+/// Looks at what the hints name, or at everything that is followed. True if something was new.
+async fn pass(hub: &Arc<Inner>, board: &mut Board, gathered: &Gathered, looks: bool) -> Result<bool> {
+    let mut heads = Heads::default();
+    hub.tell_extras(gathered, &mut heads).await?;
+    let topics = if looks {
+        hub.followed()
+    } else {
+        let runs: BTreeSet<RunId> = gathered.hints.iter().map(Hint::run).collect();
+        runs.into_iter().filter_map(|run| hub.followed_run(run)).collect()
+    };
+    let news = hub.look(&topics).await?;
+    if hub.wides().is_empty() {
+        board.clear();
+        return Ok(news);
+    }
+    let wide_news = board.pass(hub, gathered, &mut heads, looks).await?;
+    Ok(news || wide_news || !gathered.hints.is_empty())
+}
+
+/// Asks other nodes to tell what changes, and hears them.
+async fn hear(hub: Arc<Inner>) {
+    loop {
+        match hub.store.hear_changes().await {
+            Ok(listener) if !listener.hears() => return,
+            Ok(mut listener) => {
+                // What happened while nobody heard it has to be looked for.
+                hub.hints.heard(&hub.name, "\n!\n");
+                let mut asks = tokio::time::interval(ASK_EVERY);
+                loop {
+                    tokio::select! {
+                        _ = asks.tick() => if let Err(error) = hub.store.ask_for_changes(&hub.name).await {
+                            tracing::debug!(%error, "asking other nodes what changes");
+                        },
+                        heard = listener.heard() => match heard {
+                            Ok(text) => hub.hints.heard(&hub.name, &text),
+                            Err(error) => {
+                                tracing::debug!(%error, "hearing what changes; looking meanwhile");
+                                break;
+                            }
+                        },
+                    }
+                }
+            }
+            Err(error) => tracing::debug!(%error, "hearing what changes; looking meanwhile"),
+        }
+        tokio::time::sleep(LOOK_WHEN_IDLE).await;
+    }
+}
+
+impl Inner {
+    pub(super) fn now(&self) -> mainspring_core::Micros {
+        use mainspring_core::work::Clock as _;
+        self.clock.now()
+    }
+}

@@ -1,0 +1,76 @@
+//! Following what one task run prints, attempt after attempt, until it has ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::TaskKey;
+use mainspring_core::work::LogLine;
+use mainspring_store::{LogCursor, Result, Store};
+use tokio::sync::{broadcast, watch};
+
+use super::hub::{Live, Topic};
+use super::message::LiveMessage;
+use super::run::Mark;
+
+/// Chunks that are read at once.
+const PAGE: i64 = 50;
+/// Lines of another process are not always announced: a look even if nobody tells us.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Follows the log of a task run from a place on. Dropping it ends that.
+#[derive(Debug)]
+pub struct LogFollower {
+    store: Store,
+    /// Keeps the hub looking at the run.
+    _topic: Arc<Topic>,
+    marks: watch::Receiver<Mark>,
+    extras: broadcast::Receiver<LiveMessage>,
+    key: TaskKey,
+    attempt: Option<i32>,
+    cursor: LogCursor,
+}
+
+impl Live {
+    /// Follows what a task run prints behind a cursor; of one attempt if it is given.
+    pub fn follow_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> LogFollower {
+        let topic = self.topic(key.run);
+        let (marks, extras) = (topic.marks.subscribe(), topic.extras.subscribe());
+        LogFollower { store: self.store().clone(), _topic: topic, marks, extras, key, attempt, cursor: after }
+    }
+}
+
+impl LogFollower {
+    /// The next lines with the place behind them, a chunk each; `None` once the task run, or the attempt, has ended and
+    /// everything was read.
+    pub async fn next(&mut self) -> Result<Option<Vec<(LogCursor, Vec<LogLine>)>>> {
+        loop {
+            self.marks.mark_unchanged();
+            // Before the lines: whatever was printed before the end is stored before the end.
+            let over = self.is_over().await?;
+            let chunks = self.store.read_logs(self.key, self.attempt, self.cursor, PAGE).await?;
+            if let Some((cursor, _)) = chunks.last() {
+                self.cursor = *cursor;
+                return Ok(Some(chunks));
+            }
+            if over {
+                return Ok(None);
+            }
+            tokio::select! {
+                changed = self.marks.changed() => if changed.is_err() {
+                    return Ok(None);
+                },
+                _ = self.extras.recv() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+    }
+
+    async fn is_over(&self) -> Result<bool> {
+        let state = self.store.task_run_attempt(self.key).await?;
+        Ok(match (state, self.attempt) {
+            (None, _) => true,
+            (Some((ended, last)), Some(attempt)) => ended || last > attempt,
+            (Some((ended, _)), None) => ended,
+        })
+    }
+}

@@ -1,0 +1,25 @@
+//! Live updates: whoever follows runs learns what happens to them, soon and at a bounded cost.
+//!
+//! - One run is followed by its numbers: [`RunFollower`] reads the log from where it stands, when the hub says that there
+//!   is more. The database is its buffer, so a slow reader costs nothing and misses nothing.
+//! - Many runs are followed by what changes: [`WideFollower`] gets a snapshot, then messages from a bounded queue, and
+//!   `resync` with a new snapshot when it fell behind.
+//! - The log lines of one task run are followed by [`LogFollower`].
+//!
+//! The hub learns of changes from the lanes of its own process, from other nodes by a hint that names runs, and by looking
+//! itself: at the followed runs, at new runs, at what people did. Nothing is read and nobody is told while nobody follows.
+//! Rights are the caller's business: followers see what their filter lets through.
+
+mod hints;
+mod hub;
+mod logs;
+mod message;
+mod run;
+mod wide;
+
+pub(crate) use hints::{Hint, Hints, publish};
+pub use hub::Live;
+pub use logs::LogFollower;
+pub use message::{LiveMessage, MessageType};
+pub use run::{Followed, RunFollower};
+pub use wide::{WideFilter, WideFollower};

@@ -1,0 +1,161 @@
+//! Following one run: every number once, in order, without a gap, from wherever the follower stands.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use mainspring_core::{RunId, TaskKey};
+use mainspring_store::{Happened, RunEvent, RunSummary};
+use tokio::sync::{broadcast, watch};
+
+use super::hub::{Inner, Topic};
+use super::message::{LiveMessage, MessageType};
+use crate::specs::Spec;
+
+/// How many events are read at once.
+const PAGE: i64 = 100;
+/// Of so many task runs a follower remembers which attempt has ended.
+const REMEMBERED: usize = 10_000;
+
+/// What is known of a followed run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) seq: i64,
+    /// The run is not there any more.
+    pub(super) gone: bool,
+}
+
+/// What a follower is told next.
+#[derive(Debug, Clone)]
+pub enum Followed {
+    Message(LiveMessage),
+    /// There will be nothing more, and why.
+    Over(&'static str),
+}
+
+/// Follows one run from a number on. Dropping it ends that.
+#[derive(Debug)]
+pub struct RunFollower {
+    hub: Arc<Inner>,
+    topic: Arc<Topic>,
+    marks: watch::Receiver<Mark>,
+    extras: broadcast::Receiver<LiveMessage>,
+    run: RunSummary,
+    spec: Arc<Spec>,
+    /// Everything up to this number was told, or left out by the types.
+    after: i64,
+    /// Everything up to this number was read.
+    through: i64,
+    types: Vec<MessageType>,
+    ready: VecDeque<LiveMessage>,
+    /// Attempts that were told to have ended, so that a late word of their beginning is not told after it.
+    over: HashMap<TaskKey, i32>,
+}
+
+impl RunFollower {
+    pub(super) fn new(
+        hub: Arc<Inner>,
+        topic: Arc<Topic>,
+        run: RunSummary,
+        spec: Arc<Spec>,
+        after: i64,
+        types: Vec<MessageType>,
+    ) -> Self {
+        let mut ready = VecDeque::new();
+        if wants(&types, MessageType::WorkflowStatus) {
+            ready.push_back(LiveMessage::snapshot(&run));
+        }
+        let (marks, extras) = (topic.marks.subscribe(), topic.extras.subscribe());
+        topic.know(run.seq);
+        Self { hub, topic, marks, extras, run, spec, after, through: after, types, ready, over: HashMap::new() }
+    }
+
+    pub fn run(&self) -> RunId {
+        self.run.id
+    }
+
+    /// The number of the last event that was told or left out by the types.
+    pub fn position(&self) -> i64 {
+        self.after
+    }
+
+    /// Waits for the next message. What was read and not told yet is told next time if the caller stops waiting.
+    pub async fn next(&mut self) -> mainspring_store::Result<Followed> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                if let Some(seq) = message.seq {
+                    self.after = seq;
+                }
+                return Ok(Followed::Message(message));
+            }
+            self.after = self.after.max(self.through);
+            // What began is told before what ended.
+            if let Ok(extra) = self.extras.try_recv() {
+                if self.is_news(&extra) {
+                    return Ok(Followed::Message(extra));
+                }
+                continue;
+            }
+            let mark = *self.marks.borrow_and_update();
+            if mark.gone {
+                return Ok(Followed::Over("the run is not kept any more"));
+            }
+            if mark.seq > self.through {
+                match self.read().await {
+                    Err(mainspring_store::Error::NotFound { .. }) => self.topic.gone(),
+                    other => other?,
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = self.marks.changed() => if changed.is_err() {
+                    return Ok(Followed::Over("the server is closing"));
+                },
+                extra = self.extras.recv() => match extra {
+                    Ok(message) if self.is_news(&message) => return Ok(Followed::Message(message)),
+                    // What has no number may be missed.
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return Ok(Followed::Over("the server is closing")),
+                },
+            }
+        }
+    }
+
+    async fn read(&mut self) -> mainspring_store::Result<()> {
+        let log = self.hub.store().run_log(self.run.id, self.through, PAGE).await?;
+        self.topic.know(log.seq);
+        if log.events.is_empty() {
+            // The mark was of a database that has forgotten since: there is nothing behind this number.
+            self.topic.expect(log.seq);
+        }
+        for event in &log.events {
+            self.note(event);
+            let message = LiveMessage::event(&self.run, &self.spec, event);
+            if wants(&self.types, message.kind) {
+                self.ready.push_back(message);
+            }
+            self.through = event.seq;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, event: &RunEvent) {
+        let (Happened::TaskEnded { key, attempt, .. } | Happened::AttemptEnded { key, attempt, .. }) = &event.what
+        else {
+            return;
+        };
+        if self.over.len() >= REMEMBERED {
+            self.over.clear();
+        }
+        self.over.insert(*key, attempt.number);
+    }
+
+    fn is_news(&self, message: &LiveMessage) -> bool {
+        let is_late =
+            || message.began.is_some_and(|(key, attempt)| self.over.get(&key).is_some_and(|over| *over >= attempt));
+        wants(&self.types, message.kind) && !is_late()
+    }
+}
+
+pub(super) fn wants(types: &[MessageType], kind: MessageType) -> bool {
+    types.is_empty() || types.contains(&kind)
+}

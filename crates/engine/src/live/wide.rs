@@ -1,0 +1,397 @@
+//! Following many runs: a snapshot, then what happens, from a bounded queue.
+//!
+//! Nobody is promised every message here. Whoever falls behind gets `resync` and a new snapshot, and so does everybody when
+//! more changes than can be told. The end of a run that was told to be open is always told.
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mainspring_core::state::RunState;
+use mainspring_core::{Micros, RunId};
+use mainspring_store::{Result, RunFilter, RunSummary};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::hints::{Gathered, Hint};
+use super::hub::{Heads, Inner};
+use super::message::{LiveMessage, MessageType};
+use super::run::{Followed, wants};
+use crate::specs::Spec;
+
+/// Messages that a follower may be behind.
+const QUEUE: usize = 512;
+/// Between two snapshots for one follower.
+const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
+/// Runs in a snapshot, of each kind.
+const SNAPSHOT: i64 = 100;
+/// Runs whose events are read in one pass, and runs that may wait for it.
+const RUNS_PER_PASS: usize = 200;
+const BACKLOG: usize = 2_000;
+/// Events of one run that are told in one pass; beyond, only where it stands.
+const EVENTS_PER_RUN: i64 = 200;
+/// Runs that are remembered, and how long after their end.
+const KNOWN: usize = 20_000;
+const KNOWN_AFTER_END: Duration = Duration::from_secs(30);
+/// Between two looks at every open run that was told, and at what was made late under an early id.
+const SWEEP_EVERY: Duration = Duration::from_secs(2);
+const LATE: Micros = 3_000_000;
+
+/// What a follower wants to see.
+#[derive(Debug, Clone, Default)]
+pub struct WideFilter {
+    /// Only runs of these namespaces; `None` is all.
+    pub namespaces: Option<Vec<String>>,
+    pub workflow: Option<String>,
+    /// Empty means all.
+    pub types: Vec<MessageType>,
+}
+
+impl WideFilter {
+    fn lets_run(&self, namespace: &str, workflow: &str) -> bool {
+        self.namespaces.as_ref().is_none_or(|names| names.iter().any(|name| name == namespace))
+            && self.workflow.as_ref().is_none_or(|name| name == workflow)
+    }
+}
+
+/// Those who follow many runs.
+#[derive(Debug, Default)]
+pub(super) struct Wides {
+    members: HashMap<u64, Member>,
+    next: u64,
+    newcomer: bool,
+    /// Runs that a snapshot has told, with their number.
+    told: Vec<(RunId, i64)>,
+}
+
+#[derive(Debug)]
+struct Member {
+    filter: WideFilter,
+    queue: mpsc::Sender<LiveMessage>,
+    behind: Arc<Behind>,
+}
+
+/// Whether a follower has missed something, and why.
+#[derive(Debug, Default)]
+struct Behind {
+    is: AtomicBool,
+    why: std::sync::Mutex<&'static str>,
+}
+
+impl Behind {
+    fn fall(&self, why: &'static str) {
+        *self.why.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = why;
+        self.is.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<&'static str> {
+        let fell = self.is.swap(false, Ordering::AcqRel);
+        fell.then(|| *self.why.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+}
+
+impl Wides {
+    pub(super) fn join(&mut self, hub: Arc<Inner>, filter: WideFilter) -> WideFollower {
+        let (queue, messages) = mpsc::channel(QUEUE);
+        let behind = Arc::new(Behind::default());
+        self.next += 1;
+        self.newcomer = true;
+        let member = Member { filter: filter.clone(), queue, behind: Arc::clone(&behind) };
+        self.members.insert(self.next, member);
+        WideFollower {
+            hub,
+            id: self.next,
+            filter,
+            messages,
+            behind,
+            ready: VecDeque::new(),
+            is_new: true,
+            snapshot_at: Instant::now(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    pub(super) fn take_newcomer(&mut self) -> bool {
+        std::mem::take(&mut self.newcomer)
+    }
+
+    pub(super) fn want(&self, kind: MessageType) -> bool {
+        self.members.values().any(|member| wants(&member.filter.types, kind))
+    }
+
+    fn want_run(&self, namespace: &str, workflow: &str) -> bool {
+        self.members.values().any(|member| member.filter.lets_run(namespace, workflow))
+    }
+
+    /// Puts a message into the queues of those who want it; `of` is the namespace and the workflow it is about.
+    pub(super) fn tell(&self, of: Option<(&str, &str)>, message: &LiveMessage) {
+        for member in self.members.values() {
+            let wanted = wants(&member.filter.types, message.kind)
+                && of.is_none_or(|(namespace, workflow)| member.filter.lets_run(namespace, workflow));
+            // Whoever is behind gets a snapshot when he has caught up; more messages would only be in the way.
+            if wanted
+                && !member.behind.is.load(Ordering::Acquire)
+                && let Err(mpsc::error::TrySendError::Full(_)) = member.queue.try_send(message.clone())
+            {
+                member.behind.fall("messages were not taken fast enough");
+            }
+        }
+    }
+
+    pub(super) fn fall_behind(&self, why: &'static str) {
+        for member in self.members.values() {
+            member.behind.fall(why);
+            // Wakes a follower that waits for a message.
+            let _ = member.queue.try_send(LiveMessage::resync(why));
+        }
+    }
+}
+
+/// Follows what changes within a filter. Dropping it ends that.
+#[derive(Debug)]
+pub struct WideFollower {
+    hub: Arc<Inner>,
+    id: u64,
+    filter: WideFilter,
+    messages: mpsc::Receiver<LiveMessage>,
+    behind: Arc<Behind>,
+    ready: VecDeque<LiveMessage>,
+    is_new: bool,
+    snapshot_at: Instant,
+}
+
+impl Drop for WideFollower {
+    fn drop(&mut self) {
+        self.hub.wides().members.remove(&self.id);
+        self.hub.leave();
+    }
+}
+
+impl WideFollower {
+    pub async fn next(&mut self) -> Result<Followed> {
+        loop {
+            if let Some(message) = self.ready.pop_front() {
+                return Ok(Followed::Message(message));
+            }
+            if std::mem::take(&mut self.is_new) {
+                self.read_snapshot().await?;
+                continue;
+            }
+            let message = match self.messages.try_recv() {
+                Ok(message) => message,
+                Err(_) => {
+                    if self.behind.is.load(Ordering::Acquire) {
+                        // Where more happens than can be told, a snapshot now and then is all there is.
+                        tokio::time::sleep_until((self.snapshot_at + SNAPSHOT_EVERY).into()).await;
+                    }
+                    if let Some(why) = self.behind.take() {
+                        self.snapshot_at = Instant::now();
+                        self.ready.push_back(LiveMessage::resync(why));
+                        self.read_snapshot().await?;
+                        continue;
+                    }
+                    match self.messages.recv().await {
+                        Some(message) => message,
+                        None => return Ok(Followed::Over("the server is closing")),
+                    }
+                }
+            };
+            // A word to wake up; what it stands for is told from the flag.
+            if message.kind != MessageType::Resync {
+                return Ok(Followed::Message(message));
+            }
+        }
+    }
+
+    async fn read_snapshot(&mut self) -> Result<()> {
+        if !wants(&self.filter.types, MessageType::WorkflowStatus) {
+            return Ok(());
+        }
+        let runs = snapshot(&self.hub, &self.filter).await?;
+        self.hub.wides().told.extend(runs.iter().map(|run| (run.id, run.seq)));
+        self.ready.extend(runs.iter().map(LiveMessage::snapshot));
+        Ok(())
+    }
+}
+
+/// Open runs and the newest ones, the oldest first.
+async fn snapshot(hub: &Inner, filter: &WideFilter) -> Result<Vec<RunSummary>> {
+    let namespaces: Vec<Option<String>> = match &filter.namespaces {
+        None => vec![None],
+        Some(names) => names.iter().cloned().map(Some).collect(),
+    };
+    let mut runs: Vec<RunSummary> = Vec::new();
+    for namespace in namespaces {
+        for state in [None, Some(RunState::Running), Some(RunState::Paused), Some(RunState::Pending)] {
+            let wanted = RunFilter {
+                state,
+                namespace: namespace.clone(),
+                workflow: filter.workflow.clone(),
+                limit: SNAPSHOT,
+                ..RunFilter::default()
+            };
+            runs.extend(hub.store().list_runs(&wanted).await?);
+        }
+    }
+    let mut seen = HashSet::new();
+    runs.retain(|run| seen.insert(run.id));
+    runs.sort_unstable_by_key(|run| run.id);
+    Ok(runs)
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    seq: i64,
+    ended: Option<Instant>,
+}
+
+/// What the hub has told those who follow many runs.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    known: HashMap<RunId, Known>,
+    backlog: BTreeSet<RunId>,
+    /// Everything up to here was looked at; `None` before the first pass.
+    newest: Option<(RunId, Uuid)>,
+    /// Runs made after this are told from their beginning.
+    since: RunId,
+    sweep_at: Option<Instant>,
+}
+
+impl Board {
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Looks for what has changed and tells it. True if there was something.
+    pub(super) async fn pass(
+        &mut self,
+        hub: &Inner,
+        gathered: &Gathered,
+        heads: &mut Heads,
+        looks: bool,
+    ) -> Result<bool> {
+        let told = std::mem::take(&mut hub.wides().told);
+        for (run, seq) in told {
+            self.known.entry(run).or_insert(Known { seq, ended: None });
+        }
+        self.backlog.extend(gathered.hints.iter().filter_map(|hint| match hint {
+            Hint::Changed(run) => Some(*run),
+            Hint::Started { .. } | Hint::Logged { .. } => None,
+        }));
+        if looks || self.newest.is_none() {
+            self.look(hub).await?;
+        }
+        if gathered.lost_some || self.backlog.len() > BACKLOG {
+            self.clear();
+            hub.wides().fall_behind("more has changed than can be told");
+            return Ok(true);
+        }
+        let news = !self.backlog.is_empty();
+        let some: Vec<RunId> = self.backlog.iter().take(RUNS_PER_PASS).copied().collect();
+        heads.read(hub, &some).await?;
+        for run in some {
+            self.backlog.remove(&run);
+            if let Some((summary, spec)) = heads.get(hub, run).await? {
+                self.tell(hub, &summary, &spec).await?;
+            }
+        }
+        self.forget();
+        Ok(news)
+    }
+
+    /// New runs, what people did, and now and then every open run that was told.
+    async fn look(&mut self, hub: &Inner) -> Result<()> {
+        let now = hub.now();
+        let Some((mut run, mut action)) = self.newest else {
+            self.since = earliest_id(now - LATE);
+            self.newest = Some((self.since, self.since));
+            return Ok(());
+        };
+        for id in hub.store().runs_made_after(run, BACKLOG as i64 + 1).await? {
+            run = run.max(id);
+            self.backlog.insert(id);
+        }
+        for (id, of) in hub.store().actions_after(action, BACKLOG as i64 + 1).await? {
+            action = action.max(id);
+            self.backlog.insert(of);
+        }
+        self.newest = Some((run, action));
+        if self.sweep_at.is_none_or(|at| Instant::now() >= at) {
+            self.sweep_at = Some(Instant::now() + SWEEP_EVERY);
+            self.sweep(hub, now).await?;
+        }
+        Ok(())
+    }
+
+    async fn sweep(&mut self, hub: &Inner, now: Micros) -> Result<()> {
+        let late = earliest_id(now - LATE);
+        for id in hub.store().runs_made_after(late, BACKLOG as i64).await? {
+            if !self.known.contains_key(&id) {
+                self.backlog.insert(id);
+            }
+        }
+        let open: Vec<RunId> =
+            self.known.iter().filter(|(_, known)| known.ended.is_none()).map(|(id, _)| *id).collect();
+        for some in open.chunks(1_000) {
+            for mark in hub.store().run_marks(some).await? {
+                let is_behind = self.known.get(&mark.id).is_some_and(|known| known.seq < mark.seq);
+                if is_behind {
+                    self.backlog.insert(mark.id);
+                } else if mark.state.is_terminal()
+                    && let Some(known) = self.known.get_mut(&mark.id)
+                {
+                    known.ended = Some(Instant::now());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn tell(&mut self, hub: &Inner, run: &RunSummary, spec: &Spec) -> Result<()> {
+        if !hub.wides().want_run(&run.namespace, &run.workflow) {
+            return Ok(());
+        }
+        let of = Some((run.namespace.as_str(), run.workflow.as_str()));
+        let mut through = match self.known.get(&run.id) {
+            Some(known) => known.seq,
+            None => {
+                hub.wides().tell(of, &LiveMessage::snapshot(run));
+                // Of an older run only what happens from now on is news.
+                if run.id > self.since { 0 } else { run.seq }
+            }
+        };
+        let mut ended = run.state.is_terminal();
+        if run.seq > through {
+            let log = hub.store().run_log(run.id, through, EVENTS_PER_RUN).await?;
+            for event in &log.events {
+                hub.wides().tell(of, &LiveMessage::event(run, spec, event));
+                through = event.seq;
+            }
+            ended = log.state.is_terminal();
+            if through < log.seq {
+                hub.wides().tell(of, &LiveMessage::snapshot(run));
+                through = log.seq;
+            }
+        }
+        self.known.insert(run.id, Known { seq: through, ended: ended.then(Instant::now) });
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        if self.known.len() > KNOWN / 2 {
+            self.known.retain(|_, known| known.ended.is_none_or(|at| at.elapsed() < KNOWN_AFTER_END));
+        }
+        if self.known.len() > KNOWN {
+            self.known.clear();
+        }
+    }
+}
+
+/// The smallest id of that moment.
+fn earliest_id(at: Micros) -> Uuid {
+    uuid::Builder::from_unix_timestamp_millis(u64::try_from(at / 1_000).unwrap_or(0), &[0; 10]).into_uuid()
+}

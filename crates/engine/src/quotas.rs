@@ -1,0 +1,74 @@
+//! What a namespace may have. Read at most every few seconds, so that submitting costs nothing where there is no quota;
+//! looked at, not locked: clients that submit at the same instant may go over it by as many.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mainspring_core::Workflow;
+use mainspring_store::{Error, Quotas, Result};
+
+use crate::client::Client;
+
+const REMEMBERED: Duration = Duration::from_secs(2);
+
+/// Quotas that were read a moment ago, by namespace.
+#[derive(Debug, Default)]
+pub(crate) struct KnownQuotas(Mutex<HashMap<String, (Instant, Quotas)>>);
+
+impl KnownQuotas {
+    fn get(&self, namespace: &str) -> Option<Quotas> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(namespace).filter(|(at, _)| at.elapsed() < REMEMBERED).map(|(_, quotas)| *quotas)
+    }
+
+    fn keep(&self, namespace: &str, quotas: Quotas) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.insert(namespace.to_owned(), (Instant::now(), quotas));
+    }
+}
+
+impl Client {
+    /// Reads the quotas of a namespace again with its next submission.
+    pub fn quotas_changed(&self, namespace: &str) {
+        self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
+    }
+
+    /// Why so many more runs may not be made, if so.
+    pub(crate) async fn over_quota(&self, namespace: &str, more: usize) -> Result<Option<String>> {
+        let Some(most) = self.quotas_of(namespace).await?.max_open_runs else { return Ok(None) };
+        let room = i64::from(most) - self.store.open_runs(namespace, i64::from(most)).await?;
+        if i64::try_from(more).unwrap_or(i64::MAX) <= room {
+            return Ok(None);
+        }
+        Ok(Some(format!(
+            "namespace `{namespace}` may have {most} open runs and has {}: wait until some end, or raise max_open_runs",
+            i64::from(most) - room
+        )))
+    }
+
+    /// Refuses a workflow that would be one too many; new versions of known ones are no more than before.
+    pub(crate) async fn check_workflow_quota(&self, workflow: &Workflow) -> Result<()> {
+        let namespace = workflow.namespace.as_str();
+        let Some(most) = self.quotas_of(namespace).await?.max_workflows else { return Ok(()) };
+        if self.store.has_workflow(namespace, &workflow.name).await? {
+            return Ok(());
+        }
+        let count = self.store.count_workflows(namespace).await?;
+        if count < i64::from(most) {
+            return Ok(());
+        }
+        Err(Error::Conflict(format!(
+            "namespace `{namespace}` may have {most} workflows and has {count}: delete some, or raise max_workflows"
+        )))
+    }
+
+    async fn quotas_of(&self, namespace: &str) -> Result<Quotas> {
+        if let Some(quotas) = self.quotas.get(namespace) {
+            return Ok(quotas);
+        }
+        let quotas = self.store.quotas(namespace).await?;
+        self.quotas.keep(namespace, quotas);
+        Ok(quotas)
+    }
+}

@@ -1,0 +1,108 @@
+//! What people do with schedules: look ahead, pause, resume, change calendars.
+
+use mainspring_core::Micros;
+use mainspring_core::schedule::{CalendarSpec, Fire, Next, Schedule};
+use mainspring_core::workflow::{Trigger, Workflow};
+use mainspring_store::{Edition, Error, Result, TriggerRow};
+use uuid::Uuid;
+
+use crate::client::Client;
+use crate::wake::SCHEDULES;
+
+/// How many fires are looked at to find how often a trigger fires.
+const LOOKED_AT: usize = 200;
+
+impl Client {
+    pub async fn pause_trigger(&self, id: Uuid) -> Result<TriggerRow> {
+        let row = self.repeat(|| self.store.pause_trigger(self.clock.wall(), id)).await?;
+        self.schedules_changed().await;
+        Ok(row)
+    }
+
+    /// Lets a paused trigger fire again; what it missed is up to its catch-up policy.
+    pub async fn resume_trigger(&self, id: Uuid) -> Result<TriggerRow> {
+        let row = self.repeat(|| self.store.resume_trigger(self.clock.wall(), id)).await?;
+        self.schedules_changed().await;
+        Ok(row)
+    }
+
+    /// Says whether the triggers of a workflow fire.
+    pub async fn set_workflow_active(&self, workflow_id: Uuid, active: bool, expected: Option<Edition>) -> Result<()> {
+        self.repeat(|| self.store.set_workflow_active(self.clock.wall(), workflow_id, active, expected)).await?;
+        self.schedules_changed().await;
+        Ok(())
+    }
+
+    /// The next fires of a trigger, whether or not it is paused.
+    pub async fn next_fires(&self, row: &TriggerRow, count: usize) -> Result<Vec<Fire>> {
+        if !row.trigger.source.is_scheduled() || row.next.is_none() {
+            return Ok(Vec::new());
+        }
+        let schedule = self.schedule_of(row).await?;
+        // What lies behind while it is paused or the clock loop is late is not "next".
+        let covered = row.covered_at.max(self.clock.wall());
+        Ok(following(&schedule, covered, row.fired, count))
+    }
+
+    pub(crate) async fn schedule_of(&self, row: &TriggerRow) -> Result<Schedule> {
+        let calendar = match &row.trigger.calendar {
+            None => None,
+            Some(name) => Some(self.store.calendar(&row.namespace, name).await?.spec),
+        };
+        row.schedule(calendar.as_ref()).map_err(Error::Invalid)
+    }
+
+    /// Makes or replaces a calendar; returns how many triggers name it.
+    pub async fn put_calendar(&self, namespace: &str, name: &str, spec: &CalendarSpec) -> Result<usize> {
+        let named = self.repeat(|| self.store.put_calendar(self.clock.wall(), namespace, name, spec)).await?;
+        self.schedules_changed().await;
+        Ok(named)
+    }
+
+    /// Wakes the loop that fires triggers, wherever it runs.
+    pub(crate) async fn schedules_changed(&self) {
+        self.bell.ring_clock();
+        if let Err(error) = self.store.announce(SCHEDULES).await {
+            tracing::debug!(%error, "telling other nodes; they will look by themselves");
+        }
+    }
+
+    /// Refuses triggers that fire more often than this installation allows.
+    pub(crate) fn check_intervals(&self, workflow: &Workflow) -> Result<()> {
+        let Some(minimum) = self.minimum_interval else { return Ok(()) };
+        let minimum = i64::try_from(minimum.as_micros()).unwrap_or(Micros::MAX);
+        for trigger in workflow.triggers.iter().filter(|trigger| trigger.source.is_scheduled()) {
+            if let Some(shortest) = shortest_interval(trigger, self.clock.wall()).filter(|found| *found < minimum) {
+                return Err(Error::Invalid(format!(
+                    "trigger `{}` of workflow `{}` fires {} s apart, but scheduler.minimum_interval allows no less than {} s: \
+                     let it fire less often",
+                    trigger.id,
+                    workflow.name,
+                    shortest as f64 / 1e6,
+                    minimum as f64 / 1e6,
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first so many fires after `covered`.
+fn following(schedule: &Schedule, covered: Micros, fired: u64, count: usize) -> Vec<Fire> {
+    let mut found = Vec::with_capacity(count.min(1_000));
+    let mut after = covered;
+    while found.len() < count
+        && let Next::Fire { fire, .. } = schedule.next(after, fired + found.len() as u64)
+    {
+        after = fire.nominal;
+        found.push(fire);
+    }
+    found
+}
+
+fn shortest_interval(trigger: &Trigger, now: Micros) -> Option<Micros> {
+    // Calendars only take fires away.
+    let open = Trigger { calendar: None, max_executions: None, ..trigger.clone() };
+    let fires = following(&Schedule::new(&open, now, None).ok()?, now, 0, LOOKED_AT);
+    fires.windows(2).map(|pair| pair[1].nominal - pair[0].nominal).min()
+}

@@ -1,0 +1,170 @@
+//! The API over HTTP: one connection per request, HTTP/1.1, TLS by the public authorities or a named one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::{Request, header};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use url::{Host, Url};
+
+use super::profile::{self, Profile, variable};
+use crate::app::App;
+use crate::failure::{Failure, Result, cause};
+
+const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+const LARGEST_ANSWER: usize = 64 << 20;
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A server and the token for it.
+pub(crate) struct Endpoint {
+    url: Url,
+    token: Option<String>,
+    authority: Option<PathBuf>,
+}
+
+impl Endpoint {
+    /// The server that flags, profile and environment name; none if the database is meant.
+    pub(super) fn choose(app: &App<'_>, profile: &Profile) -> Result<Option<Self>> {
+        let server = match (&app.server, app.names_database) {
+            (Some(_), true) => {
+                return Err(Failure::bad_input("--server and --database exclude each other")
+                    .remedy("give --server to ask a server, or --database to work on the database itself"));
+            }
+            (Some(server), false) => Some(server.clone()),
+            (None, true) => None,
+            (None, false) => variable("MAINSPRING_SERVER").or_else(|| profile.server.clone()),
+        };
+        let Some(server) = server else { return Ok(None) };
+        let url = Url::parse(&server).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let Some(url) = url else {
+            return Err(Failure::bad_input(format!("`{server}` is not the address of a server"))
+                .remedy("write it like http://127.0.0.1:8080 or https://jobs.example.com"));
+        };
+        let token = match variable("MAINSPRING_TOKEN") {
+            Some(token) => Some(token),
+            None => match profile.token()? {
+                Some(token) => Some(token),
+                None => local_token(app, &url)?,
+            },
+        };
+        Ok(Some(Self { url, token, authority: profile.authority.clone() }))
+    }
+
+    /// Status and body of the answer.
+    pub(super) async fn ask(&self, method: &str, target: &str, body: Option<Vec<u8>>) -> Result<(u16, Vec<u8>)> {
+        let asking = self.ask_patiently(method, target, body);
+        match tokio::time::timeout(ANSWER_PATIENCE, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unreachable(format!("no answer within {} s", ANSWER_PATIENCE.as_secs()))),
+        }
+    }
+
+    async fn ask_patiently(&self, method: &str, target: &str, body: Option<Vec<u8>>) -> Result<(u16, Vec<u8>)> {
+        let stream = self.connect().await?;
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| self.unreachable(error.to_string()))?;
+        tokio::spawn(connection);
+        let prefix = self.url.path().trim_end_matches('/');
+        let mut request = Request::builder()
+            .method(method)
+            .uri(format!("{prefix}{target}"))
+            .header(header::HOST, self.authority_of_url())
+            .header(header::ACCEPT, "application/json")
+            .header(header::USER_AGENT, concat!("mainspring/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body.unwrap_or_default()))).map_err(|_| {
+            Failure::bad_input("the token has characters that no token has").remedy("set MAINSPRING_TOKEN")
+        })?;
+        let response = sender.send_request(request).await.map_err(|error| self.unreachable(error.to_string()))?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), LARGEST_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+
+    async fn connect(&self) -> Result<Box<dyn Stream>> {
+        let port = self.url.port_or_known_default().unwrap_or(80);
+        let host = self.url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let connecting = TcpStream::connect((host.as_str(), port));
+        let stream = match tokio::time::timeout(CONNECT_PATIENCE, connecting).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => return Err(self.unreachable(cause(&error))),
+            Err(_) => return Err(self.unreachable(format!("no connection within {} s", CONNECT_PATIENCE.as_secs()))),
+        };
+        _ = stream.set_nodelay(true);
+        if self.url.scheme() == "http" {
+            return Ok(Box::new(stream));
+        }
+        let name = match self.url.host() {
+            Some(Host::Ipv4(address)) => ServerName::from(std::net::IpAddr::V4(address)),
+            Some(Host::Ipv6(address)) => ServerName::from(std::net::IpAddr::V6(address)),
+            _ => ServerName::try_from(host).map_err(|error| self.unreachable(error.to_string()))?,
+        };
+        let connector = tokio_rustls::TlsConnector::from(Arc::new(self.tls()?));
+        let stream = connector.connect(name, stream).await.map_err(|error| self.unreachable(cause(&error)))?;
+        Ok(Box::new(stream))
+    }
+
+    fn tls(&self) -> Result<ClientConfig> {
+        let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
+        if let Some(file) = &self.authority {
+            let unfit = |error: String| Failure::bad_input(format!("{} is no certificate: {error}", file.display()));
+            let items = CertificateDer::pem_file_iter(file).map_err(|error| unfit(error.to_string()))?;
+            for certificate in items {
+                let certificate = certificate.map_err(|error| unfit(error.to_string()))?;
+                roots.add(certificate).map_err(|error| unfit(error.to_string()))?;
+            }
+        }
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Failure::failed(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth())
+    }
+
+    fn authority_of_url(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
+    fn unreachable(&self, cause: String) -> Failure {
+        let server = format!("{}://{}", self.url.scheme(), self.authority_of_url());
+        Failure::unreachable(format!("the server {server} is not reachable: {cause}"))
+            .remedy("check that it runs and that --server (MAINSPRING_SERVER) names it")
+    }
+}
+
+/// The token that a server on this machine left for whoever may read its folder.
+fn local_token(app: &App<'_>, url: &Url) -> Result<Option<String>> {
+    let is_here = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    let file = app.token_file();
+    if !is_here || !Path::new(&file).exists() {
+        return Ok(None);
+    }
+    profile::read_token(&file).map(Some)
+}

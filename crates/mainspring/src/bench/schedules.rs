@@ -1,0 +1,170 @@
+//! Schedules: how fast many fire that are due in the same second, how late each one is at a steady rate, and what those cost
+//! that are not due.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use mainspring_core::Micros;
+use mainspring_core::schedule::Fire;
+use mainspring_core::workflow::{Trigger, Workflow};
+use mainspring_engine::{NodeConfig, TimekeepingStatus};
+use mainspring_store::NewTrigger;
+use mainspring_worker::PoolConfig;
+use serde_json::json;
+
+use super::report::Report;
+use super::workloads::Bench;
+use crate::local::{LocalNode, watchdog_command};
+
+const SECOND: Micros = 1_000_000;
+const PER_WORKFLOW: usize = 100;
+/// How many turns of the loop are measured when nothing is due.
+const TURNS: u64 = 400;
+const STEADY_SECONDS: usize = 60;
+const FEW: usize = 1_000;
+/// Nobody serves it: what is measured is the firing.
+const QUEUE: &str = "nobody";
+
+impl Bench {
+    /// All of `n` triggers are due in one second.
+    pub(crate) async fn schedules(&self, n: usize) -> anyhow::Result<()> {
+        // The same number of runs, submitted: what firing is compared with.
+        let submitted = self.enqueue_batched(n).await?;
+        // Time enough to write them all down and to lead.
+        let due = (self.client.clock().wall() / SECOND + 8 + n as i64 / 20_000) * SECOND;
+        self.seed(n, &|_| Some(due)).await?;
+        let node = self.scheduling_node(Duration::from_secs(1)).await?;
+        let status = wait(&node, |status| status.fired as usize >= n).await?;
+        let took = Duration::from_micros(u64::try_from(self.client.clock().wall() - due).unwrap_or(0));
+        ensure!(status.fired as usize == n, "{} fires instead of {n}", status.fired);
+        let fired: i64 = self.client.store().fire_counts().await?.iter().map(|count| count.1).sum();
+        let runs: i64 = self.client.store().run_counts().await?.iter().map(|count| count.runs).sum();
+        ensure!((fired, runs) == (n as i64, 2 * n as i64), "{fired} rows and {runs} runs instead of {n} and {}", 2 * n);
+        let rate = n as f64 / took.as_secs_f64();
+        let of_enqueue = rate / (n as f64 / submitted.as_secs_f64());
+        Report::new("schedules", n, took).with("of_enqueue", json!(of_enqueue)).print();
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    /// A thousand due in every second of a minute: how late they are.
+    pub(crate) async fn schedules_steady(&self, per_second: usize) -> anyhow::Result<()> {
+        let n = per_second * STEADY_SECONDS;
+        let first = (self.client.clock().wall() / SECOND + 8 + n as i64 / 20_000) * SECOND;
+        self.seed(n, &|at| Some(first + (at % STEADY_SECONDS) as i64 * SECOND)).await?;
+        let node = self.scheduling_node(Duration::from_secs(1)).await?;
+        let started = Instant::now();
+        let status = wait(&node, |status| status.fired as usize >= n).await?;
+        let mut lags: Vec<Duration> = Vec::with_capacity(n);
+        for (millis, count) in status.lags.iter().enumerate() {
+            // A lag of so many whole milliseconds was up to one more.
+            lags.extend(std::iter::repeat_n(Duration::from_millis(millis as u64 + 1), *count as usize));
+        }
+        let worst = lags.last().copied().unwrap_or_default();
+        Report::new("schedules_lag", n, started.elapsed())
+            .with_percentiles(&mut lags)
+            .with("worst_ms", json!(worst.as_secs_f64() * 1_000.0))
+            .print();
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
+    /// Nothing is due for a year: what looking costs with a thousand triggers, and with `n`.
+    pub(crate) async fn schedules_idle(&self, n: usize) -> anyhow::Result<()> {
+        let far = self.client.clock().wall() + 365 * 86_400 * SECOND;
+        self.seed(FEW, &|_| Some(far)).await?;
+        let few = self.idle_turn().await?;
+        self.seed(n.saturating_sub(FEW), &|_| Some(far)).await?;
+        let many = self.idle_turn().await?;
+        let ratio = many.0.as_secs_f64() / few.0.as_secs_f64().max(1e-9);
+        Report::new("schedules_idle", n, many.0)
+            .with("turn_us", json!(many.0.as_micros() as u64))
+            .with("turn_us_of_1000", json!(few.0.as_micros() as u64))
+            .with("of_1000", json!(ratio))
+            .with("more_memory_mb", json!((many.1 - few.1) as f64 / 1e6))
+            .print();
+        Ok(())
+    }
+
+    /// The time of one look of the loop and the memory afterwards, in bytes.
+    async fn idle_turn(&self) -> anyhow::Result<(Duration, i64)> {
+        let node = self.scheduling_node(Duration::from_millis(5)).await?;
+        let warm = wait(&node, |status| status.turns >= TURNS / 4).await?;
+        let end = wait(&node, |status| status.turns >= warm.turns + TURNS).await?;
+        let memory = resident()?;
+        node.shutdown(Duration::from_secs(5)).await;
+        Ok(((end.busy - warm.busy) / u32::try_from(end.turns - warm.turns).unwrap_or(1).max(1), memory))
+    }
+
+    async fn scheduling_node(&self, interval: Duration) -> anyhow::Result<LocalNode> {
+        let config = NodeConfig {
+            name: "bench".into(),
+            lanes: self.lanes,
+            queues: vec!["somebody".into()],
+            schedule_interval: interval,
+            ..NodeConfig::default()
+        };
+        let pool = PoolConfig { watchdog: watchdog_command(), ..PoolConfig::default() };
+        LocalNode::start(self.client.clone(), config, pool, mainspring_worker::Registry::default()).await
+    }
+
+    /// Writes down `n` cron triggers, a hundred per workflow, each due when it is told.
+    async fn seed(&self, n: usize, due: &dyn Fn(usize) -> Option<Micros>) -> anyhow::Result<()> {
+        let now = self.client.clock().wall();
+        let mut batch: Vec<NewTrigger> = Vec::new();
+        for workflow in 0..n.div_ceil(PER_WORKFLOW) {
+            let source = format!("name: bench-{now}-{workflow}\ntasks:\n  t: {{function: noop, queue: {QUEUE}}}\n");
+            let spec = self.workflow(&source).await?;
+            for at in workflow * PER_WORKFLOW..((workflow + 1) * PER_WORKFLOW).min(n) {
+                let next = due(at);
+                let trigger = daily(at % PER_WORKFLOW, next.unwrap_or(now))?;
+                let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
+                batch.push(NewTrigger {
+                    workflow_id: spec.version.workflow_id,
+                    namespace: "default".into(),
+                    trigger,
+                    next,
+                });
+            }
+            if batch.len() >= 5_000 {
+                self.client.store().insert_triggers(now, &std::mem::take(&mut batch)).await?;
+            }
+        }
+        Ok(self.client.store().insert_triggers(now, &batch).await?)
+    }
+}
+
+/// A trigger that fires at this time of every day.
+fn daily(number: usize, at: Micros) -> anyhow::Result<Trigger> {
+    let seconds = at.div_euclid(SECOND).rem_euclid(86_400);
+    let cron = format!("{} {} {} * * *", seconds % 60, seconds / 60 % 60, seconds / 3_600);
+    let yaml = format!("{{name: bench, triggers: [{{id: t{number}, cron: '{cron}'}}]}}");
+    let workflow: Workflow =
+        mainspring_core::parse(&yaml).map_err(|errors| anyhow::anyhow!("{}", errors.display("bench")))?;
+    workflow.triggers.into_iter().next().context("the benchmark's own trigger is missing")
+}
+
+async fn wait(node: &LocalNode, enough: impl Fn(&TimekeepingStatus) -> bool) -> anyhow::Result<TimekeepingStatus> {
+    let deadline = Instant::now() + Duration::from_secs(600);
+    loop {
+        let status = node.handle().timekeeping();
+        if enough(&status) {
+            return Ok(status);
+        }
+        ensure!(
+            Instant::now() < deadline,
+            "the loop does not come so far: {} fired in {} turns",
+            status.fired,
+            status.turns
+        );
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// What this process holds in memory, in bytes.
+fn resident() -> anyhow::Result<i64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("reading how much memory is held")?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("the kernel tells no VmRSS")?;
+    let kilobytes: i64 = line.split_whitespace().nth(1).context("VmRSS has no number")?.parse()?;
+    Ok(kilobytes * 1024)
+}

@@ -1,0 +1,212 @@
+//! `mainspring schedules`: what fires when, and letting it rest.
+
+use clap::Subcommand;
+use serde_json::Value;
+
+use crate::api::Connection;
+use crate::app::App;
+use crate::failure::{Exit, Failure, Result};
+use crate::output::{Format, Table};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchedulesCommand {
+    /// List triggers and when they fire next
+    List {
+        /// Of this workflow only
+        #[arg(long, value_name = "NAME")]
+        workflow: Option<String>,
+        /// cron, every, at, event, webhook or workflow
+        #[arg(long, value_name = "KIND")]
+        kind: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 100)]
+        limit: u16,
+    },
+    /// Show one with what became of its last fires
+    Show {
+        /// The id of the schedule, or WORKFLOW/TRIGGER
+        #[arg(value_name = "SCHEDULE")]
+        schedule: String,
+    },
+    /// Show when one fires next
+    Next {
+        /// The id of the schedule, or WORKFLOW/TRIGGER
+        #[arg(value_name = "SCHEDULE")]
+        schedule: String,
+        /// How many fires
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        count: u16,
+    },
+    /// Let one rest
+    Pause {
+        /// The id of the schedule, or WORKFLOW/TRIGGER
+        #[arg(value_name = "SCHEDULE")]
+        schedule: String,
+    },
+    /// Let one go on; what it missed is up to its catch-up policy
+    Resume {
+        /// The id of the schedule, or WORKFLOW/TRIGGER
+        #[arg(value_name = "SCHEDULE")]
+        schedule: String,
+    },
+}
+
+pub(crate) async fn schedules(app: &App<'_>, command: SchedulesCommand) -> Result {
+    app.start_logs();
+    let api = Connection::open(app).await?;
+    match command {
+        SchedulesCommand::List { workflow, kind, limit } => {
+            let limit = limit.to_string();
+            let query = [
+                ("namespace", api.namespace()),
+                ("workflow", workflow.as_deref()),
+                ("kind", kind.as_deref()),
+                ("limit", Some(limit.as_str())),
+            ];
+            list(app, &api.get(&["schedules"], &query).await?);
+        }
+        SchedulesCommand::Show { schedule } => {
+            let id = find(&api, &schedule).await?;
+            let shown = api.get(&["schedules", &id], &[]).await?;
+            let fires = api.get(&["schedules", &id, "fires"], &[("limit", Some("10"))]).await?;
+            show(app, shown, &fires);
+        }
+        SchedulesCommand::Next { schedule, count } => {
+            let id = find(&api, &schedule).await?;
+            let next = api.get(&["schedules", &id, "next"], &[("n", Some(&count.to_string()))]).await?;
+            print_next(app, &next);
+        }
+        SchedulesCommand::Pause { schedule } => act(app, &api, &schedule, "pause").await?,
+        SchedulesCommand::Resume { schedule } => act(app, &api, &schedule, "resume").await?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The id of a schedule that is named by it, or by its workflow and its own name.
+async fn find(api: &Connection, schedule: &str) -> Result<String> {
+    let Some((workflow, name)) = schedule.split_once('/') else { return Ok(schedule.to_owned()) };
+    let query = [("namespace", Some(api.namespace_or_default())), ("workflow", Some(workflow)), ("limit", Some("500"))];
+    let found = api.get(&["schedules"], &query).await?;
+    let rows = found["items"].as_array().map_or(&[][..], Vec::as_slice);
+    if let Some(row) = rows.iter().find(|row| row["name"] == name) {
+        return Ok(text(row, "id"));
+    }
+    let names: Vec<String> = rows.iter().map(|row| text(row, "name")).collect();
+    let failure = Failure::bad_input(format!("workflow `{workflow}` has no trigger `{name}`"));
+    Err(if names.is_empty() {
+        failure.remedy("`mainspring schedules list` shows what there is")
+    } else {
+        failure.remedy(format!("there are {}", names.join(", ")))
+    })
+}
+
+async fn act(app: &App<'_>, api: &Connection, schedule: &str, action: &str) -> Result<()> {
+    let id = find(api, schedule).await?;
+    let row = api.send("POST", &["schedules", &id, action], &[], None).await?;
+    match app.out.record_format() {
+        Format::Table => {
+            let (name, next) = (format!("{}/{}", text(&row, "workflow"), text(&row, "name")), text(&row, "next_run"));
+            match action {
+                "pause" => app.out.line(format_args!("{name} rests")),
+                _ => app.out.line(format_args!("{name} goes on; next {next}")),
+            }
+        }
+        format => app.out.value(format, &row),
+    }
+    Ok(())
+}
+
+fn list(app: &App<'_>, found: &Value) {
+    match app.out.record_format() {
+        Format::Table => {
+            let rows = found["items"].as_array().map_or(&[][..], Vec::as_slice);
+            if rows.is_empty() {
+                app.out.note("no schedules");
+                return;
+            }
+            let mut table = Table::new(&["NAMESPACE", "WORKFLOW", "TRIGGER", "KIND", "SCHEDULE", "STATUS", "NEXT", "FIRED"]);
+            for row in rows {
+                let mut schedule = text(row, "schedule");
+                if let Some(zone) = row["timezone"].as_str().filter(|zone| *zone != "UTC") {
+                    schedule = format!("{schedule} {zone}");
+                }
+                let cells = [
+                    text(row, "namespace"),
+                    text(row, "workflow"),
+                    text(row, "name"),
+                    text(row, "kind"),
+                    schedule,
+                    text(row, "status"),
+                    text(row, "next_run"),
+                    row["fired"].to_string(),
+                ];
+                table.row(cells.into_iter().map(|cell| (cell, None)).collect());
+            }
+            table.print(app.out);
+            if found["next"].is_string() {
+                app.out.note("there are more: raise --limit or name a --workflow");
+            }
+        }
+        format => app.out.value(format, found),
+    }
+}
+
+fn show(app: &App<'_>, mut shown: Value, fires: &Value) {
+    match app.out.record_format() {
+        Format::Table => {
+            for (field, value) in shown.as_object().into_iter().flatten() {
+                let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+                if value != "null" {
+                    app.out.line(format_args!("{:<16} {value}", field.replace('_', " ")));
+                }
+            }
+            let rows = fires["items"].as_array().map_or(&[][..], Vec::as_slice);
+            if rows.is_empty() {
+                return;
+            }
+            app.out.line(format_args!(""));
+            let mut table = Table::new(&["SCHEDULED FOR", "OUTCOME", "RUN", "REASON"]);
+            for fire in rows {
+                let when = match fire["until"].as_str() {
+                    Some(until) if fire["count"] != 1 => format!("{} … {until}", text(fire, "scheduled_for")),
+                    _ => text(fire, "scheduled_for"),
+                };
+                let outcome = match fire["count"].as_i64() {
+                    Some(count) if count > 1 => format!("{} ({count})", text(fire, "outcome")),
+                    _ => text(fire, "outcome"),
+                };
+                let cells = [when, outcome, text(fire, "run_id"), text(fire, "reason")];
+                table.row(cells.into_iter().map(|cell| (cell, None)).collect());
+            }
+            table.print(app.out);
+        }
+        format => {
+            shown["fires"] = fires["items"].clone();
+            app.out.value(format, &shown);
+        }
+    }
+}
+
+fn print_next(app: &App<'_>, next: &Value) {
+    match app.out.record_format() {
+        Format::Table => {
+            let rows = next["items"].as_array().map_or(&[][..], Vec::as_slice);
+            if rows.is_empty() {
+                app.out.note("it does not fire again");
+                return;
+            }
+            let mut table = Table::new(&["SCHEDULED FOR", "FIRES AT"]);
+            for row in rows {
+                let cells = [text(row, "scheduled_for"), text(row, "fire_at")];
+                table.row(cells.into_iter().map(|cell| (cell, None)).collect());
+            }
+            table.print(app.out);
+        }
+        format => app.out.value(format, next),
+    }
+}
+
+/// A field for people.
+pub(crate) fn text(row: &Value, field: &str) -> String {
+    row[field].as_str().unwrap_or("-").to_owned()
+}

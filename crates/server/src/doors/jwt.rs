@@ -1,0 +1,194 @@
+//! JSON Web Tokens of somebody else's making.
+//!
+//! The algorithm is the one that the configuration names, whatever the token says: no `none`, and no public key taken
+//! for a shared secret. The key is the one in the configured file: `kid`, `jku`, `x5u` are not looked at. `exp` is always
+//! required; `aud` and `iss` are required when they are configured.
+//!
+//! Roles come from the claim `mainspring`: `[{"namespace": "*", "role": "viewer"}]`; a token without it may do nothing
+//! but ask who it is.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
+use jsonwebtoken::errors::{Error, ErrorKind};
+use jsonwebtoken::signature::Verifier;
+use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey, Validation, decode};
+use ring::signature::{ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
+use serde::Deserialize;
+
+use super::identity::{Grant, Identity};
+
+/// A shared secret shorter than its hash can be guessed from one token.
+const SHORTEST_SECRET: usize = 32;
+const LONGEST_SUBJECT: usize = 200;
+
+/// How tokens are signed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JwtAlgorithm {
+    Hs256,
+    Rs256,
+    EdDsa,
+}
+
+/// What a JSON Web Token must be to count.
+#[derive(Debug, Clone)]
+pub struct JwtSettings {
+    pub algorithm: JwtAlgorithm,
+    /// A secret (HS256) or a public key as PEM (RS256, EdDSA).
+    pub key_file: PathBuf,
+    /// One of these must be in `aud`; none means that `aud` is not asked for, and a token that has one is refused.
+    pub audiences: Vec<String>,
+    /// `iss` must be one of these; none means that it is not asked for.
+    pub issuers: Vec<String>,
+    /// Seconds by which clocks may differ.
+    pub leeway: u64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Jwt(Arc<Inner>);
+
+struct Inner {
+    key: DecodingKey,
+    validation: Validation,
+}
+
+impl std::fmt::Debug for Jwt {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Jwt").field("algorithms", &self.0.validation.algorithms).finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    sub: String,
+    #[serde(default)]
+    iss: Option<String>,
+    #[serde(default)]
+    mainspring: Vec<Grant>,
+}
+
+impl Jwt {
+    /// Reads the key. The message says what is wrong with the file, never what is in it.
+    pub(crate) fn new(settings: &JwtSettings) -> Result<Self, String> {
+        // The first of a process stays; they are all this one.
+        _ = PROVIDER.install_default();
+        let file = settings.key_file.display();
+        let bytes = std::fs::read(&settings.key_file).map_err(|error| format!("{file} cannot be read: {error}"))?;
+        let unfit = |what: &str| format!("{file} is not {what}");
+        let (algorithm, key) = match settings.algorithm {
+            JwtAlgorithm::Hs256 => {
+                let secret = bytes.trim_ascii();
+                if secret.starts_with(b"-----BEGIN") {
+                    return Err(format!("{file} is a PEM file, but HS256 needs a shared secret that nobody else has"));
+                }
+                if secret.len() < SHORTEST_SECRET {
+                    return Err(format!(
+                        "{file} has {} bytes, but HS256 needs at least {SHORTEST_SECRET}",
+                        secret.len()
+                    ));
+                }
+                (Algorithm::HS256, DecodingKey::from_secret(secret))
+            }
+            JwtAlgorithm::Rs256 => {
+                let key = DecodingKey::from_rsa_pem(&bytes).map_err(|_| unfit("an RSA public key as PEM"))?;
+                (Algorithm::RS256, key)
+            }
+            JwtAlgorithm::EdDsa => {
+                let key = DecodingKey::from_ed_pem(&bytes).map_err(|_| unfit("an Ed25519 public key as PEM"))?;
+                (Algorithm::EdDSA, key)
+            }
+        };
+        let mut validation = Validation::new(algorithm);
+        let mut required = vec!["exp", "sub"];
+        validation.leeway = settings.leeway;
+        validation.validate_nbf = true;
+        if !settings.audiences.is_empty() {
+            validation.set_audience(&settings.audiences);
+            required.push("aud");
+        }
+        if !settings.issuers.is_empty() {
+            validation.set_issuer(&settings.issuers);
+            required.push("iss");
+        }
+        validation.set_required_spec_claims(&required);
+        Ok(Self(Arc::new(Inner { key, validation })))
+    }
+
+    /// Who a token speaks for; `None` for whatever is wrong with it.
+    pub(crate) fn identify(&self, token: &str) -> Option<Identity> {
+        let claims = match decode::<Claims>(token, &self.0.key, &self.0.validation) {
+            Ok(decoded) => decoded.claims,
+            Err(error) => {
+                tracing::debug!(%error, "a JSON Web Token was refused");
+                return None;
+            }
+        };
+        let plain =
+            |text: &str| !text.is_empty() && text.len() <= LONGEST_SUBJECT && !text.chars().any(char::is_control);
+        if !plain(&claims.sub) || claims.iss.as_deref().is_some_and(|issuer| !plain(issuer)) {
+            return None;
+        }
+        // The issuer belongs to the name: two issuers may know two people by one subject.
+        let actor = match &claims.iss {
+            Some(issuer) => format!("jwt:{issuer}:{}", claims.sub),
+            None => format!("jwt:{}", claims.sub),
+        };
+        Some(Identity { actor, name: claims.sub, grants: claims.mainspring })
+    }
+}
+
+/// Verifies with the cryptography that TLS uses here anyway; signs nothing.
+static PROVIDER: CryptoProvider =
+    CryptoProvider { signer_factory: no_signer, verifier_factory: verifier, key_utils: KeyUtils::new_unimplemented() };
+
+fn no_signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
+    Err(ErrorKind::InvalidAlgorithm.into())
+}
+
+fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
+    let family = match algorithm {
+        Algorithm::HS256 => AlgorithmFamily::Hmac,
+        Algorithm::RS256 => AlgorithmFamily::Rsa,
+        Algorithm::EdDSA => AlgorithmFamily::Ed,
+        _ => return Err(ErrorKind::InvalidAlgorithm.into()),
+    };
+    // A key of one family never verifies for another.
+    if key.family() != family {
+        return Err(ErrorKind::InvalidKeyFormat.into());
+    }
+    Ok(Box::new(RingVerifier { algorithm: *algorithm, key: key.clone() }))
+}
+
+struct RingVerifier {
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+impl Verifier<Vec<u8>> for RingVerifier {
+    fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), jsonwebtoken::signature::Error> {
+        let verified = match (self.algorithm, self.key.kind()) {
+            (Algorithm::HS256, DecodingKeyKind::SecretOrDer(secret)) => {
+                let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
+                ring::hmac::verify(&key, message, signature)
+            }
+            (Algorithm::RS256, DecodingKeyKind::SecretOrDer(der)) => {
+                UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der).verify(message, signature)
+            }
+            (Algorithm::RS256, DecodingKeyKind::RsaModulusExponent { n, e }) => {
+                RsaPublicKeyComponents { n, e }.verify(&RSA_PKCS1_2048_8192_SHA256, message, signature)
+            }
+            (Algorithm::EdDSA, DecodingKeyKind::SecretOrDer(key)) => {
+                UnparsedPublicKey::new(&ED25519, key).verify(message, signature)
+            }
+            _ => return Err(jsonwebtoken::signature::Error::new()),
+        };
+        verified.map_err(|_| jsonwebtoken::signature::Error::new())
+    }
+}
+
+impl JwtVerifier for RingVerifier {
+    fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+}

@@ -1,0 +1,105 @@
+//! The log of a task run as it is written, for `GET /workflow-runs/{id}/tasks/{task}/logs?follow=true`.
+//!
+//! One event per line. The id is `ATTEMPT.CHUNK` and stands on the last line of a chunk: whoever resumes from it misses no
+//! line, and may see some of a chunk again that he had not seen to its end. `event: end` says that there will be no more.
+
+use axum::response::sse::Event;
+use mainspring_core::TaskKey;
+use mainspring_core::time::rfc3339;
+use mainspring_core::work::LogLine;
+use mainspring_engine::LogFollower;
+use mainspring_store::LogCursor;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::caps::Place;
+use super::stream::{Events, received, served};
+use crate::doors::caller::Caller;
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// Reads `ATTEMPT.CHUNK`, as an id of an event or as `after`.
+pub(crate) fn cursor(text: &str) -> Result<LogCursor, Problem> {
+    let parsed = text.split_once('.').and_then(|(attempt, chunk)| Some((attempt.parse().ok()?, chunk.parse().ok()?)));
+    match parsed {
+        Some((attempt, chunk)) if attempt >= 0 && chunk >= 0 => Ok(LogCursor { attempt, chunk }),
+        _ => Err(Problem::malformed(format!(
+            "`{text}` is no place in a log: write ATTEMPT.CHUNK as it stands in the `id` of an event, like 1.4"
+        ))),
+    }
+}
+
+/// Follows the log of a task run. The caller has been asked whether he may see it.
+pub(crate) fn follow(
+    state: &ApiState,
+    caller: &Caller,
+    key: TaskKey,
+    attempt: Option<i32>,
+    after: LogCursor,
+) -> Result<Events, Problem> {
+    let place = state.live().enter(&caller.identity().actor)?;
+    let follower = state.client().live().follow_logs(key, attempt, after);
+    let (sender, receiver) = mpsc::channel(16);
+    tokio::spawn(pump(state.clone(), follower, sender, place));
+    Ok(served(received(receiver)))
+}
+
+async fn pump(state: ApiState, mut follower: LogFollower, sender: mpsc::Sender<Event>, place: Place) {
+    let _place = place;
+    let caps = state.live().clone();
+    let patience = caps.limits().patience;
+    let closing = caps.closed();
+    tokio::pin!(closing);
+    loop {
+        let chunks = tokio::select! {
+            () = &mut closing => return,
+            () = sender.closed() => return,
+            chunks = follower.next() => chunks,
+        };
+        let chunks = match chunks {
+            Ok(Some(chunks)) => chunks,
+            Ok(None) => {
+                let _ = tokio::time::timeout(patience, sender.send(Event::default().event("end").data("{}"))).await;
+                return;
+            }
+            // Cut without `end`: the client resumes from its last id.
+            Err(error) => {
+                tracing::debug!(%error, "following a log");
+                return;
+            }
+        };
+        for (cursor, lines) in &chunks {
+            for (nth, line) in lines.iter().enumerate() {
+                let event = event(*cursor, line, nth + 1 == lines.len());
+                match tokio::time::timeout(patience, sender.send(event)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(_)) | Err(_) => return,
+                }
+            }
+        }
+    }
+}
+
+fn event(cursor: LogCursor, line: &LogLine, is_last: bool) -> Event {
+    let data = json!({
+        "attempt": cursor.attempt,
+        "timestamp": rfc3339(line.at),
+        "stream": line.stream.word(),
+        "message": line.text,
+    });
+    let event = Event::default().event("log").data(data.to_string());
+    if is_last { event.id(format!("{}.{}", cursor.attempt, cursor.chunk)) } else { event }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_in_a_log_are_read_strictly() {
+        assert_eq!(cursor("2.17").unwrap(), LogCursor { attempt: 2, chunk: 17 });
+        for wrong in ["", "1", "1.", ".1", "-1.2", "1.-2", "a.b", "1.2.3", "99999999999.1"] {
+            assert!(cursor(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Live updates over HTTP: a WebSocket at `/ws/updates`, server-sent events at `/events/stream`, and the log of a task run
+//! as it is written.
+//!
+//! Who may see what is asked when a subscription is made, and again while it lasts. Connections are bounded per token and
+//! in all; each holds a page of events at most, and one that does not take what it is sent is closed.
+
+mod caps;
+pub(crate) mod logs;
+mod socket;
+mod stream;
+mod wanted;
+
+pub(crate) use caps::Caps;
+pub use caps::LiveLimits;
+
+use utoipa_axum::routes;
+
+use crate::doors::access::{Access, Doors};
+use crate::doors::identity::Role;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at_root(Access::InNamespace(Role::Viewer), routes!(socket::updates));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(stream::events));
+}

@@ -1,0 +1,97 @@
+//! `/audit`: who did what, and who was refused.
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_core::Micros;
+use mainspring_core::time::{parse, rfc3339};
+use mainspring_store::{AuditFilter, AuditRow};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::body::{Name, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Admin), routes!(list));
+}
+
+/// One entry of the audit log.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AuditEntry {
+    id: Uuid,
+    at: String,
+    actor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<String>,
+    method: String,
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    status: i16,
+    request_id: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AuditParams {
+    /// Only of this namespace
+    #[param(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// Only by this actor, as `/auth/me` shows it
+    actor: Option<String>,
+    /// From this time on (RFC 3339)
+    since: Option<String>,
+    /// Before this time (RFC 3339)
+    until: Option<String>,
+}
+
+/// List writes and refusals, newest first
+#[utoipa::path(get, path = "/audit", tag = "auth", params(PageParams, AuditParams),
+    responses((status = 200, body = List<AuditEntry>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(params): Query<AuditParams>,
+) -> Result<Json<List<AuditEntry>>, Problem> {
+    let filter = AuditFilter {
+        namespaces: caller.sees_of(params.namespace.as_ref().map(Name::as_str))?,
+        actor: params.actor,
+        since: instant("since", params.since.as_deref())?,
+        until: instant("until", params.until.as_deref())?,
+        before: page.after("audit")?,
+        limit: page.fetch(),
+        offset: page.offset,
+    };
+    let rows = state.client().store().audit(&filter).await?;
+    Ok(Json(page.list("audit", rows, |row| row.id, shown)))
+}
+
+fn instant(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
+    text.map(|text| {
+        parse(text)
+            .ok_or_else(|| Problem::malformed(format!("{name} must be a time of RFC 3339 like 2030-01-31T12:00:00Z")))
+    })
+    .transpose()
+}
+
+fn shown(row: AuditRow) -> AuditEntry {
+    AuditEntry {
+        id: row.id,
+        at: rfc3339(row.at),
+        actor: row.actor,
+        address: row.address,
+        method: row.method,
+        path: row.path,
+        namespace: row.namespace,
+        status: row.status,
+        request_id: row.request_id,
+    }
+}

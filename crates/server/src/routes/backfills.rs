@@ -1,0 +1,213 @@
+//! Backfills: the runs of a range of a schedule's past, some at a time.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use mainspring_core::Micros;
+use mainspring_core::time::{self, rfc3339};
+use mainspring_core::workflow::{DEFAULT_NAMESPACE, MAX_PRIORITY};
+use mainspring_engine::BackfillRequest;
+use mainspring_store::{BackfillRow, TriggerRow};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::body::{self, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Operator), routes!(start));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    doors.at(Access::InNamespace(Role::Operator), routes!(cancel));
+}
+
+/// A backfill.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Backfill {
+    #[schema(value_type = String)]
+    id: Uuid,
+    #[schema(value_type = String)]
+    schedule_id: Uuid,
+    workflow: String,
+    namespace: String,
+    /// The trigger's id within the workflow.
+    trigger: String,
+    from: String,
+    to: String,
+    /// Every fire up to here has been made.
+    position: String,
+    max_parallel: i32,
+    priority: i16,
+    /// `active`, `done` or `cancelled`.
+    status: &'static str,
+    /// How many runs it has made.
+    runs: i64,
+    created_by: String,
+    created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finished_at: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StartBackfill {
+    /// The id of the trigger within the workflow; may be left out if the clock fires only one.
+    trigger: Option<String>,
+    /// The first instant that belongs to it.
+    from: String,
+    /// The first that does not.
+    to: String,
+    /// How many of its runs may be open at once; 1 unless given.
+    max_parallel: Option<u32>,
+    /// Lower than the workflow's unless given.
+    priority: Option<i16>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Within {
+    /// The namespace of a workflow that is named
+    #[param(value_type = Option<String>, default = "default")]
+    namespace: Option<Name>,
+}
+
+impl From<BackfillRow> for Backfill {
+    fn from(row: BackfillRow) -> Self {
+        Self {
+            id: row.id,
+            schedule_id: row.trigger_id,
+            workflow: row.workflow,
+            namespace: row.namespace,
+            trigger: row.trigger,
+            from: rfc3339(row.from_at),
+            to: rfc3339(row.to_at),
+            position: rfc3339(row.position_at),
+            max_parallel: row.max_parallel,
+            priority: row.priority,
+            status: row.status,
+            runs: row.runs,
+            created_by: row.created_by,
+            created_at: rfc3339(row.created_at),
+            finished_at: row.finished_at.map(rfc3339),
+        }
+    }
+}
+
+/// Make up for a range of a schedule's past
+#[utoipa::path(post, path = "/workflows/{workflow}/backfill", tag = "schedules",
+    params(("workflow" = String, Path, description = "id or name"), Within), request_body = StartBackfill,
+    responses((status = 201, body = Backfill)))]
+pub(crate) async fn start(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(within): Query<Within>,
+    body::Json(wanted): body::Json<StartBackfill>,
+) -> Result<(StatusCode, Json<Backfill>), Problem> {
+    let workflow_id = find(&state, &caller, &workflow, &within).await?;
+    let from = instant(&wanted.from, "/from")?;
+    let to = instant(&wanted.to, "/to")?;
+    if wanted.priority.is_some_and(|priority| !(0..=MAX_PRIORITY).contains(&priority)) {
+        return Err(Problem::invalid("/priority", format!("must be from 0 to {MAX_PRIORITY}")));
+    }
+    let request = BackfillRequest {
+        trigger: chosen(&state, workflow_id, wanted.trigger.as_deref()).await?,
+        from,
+        to,
+        max_parallel: wanted.max_parallel,
+        priority: wanted.priority,
+        created_by: caller.operator(None, None).by,
+    };
+    Ok((StatusCode::CREATED, Json(state.client().start_backfill(&request).await?.into())))
+}
+
+/// List the backfills of a workflow, the newest first
+#[utoipa::path(get, path = "/workflows/{workflow}/backfills", tag = "schedules",
+    params(("workflow" = String, Path, description = "id or name"), Within, PageParams),
+    responses((status = 200, body = List<Backfill>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(workflow): Path<String>,
+    Query(within): Query<Within>,
+    page: Page,
+) -> Result<Json<List<Backfill>>, Problem> {
+    let workflow_id = find(&state, &caller, &workflow, &within).await?;
+    let before: Micros = page.after("backfills")?.unwrap_or(Micros::MAX);
+    let mut rows = state.client().store().backfills(workflow_id, before, page.offset + page.fetch()).await?;
+    rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
+    Ok(Json(page.list("backfills", rows, |row| row.created_at, Backfill::from)))
+}
+
+/// Show a backfill
+#[utoipa::path(get, path = "/backfills/{id}", tag = "schedules", params(("id" = String, Path)),
+    responses((status = 200, body = Backfill)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+) -> Result<Json<Backfill>, Problem> {
+    let row = state.client().store().backfill(id).await?;
+    caller.enter(&row.namespace)?;
+    Ok(Json(row.into()))
+}
+
+/// Make no more runs of a backfill; those that were made go on
+#[utoipa::path(post, path = "/backfills/{id}/cancel", tag = "schedules", params(("id" = String, Path)),
+    responses((status = 200, body = Backfill), (status = 409, description = "It has ended already")))]
+pub(crate) async fn cancel(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+) -> Result<Json<Backfill>, Problem> {
+    let store = state.client().store();
+    caller.enter(&store.backfill(id).await?.namespace)?;
+    let cancelled = store.cancel_backfill(state.client().clock().wall(), id).await?;
+    let row = store.backfill(id).await?;
+    if !cancelled {
+        return Err(Problem::conflict(format!("the backfill is {} already", row.status)));
+    }
+    Ok(Json(row.into()))
+}
+
+/// The workflow by its id or name, for somebody who may see it.
+async fn find(state: &ApiState, caller: &Caller, workflow: &str, within: &Within) -> Result<Uuid, Problem> {
+    let store = state.client().store();
+    if let Ok(id) = workflow.parse::<Uuid>() {
+        caller.enter(&store.workflow_key(id).await?.0)?;
+        return Ok(id);
+    }
+    let namespace = within.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    caller.enter(namespace)?;
+    let name = Name::try_from(workflow.to_owned()).map_err(Problem::malformed)?;
+    Ok(state.client().latest(namespace, name.as_str()).await?.version.workflow_id)
+}
+
+/// The trigger that is meant.
+async fn chosen(state: &ApiState, workflow_id: Uuid, name: Option<&str>) -> Result<TriggerRow, Problem> {
+    let store = state.client().store();
+    if let Some(name) = name {
+        return Ok(store.trigger_of(workflow_id, name).await?);
+    }
+    let mut timed: Vec<TriggerRow> =
+        store.triggers_of(workflow_id).await?.into_iter().filter(|row| row.trigger.source.is_scheduled()).collect();
+    match timed.len() {
+        1 => Ok(timed.remove(0)),
+        0 => Err(Problem::invalid("/trigger", "the clock fires no trigger of this workflow")),
+        _ => {
+            let names: Vec<&str> = timed.iter().map(|row| row.trigger.id.as_str()).collect();
+            Err(Problem::invalid("/trigger", format!("name one of {}", names.join(", "))))
+        }
+    }
+}
+
+fn instant(text: &str, pointer: &str) -> Result<Micros, Problem> {
+    time::parse(text).ok_or_else(|| Problem::invalid(pointer, "must be a time such as 2026-12-24T12:00:00Z"))
+}

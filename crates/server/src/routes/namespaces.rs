@@ -1,0 +1,212 @@
+//! `/namespaces`: tenants and their quotas.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderValue, StatusCode};
+use mainspring_core::time::rfc3339;
+use mainspring_store::{NamespaceRow, Operator, Quotas};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::body::{self, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+const LONGEST_DESCRIPTION: usize = 2_000;
+/// Runs that one call cancels.
+const CANCELLED_AT_ONCE: i64 = 500;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    // Quotas bind those inside, so they are set from above.
+    doors.at(Access::Everywhere(Role::Admin), routes!(create));
+    doors.at(Access::Everywhere(Role::Admin), routes!(change));
+    doors.at(Access::Everywhere(Role::Admin), routes!(delete));
+}
+
+/// A namespace.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Namespace {
+    name: String,
+    description: Option<String>,
+    /// Submissions beyond it get 429; null is unlimited.
+    max_open_runs: Option<i32>,
+    /// Workflows beyond it get 409; null is unlimited.
+    max_workflows: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_at: Option<String>,
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateNamespace {
+    name: Name,
+    description: Option<String>,
+    max_open_runs: Option<i32>,
+    max_workflows: Option<i32>,
+}
+
+/// What is left out stays; null is unlimited, or no description.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeNamespace {
+    #[serde(default, deserialize_with = "said")]
+    #[schema(value_type = Option<String>)]
+    description: Option<Option<String>>,
+    #[serde(default, deserialize_with = "said")]
+    #[schema(value_type = Option<i32>)]
+    max_open_runs: Option<Option<i32>>,
+    #[serde(default, deserialize_with = "said")]
+    #[schema(value_type = Option<i32>)]
+    max_workflows: Option<Option<i32>>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct DeleteParams {
+    /// With everything in it: open runs are cancelled, then workflows, runs, secrets and pools go
+    #[serde(default)]
+    cascade: bool,
+}
+
+/// Tells null from nothing.
+fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::<T>::deserialize(reader).map(Some)
+}
+
+impl From<NamespaceRow> for Namespace {
+    fn from(row: NamespaceRow) -> Self {
+        Self {
+            name: row.name,
+            description: row.description,
+            max_open_runs: row.max_open_runs,
+            max_workflows: row.max_workflows,
+            created_at: row.created_at.map(rfc3339),
+            updated_at: row.updated_at.map(rfc3339),
+        }
+    }
+}
+
+/// List namespaces
+#[utoipa::path(get, path = "/namespaces", tag = "namespaces", params(PageParams),
+    responses((status = 200, body = List<Namespace>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+) -> Result<Json<List<Namespace>>, Problem> {
+    let mut rows = state.client().store().namespaces().await?;
+    if let Some(seen) = caller.sees() {
+        rows.retain(|row| seen.contains(&row.name));
+    }
+    Ok(Json(page.slice("namespaces", rows, Namespace::from)?))
+}
+
+/// Show a namespace
+#[utoipa::path(get, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path)),
+    responses((status = 200, body = Namespace)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<Name>,
+) -> Result<Json<Namespace>, Problem> {
+    caller.enter(name.as_str())?;
+    Ok(Json(state.client().store().namespace(name.as_str()).await?.into()))
+}
+
+/// Make a namespace
+#[utoipa::path(post, path = "/namespaces", tag = "namespaces", request_body = CreateNamespace,
+    responses((status = 201, body = Namespace), (status = 409, description = "It exists")))]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    body::Json(wanted): body::Json<CreateNamespace>,
+) -> Result<(StatusCode, Json<Namespace>), Problem> {
+    let quotas = Quotas { max_open_runs: wanted.max_open_runs, max_workflows: wanted.max_workflows };
+    check(wanted.description.as_deref(), quotas)?;
+    let (client, name) = (state.client(), wanted.name.as_str());
+    client.store().add_namespace(client.now(), name, wanted.description.as_deref(), quotas).await?;
+    client.quotas_changed(name);
+    Ok((StatusCode::CREATED, Json(client.store().namespace(name).await?.into())))
+}
+
+/// Change the description or the quotas
+#[utoipa::path(patch, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path)),
+    request_body = ChangeNamespace, responses((status = 200, body = Namespace)))]
+pub(crate) async fn change(
+    State(state): State<ApiState>,
+    Path(name): Path<Name>,
+    body::Json(wanted): body::Json<ChangeNamespace>,
+) -> Result<Json<Namespace>, Problem> {
+    let (client, name) = (state.client(), name.as_str());
+    let row = client.store().namespace(name).await?;
+    let quotas = Quotas {
+        max_open_runs: wanted.max_open_runs.unwrap_or(row.max_open_runs),
+        max_workflows: wanted.max_workflows.unwrap_or(row.max_workflows),
+    };
+    let description = wanted.description.unwrap_or(row.description);
+    check(description.as_deref(), quotas)?;
+    client.store().set_namespace(client.now(), name, description.as_deref(), quotas).await?;
+    client.quotas_changed(name);
+    Ok(Json(client.store().namespace(name).await?.into()))
+}
+
+/// Remove a namespace; with `cascade` everything in it goes too
+#[utoipa::path(delete, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path), DeleteParams),
+    responses((status = 204, description = "It is gone"), (status = 409, description = "Something is in it")))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(name): Path<Name>,
+    Query(params): Query<DeleteParams>,
+) -> Result<StatusCode, Problem> {
+    let (client, name) = (state.client(), name.as_str());
+    client.store().namespace(name).await?;
+    if !params.cascade && client.store().is_used(name).await? {
+        return Err(Problem::conflict(format!(
+            "namespace `{name}` has workflows or secrets: delete them first, or send ?cascade=true"
+        )));
+    }
+    let open = client.store().open_run_ids(name, CANCELLED_AT_ONCE).await?;
+    if !open.is_empty() {
+        let reason = Some(format!("namespace {name} is deleted"));
+        let operator = Operator::new(caller.identity().name.clone(), reason);
+        for run in &open {
+            client.cancel(*run, &operator).await?;
+        }
+        let left = client.store().open_runs(name, CANCELLED_AT_ONCE).await?;
+        if left > 0 {
+            return Err(still_open(name, left));
+        }
+    }
+    client.store().delete_namespace(client.now(), name).await?;
+    client.quotas_changed(name);
+    client.secrets().forget(name);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Tasks that run take a moment to end.
+fn still_open(name: &str, open: i64) -> Problem {
+    Problem::conflict(format!("the runs of namespace `{name}` are being cancelled ({open} left): repeat in a moment"))
+        .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
+}
+
+fn check(description: Option<&str>, quotas: Quotas) -> Result<(), Problem> {
+    if description.is_some_and(|text| text.len() > LONGEST_DESCRIPTION) {
+        return Err(Problem::invalid("/description", format!("has at most {LONGEST_DESCRIPTION} bytes")));
+    }
+    for (pointer, quota) in [("/max_open_runs", quotas.max_open_runs), ("/max_workflows", quotas.max_workflows)] {
+        if quota.is_some_and(|quota| quota < 0) {
+            return Err(Problem::invalid(pointer, "must be a number from 0, or null for unlimited"));
+        }
+    }
+    Ok(())
+}

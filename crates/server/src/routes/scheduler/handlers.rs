@@ -1,0 +1,382 @@
+//! `/scheduler/events/trigger` and `/scheduler/event-handlers`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use mainspring_core::time::rfc3339;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use mainspring_engine::NewEvent;
+use mainspring_store::{DeliveryRow, HandlerAction, HandlerFilter, HandlerRow};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::body::{self, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// Handlers are few by nature; more than this are not listed at once.
+const MOST_HANDLERS: i64 = 10_000;
+const LONGEST_NAME: usize = 255;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Operator), routes!(announce)).body_limit(2 << 20);
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Author), routes!(create));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    doors.at(Access::InNamespace(Role::Author), routes!(change));
+    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+}
+
+/// An event to be announced.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Announcement {
+    event_name: String,
+    /// At most 1 MiB
+    #[schema(value_type = Option<Object>)]
+    data: Option<Value>,
+    /// What waiting tasks compare with their own key; `key` of the data unless given
+    key: Option<String>,
+    #[serde(alias = "platform_id")]
+    #[schema(value_type = Option<String>)]
+    namespace: Option<Name>,
+}
+
+/// What one listener made of an event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Delivery {
+    /// The id of the handler or trigger
+    listener: Uuid,
+    /// started, ignored, failed, debounced or superseded
+    outcome: &'static str,
+    run_id: Option<Uuid>,
+    job_id: Option<Uuid>,
+    reason: Option<String>,
+}
+
+impl From<DeliveryRow> for Delivery {
+    fn from(row: DeliveryRow) -> Self {
+        Self {
+            listener: row.listener,
+            outcome: row.outcome.word(),
+            run_id: row.run,
+            job_id: row.job,
+            reason: row.reason,
+        }
+    }
+}
+
+/// That an event is written down, and what it started.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Announced {
+    id: Uuid,
+    event_name: String,
+    namespace: String,
+    deliveries: Vec<Delivery>,
+}
+
+/// Announce an event: durable when this answers
+#[utoipa::path(post, path = "/scheduler/events/trigger", tag = "events", request_body = Announcement,
+    responses((status = 201, body = Announced), (status = 413, description = "More than 1 MiB of data")))]
+pub(crate) async fn announce(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(event): body::Json<Announcement>,
+) -> Result<(StatusCode, Json<Announced>), Problem> {
+    let namespace = event.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str).to_owned();
+    caller.enter(&namespace)?;
+    check_event_name(&event.event_name, false)?;
+    let announced = NewEvent {
+        namespace: namespace.clone(),
+        name: event.event_name.clone(),
+        key: event.key,
+        data: event.data.unwrap_or_else(|| json!({})),
+        source: format!("api {}", caller.identity().name),
+    };
+    let receipt = state.client().emit(announced).await?;
+    let deliveries = receipt.deliveries.into_iter().map(Delivery::from).collect();
+    Ok((StatusCode::CREATED, Json(Announced { id: receipt.id, event_name: event.event_name, namespace, deliveries })))
+}
+
+fn check_event_name(name: &str, pattern: bool) -> Result<(), Problem> {
+    let body = if pattern { name.strip_suffix('*').unwrap_or(name) } else { name };
+    let fits = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
+    if name.is_empty() || name.chars().count() > LONGEST_NAME || !body.chars().all(fits) {
+        let detail = format!(
+            "the name of an event has 1 to {LONGEST_NAME} characters without spaces, like order.imported{}",
+            if pattern { "; one `*` at its end stands for any rest" } else { "" }
+        );
+        return Err(Problem::invalid("/event_name", detail));
+    }
+    Ok(())
+}
+
+/// What is done whenever an event is announced.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct EventHandler {
+    id: Uuid,
+    /// A `*` at its end stands for any rest
+    event_name: String,
+    handler_name: String,
+    handler_type: String,
+    enabled: bool,
+    /// Higher ones are told first
+    priority: i32,
+    /// create_job, trigger_workflow or dispatch_agent
+    action_type: &'static str,
+    #[schema(value_type = Object)]
+    action_config: Value,
+    /// Null for one that handles the events of all namespaces
+    namespace: Option<String>,
+    trigger_count: i64,
+    success_count: i64,
+    failure_count: i64,
+    last_triggered: Option<String>,
+    created_by: String,
+    created_at: String,
+    updated_at: String,
+}
+
+impl From<HandlerRow> for EventHandler {
+    fn from(row: HandlerRow) -> Self {
+        Self {
+            id: row.id,
+            event_name: row.event_name,
+            handler_name: row.handler_name,
+            handler_type: row.handler_type,
+            enabled: row.enabled,
+            priority: row.priority,
+            action_type: row.action.word(),
+            action_config: row.config,
+            namespace: row.namespace,
+            trigger_count: row.trigger_count,
+            success_count: row.success_count,
+            failure_count: row.failure_count,
+            last_triggered: row.last_triggered.map(rfc3339),
+            created_by: row.created_by,
+            created_at: rfc3339(row.created_at),
+            updated_at: rfc3339(row.updated_at),
+        }
+    }
+}
+
+/// A handler to be made.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewHandler {
+    event_name: String,
+    /// The function, agent or workflow
+    handler_name: String,
+    /// function, agent or workflow; by the action unless given
+    handler_type: Option<String>,
+    enabled: Option<bool>,
+    priority: Option<i32>,
+    /// create_job, trigger_workflow or dispatch_agent
+    action_type: String,
+    #[schema(value_type = Option<Object>)]
+    action_config: Option<Value>,
+    #[serde(alias = "platform_id")]
+    #[schema(value_type = Option<String>)]
+    namespace: Option<Name>,
+    /// Whether it handles the events of all namespaces
+    global: Option<bool>,
+    created_by: Option<String>,
+}
+
+/// What is to be changed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ChangeHandler {
+    event_name: Option<String>,
+    handler_name: Option<String>,
+    handler_type: Option<String>,
+    enabled: Option<bool>,
+    priority: Option<i32>,
+    action_type: Option<String>,
+    #[schema(value_type = Option<Object>)]
+    action_config: Option<Value>,
+}
+
+/// Which handlers to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// The namespace; global handlers are listed too
+    #[param(value_type = Option<String>)]
+    #[serde(alias = "platform_id")]
+    namespace: Option<Name>,
+    /// The event, as the handler has it
+    event_name: Option<String>,
+}
+
+fn action(word: &str) -> Result<HandlerAction, Problem> {
+    HandlerAction::from_word(word).ok_or_else(|| {
+        let detail = format!("`{word}` is no action: write create_job, trigger_workflow or dispatch_agent");
+        Problem::invalid("/action_type", detail)
+    })
+}
+
+/// Refuses what could never be done.
+fn check(row: &HandlerRow) -> Result<(), Problem> {
+    check_event_name(&row.event_name, true)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
+    if row.handler_name.is_empty() || row.handler_name.len() > LONGEST_NAME || !row.handler_name.chars().all(fits) {
+        let detail = "the name of a handler is made of letters, digits and `_ . : -`, like `reports:send`";
+        return Err(Problem::invalid("/handler_name", detail));
+    }
+    if !["function", "agent", "workflow"].contains(&row.handler_type.as_str()) {
+        let detail = format!("`{}` is no type of handler: write function, agent or workflow", row.handler_type);
+        return Err(Problem::invalid("/handler_type", detail));
+    }
+    let Some(config) = row.config.as_object() else {
+        return Err(Problem::invalid("/action_config", "must be an object"));
+    };
+    for key in ["inputs", "payload", "metadata"] {
+        if config.get(key).is_some_and(|value| !value.is_object() && !value.is_null()) {
+            return Err(Problem::invalid(&format!("/action_config/{key}"), "must be an object"));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for the namespace of a handler; a global one belongs to who may do that everywhere.
+fn enter(caller: &Caller, namespace: Option<&str>, role: Role) -> Result<(), Problem> {
+    match namespace {
+        Some(namespace) => caller.enter(namespace),
+        None if role == Role::Viewer => {
+            caller.sees();
+            Ok(())
+        }
+        None => match caller.identity().has_everywhere(role) {
+            true => {
+                caller.sees();
+                Ok(())
+            }
+            false => Err(Problem::forbidden()),
+        },
+    }
+}
+
+/// List event handlers
+#[utoipa::path(get, path = "/scheduler/event-handlers", tag = "events", params(PageParams, Which),
+    responses((status = 200, body = List<EventHandler>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(which): Query<Which>,
+) -> Result<Json<List<EventHandler>>, Problem> {
+    let seen = caller.sees_of(which.namespace.as_ref().map(Name::as_str))?;
+    let filter = HandlerFilter { event_name: which.event_name, limit: MOST_HANDLERS, ..HandlerFilter::default() };
+    let mut handlers = state.client().store().handlers(&filter).await?;
+    if let Some(seen) = seen {
+        handlers.retain(|row| row.namespace.as_ref().is_none_or(|namespace| seen.contains(namespace)));
+    }
+    Ok(Json(page.slice("event-handlers", handlers, EventHandler::from)?))
+}
+
+/// Make an event handler
+#[utoipa::path(post, path = "/scheduler/event-handlers", tag = "events", request_body = NewHandler,
+    responses((status = 201, body = EventHandler)))]
+pub(crate) async fn create(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(new): body::Json<NewHandler>,
+) -> Result<(StatusCode, Json<EventHandler>), Problem> {
+    let global = new.global.unwrap_or(false);
+    if global && new.namespace.is_some() {
+        return Err(Problem::invalid("/global", "a global handler has no namespace: leave one of both out"));
+    }
+    let namespace = (!global).then(|| new.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str).to_owned());
+    enter(&caller, namespace.as_deref(), Role::Author)?;
+    let client = state.client();
+    let (id, now) = (client.clock().new_id(), client.now());
+    let action = action(&new.action_type)?;
+    let usual = match action {
+        HandlerAction::CreateJob => "function",
+        HandlerAction::TriggerWorkflow => "workflow",
+        HandlerAction::DispatchAgent => "agent",
+    };
+    let row = HandlerRow {
+        id,
+        namespace,
+        event_name: new.event_name,
+        handler_name: new.handler_name,
+        handler_type: new.handler_type.unwrap_or_else(|| usual.into()),
+        enabled: new.enabled.unwrap_or(true),
+        priority: new.priority.unwrap_or(0),
+        action,
+        config: new.action_config.filter(|config| !config.is_null()).unwrap_or_else(|| json!({})),
+        trigger_count: 0,
+        success_count: 0,
+        failure_count: 0,
+        last_triggered: None,
+        created_by: new.created_by.unwrap_or_else(|| caller.identity().name.clone()),
+        created_at: now,
+        updated_at: now,
+    };
+    check(&row)?;
+    client.store().insert_handler(&row).await?;
+    Ok((StatusCode::CREATED, Json(row.into())))
+}
+
+/// Show an event handler with its statistics
+#[utoipa::path(get, path = "/scheduler/event-handlers/{id}", tag = "events", params(("id" = Uuid, Path)),
+    responses((status = 200, body = EventHandler)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+) -> Result<Json<EventHandler>, Problem> {
+    let row = state.client().store().handler(id).await?;
+    enter(&caller, row.namespace.as_deref(), Role::Viewer)?;
+    Ok(Json(row.into()))
+}
+
+/// Change an event handler, or switch it on or off
+#[utoipa::path(patch, path = "/scheduler/event-handlers/{id}", tag = "events", params(("id" = Uuid, Path)),
+    request_body = ChangeHandler, responses((status = 200, body = EventHandler)))]
+pub(crate) async fn change(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+    body::Json(change): body::Json<ChangeHandler>,
+) -> Result<Json<EventHandler>, Problem> {
+    let store = state.client().store();
+    let mut row = store.handler(id).await?;
+    enter(&caller, row.namespace.as_deref(), Role::Author)?;
+    if let Some(word) = &change.action_type {
+        row.action = action(word)?;
+    }
+    row.event_name = change.event_name.unwrap_or(row.event_name);
+    row.handler_name = change.handler_name.unwrap_or(row.handler_name);
+    row.handler_type = change.handler_type.unwrap_or(row.handler_type);
+    row.enabled = change.enabled.unwrap_or(row.enabled);
+    row.priority = change.priority.unwrap_or(row.priority);
+    row.config = change.action_config.unwrap_or(row.config);
+    check(&row)?;
+    store.update_handler(state.client().now(), &row).await?;
+    Ok(Json(store.handler(id).await?.into()))
+}
+
+/// Remove an event handler
+#[utoipa::path(delete, path = "/scheduler/event-handlers/{id}", tag = "events", params(("id" = Uuid, Path)),
+    responses((status = 204, description = "It is gone")))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<Uuid>,
+) -> Result<StatusCode, Problem> {
+    let store = state.client().store();
+    let row = store.handler(id).await?;
+    enter(&caller, row.namespace.as_deref(), Role::Author)?;
+    store.delete_handler(id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

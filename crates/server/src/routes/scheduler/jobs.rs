@@ -1,0 +1,435 @@
+//! `/scheduler/jobs`: one handler, one schedule, made in one call.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use mainspring_engine::{JobFault, JobRequest};
+use mainspring_store::{JobFilter, JobKind, JobRow, JobStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use super::executions::Execution;
+use super::invalid;
+use super::shapes::{Job, NewJob};
+use crate::body::{self, MaybeJson, Name, Path, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::idempotency::IdempotencyKey;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+const MOST_AT_ONCE: usize = 1_000;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Author), routes!(create_cron));
+    doors.at(Access::InNamespace(Role::Author), routes!(create_once));
+    doors.at(Access::InNamespace(Role::Author), routes!(create_interval));
+    doors.at(Access::InNamespace(Role::Author), routes!(create_after));
+    doors.at(Access::InNamespace(Role::Author), routes!(create_bulk));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+    doors.at(Access::InNamespace(Role::Author), routes!(reschedule));
+    doors.at(Access::InNamespace(Role::Operator), routes!(pause));
+    doors.at(Access::InNamespace(Role::Operator), routes!(resume));
+    doors.at(Access::InNamespace(Role::Operator), routes!(trigger));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(executions));
+    doors.at(Access::InNamespace(Role::Viewer), routes!(stats));
+}
+
+/// Where a job is looked for by its name.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct InNamespace {
+    /// The namespace of a job that is named instead of given by its id
+    #[param(value_type = Option<String>, default = "default")]
+    namespace: Option<Name>,
+}
+
+/// Finds a job by its id or its name and enters its namespace.
+async fn find(state: &ApiState, caller: &Caller, id: &str, within: &InNamespace) -> Result<JobRow, Problem> {
+    let namespace = within.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let store = state.client().store();
+    let job = match Uuid::try_parse(id) {
+        Ok(id) => store.job(id).await,
+        Err(_) => {
+            caller.enter(namespace)?;
+            store.job_named(namespace, id).await
+        }
+    }?;
+    caller.enter(&job.namespace)?;
+    Ok(job)
+}
+
+/// What a dependent job follows, as `namespace/name`.
+async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Option<String>, Problem> {
+    let own = job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    match (&job.job, job.workflow()) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Problem::invalid("/workflow", "a job follows a job or a workflow: leave one out")),
+        (None, Some(workflow)) => {
+            let name = workflow.rsplit_once('/').map_or((own, workflow), |(namespace, name)| (namespace, name));
+            caller.enter_as(Role::Viewer, name.0)?;
+            state.client().latest(name.0, name.1).await.map_err(|error| match error {
+                mainspring_store::Error::NotFound { what } => {
+                    Problem::invalid("/workflow", format!("{what} was not found: apply it first"))
+                }
+                other => other.into(),
+            })?;
+            Ok(Some(format!("{}/{}", name.0, name.1)))
+        }
+        (Some(id), None) => {
+            let store = state.client().store();
+            let found = match Uuid::try_parse(id) {
+                Ok(id) => store.job(id).await,
+                Err(_) => store.job_named(own, id).await,
+            };
+            let job = found.map_err(|error| match error {
+                mainspring_store::Error::NotFound { what } => Problem::invalid("/job", format!("{what} was not found")),
+                other => other.into(),
+            })?;
+            caller.enter_as(Role::Viewer, &job.namespace)?;
+            Ok(Some(format!("{}/{}", job.namespace, job.name)))
+        }
+    }
+}
+
+async fn request(state: &ApiState, caller: &Caller, kind: JobKind, job: &NewJob) -> Result<JobRequest, Problem> {
+    let follows = if kind == JobKind::Dependent { followed(state, caller, job).await? } else { None };
+    caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
+    job.request(kind, follows, &caller.identity().name).map_err(invalid)
+}
+
+async fn create(
+    state: &ApiState,
+    caller: &Caller,
+    kind: JobKind,
+    job: &NewJob,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    let request = request(state, caller, kind, job).await?;
+    let mut made = state.client().create_jobs(&[request]).await?;
+    let row = made.pop().ok_or_else(Problem::internal)?;
+    Ok((StatusCode::CREATED, Json(row.try_into()?)))
+}
+
+/// Make a job that a cron expression fires
+#[utoipa::path(post, path = "/scheduler/jobs/cron", tag = "jobs", request_body = NewJob,
+    responses((status = 201, body = Job)))]
+pub(crate) async fn create_cron(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(job): body::Json<NewJob>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    create(&state, &caller, JobKind::Cron, &job).await
+}
+
+/// Make a job that fires once
+#[utoipa::path(post, path = "/scheduler/jobs/once", tag = "jobs", request_body = NewJob,
+    responses((status = 201, body = Job)))]
+pub(crate) async fn create_once(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(job): body::Json<NewJob>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    create(&state, &caller, JobKind::OneTime, &job).await
+}
+
+/// Make a job that fires again and again
+#[utoipa::path(post, path = "/scheduler/jobs/interval", tag = "jobs", request_body = NewJob,
+    responses((status = 201, body = Job)))]
+pub(crate) async fn create_interval(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(job): body::Json<NewJob>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    create(&state, &caller, JobKind::Recurring, &job).await
+}
+
+/// Make a job that follows another job or a workflow
+#[utoipa::path(post, path = "/scheduler/jobs/after", tag = "jobs", request_body = NewJob,
+    responses((status = 201, body = Job)))]
+pub(crate) async fn create_after(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(job): body::Json<NewJob>,
+) -> Result<(StatusCode, Json<Job>), Problem> {
+    create(&state, &caller, JobKind::Dependent, &job).await
+}
+
+/// Several jobs.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewJobs {
+    jobs: Vec<NewJob>,
+}
+
+/// The jobs that were made, in the order in which they were asked for.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct MadeJobs {
+    items: Vec<Job>,
+}
+
+/// Make several jobs, all of them or none
+#[utoipa::path(post, path = "/scheduler/jobs/bulk", tag = "jobs", request_body = NewJobs,
+    responses((status = 201, body = MadeJobs)))]
+pub(crate) async fn create_bulk(
+    State(state): State<ApiState>,
+    caller: Caller,
+    body::Json(NewJobs { jobs }): body::Json<NewJobs>,
+) -> Result<(StatusCode, Json<MadeJobs>), Problem> {
+    if !(1..=MOST_AT_ONCE).contains(&jobs.len()) {
+        let detail = format!("give 1 to {MOST_AT_ONCE} jobs, these are {}", jobs.len());
+        return Err(Problem::invalid("/jobs", detail));
+    }
+    let (mut requests, mut faults) = (Vec::with_capacity(jobs.len()), Vec::new());
+    for (number, job) in jobs.iter().enumerate() {
+        caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
+        let place = |fault: JobFault| JobFault::new(format!("/jobs/{number}{}", fault.pointer), fault.message);
+        let kind = match job.kind() {
+            Ok(kind) => kind,
+            Err(fault) => {
+                faults.push(place(fault));
+                continue;
+            }
+        };
+        let follows = if kind == JobKind::Dependent { followed(&state, &caller, job).await? } else { None };
+        match job.request(kind, follows, &caller.identity().name) {
+            Ok(request) => requests.push(request),
+            Err(wrong) => faults.extend(wrong.into_iter().map(place)),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(invalid(faults));
+    }
+    let made = state.client().create_jobs(&requests).await.map_err(|error| match error {
+        mainspring_engine::JobError::Invalid(faults) => invalid(
+            faults
+                .into_iter()
+                .map(|fault| match requests.len() {
+                    1 => JobFault::new(format!("/jobs/0{}", fault.pointer), fault.message),
+                    _ => JobFault::new(format!("/jobs{}", fault.pointer), fault.message),
+                })
+                .collect(),
+        ),
+        other => other.into(),
+    })?;
+    let items = made.into_iter().map(Job::try_from).collect::<Result<_, _>>()?;
+    Ok((StatusCode::CREATED, Json(MadeJobs { items })))
+}
+
+/// Which jobs to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Which {
+    /// The namespace
+    #[param(value_type = Option<String>)]
+    #[serde(alias = "platform_id")]
+    namespace: Option<Name>,
+    /// cron, one_time, recurring or dependent
+    r#type: Option<String>,
+    /// active, paused, completed or cancelled
+    status: Option<String>,
+    /// A tag
+    tag: Option<String>,
+}
+
+/// List jobs, newest first
+#[utoipa::path(get, path = "/scheduler/jobs", tag = "jobs", params(PageParams, Which),
+    responses((status = 200, body = List<Job>)))]
+pub(crate) async fn list(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Query(which): Query<Which>,
+) -> Result<Json<List<Job>>, Problem> {
+    let namespaces = caller.sees_of(which.namespace.as_ref().map(Name::as_str))?;
+    let kind = which.r#type.as_deref().map(|word| {
+        JobKind::from_word(word).ok_or_else(|| {
+            Problem::malformed(format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"))
+        })
+    });
+    let status = which.status.as_deref().map(|word| {
+        JobStatus::from_word(word).ok_or_else(|| {
+            Problem::malformed(format!("`{word}` is no status of a job: write active, paused, completed or cancelled"))
+        })
+    });
+    let filter = JobFilter {
+        namespaces,
+        kind: kind.transpose()?,
+        status: status.transpose()?,
+        tag: which.tag,
+        before: page.after::<Uuid>("jobs")?,
+        limit: page.fetch(),
+        offset: page.offset,
+    };
+    let rows = state.client().store().jobs(&filter).await?;
+    let listed = page.list("jobs", rows, |row| row.id, Job::try_from);
+    let items = listed.items.into_iter().collect::<Result<_, _>>()?;
+    let total = match page.count {
+        false => None,
+        true => {
+            let all = JobFilter { before: None, offset: 0, limit: crate::page::MOST_COUNTED, ..filter };
+            i64::try_from(state.client().store().jobs(&all).await?.len()).ok()
+        }
+    };
+    Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
+}
+
+/// Show a job with its statistics
+#[utoipa::path(get, path = "/scheduler/jobs/{id}", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 200, body = Job)))]
+pub(crate) async fn show(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<Job>, Problem> {
+    Ok(Json(find(&state, &caller, &id, &within).await?.try_into()?))
+}
+
+/// Cancel a job for good; its history stays
+#[utoipa::path(delete, path = "/scheduler/jobs/{id}", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 204, description = "It is cancelled")))]
+pub(crate) async fn delete(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<StatusCode, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    // Cancelled twice is cancelled.
+    if job.status != JobStatus::Cancelled {
+        state.client().cancel_job(job.id).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Another schedule.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NewSchedule {
+    /// A cron expression, an instant or an interval, whichever the job goes by
+    #[serde(alias = "execute_at", alias = "every")]
+    schedule: String,
+    timezone: Option<String>,
+}
+
+/// Give a job another schedule
+#[utoipa::path(put, path = "/scheduler/jobs/{id}/schedule", tag = "jobs", params(("id" = String, Path), InNamespace),
+    request_body = NewSchedule, responses((status = 200, body = Job)))]
+pub(crate) async fn reschedule(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+    body::Json(new): body::Json<NewSchedule>,
+) -> Result<Json<Job>, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    let changed = state.client().reschedule_job(&job, &new.schedule, new.timezone.as_deref()).await?;
+    Ok(Json(changed.try_into()?))
+}
+
+/// Pause a job: it does not fire until it is resumed
+#[utoipa::path(post, path = "/scheduler/jobs/{id}/pause", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 200, body = Job)))]
+pub(crate) async fn pause(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<Job>, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    Ok(Json(state.client().pause_job(&job).await?.try_into()?))
+}
+
+/// Resume a paused job
+#[utoipa::path(post, path = "/scheduler/jobs/{id}/resume", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 200, body = Job)))]
+pub(crate) async fn resume(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<Job>, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    Ok(Json(state.client().resume_job(&job).await?.try_into()?))
+}
+
+/// Nothing, or an empty object.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Execute a job now, besides its schedule
+#[utoipa::path(post, path = "/scheduler/jobs/{id}/trigger", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 201, body = Execution), (status = 409, description = "It is being executed already")))]
+pub(crate) async fn trigger(
+    State(state): State<ApiState>,
+    caller: Caller,
+    IdempotencyKey(key): IdempotencyKey,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+    MaybeJson(_): MaybeJson<Nothing>,
+) -> Result<(StatusCode, Json<Execution>), Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    let execution = state.client().trigger_job(&job, &caller.identity().name, key).await?;
+    Ok((StatusCode::CREATED, Json(Execution::of(execution, &job)?)))
+}
+
+/// List the executions of a job, newest first
+#[utoipa::path(get, path = "/scheduler/jobs/{id}/executions", tag = "jobs", params(("id" = String, Path), PageParams, InNamespace),
+    responses((status = 200, body = List<Execution>)))]
+pub(crate) async fn executions(
+    State(state): State<ApiState>,
+    caller: Caller,
+    page: Page,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<List<Execution>>, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    let before = page.after::<Uuid>("executions")?;
+    let rows = state.client().executions(&job, before, page.fetch(), page.offset).await?;
+    let listed = page.list("executions", rows, |row| row.id, |row| Execution::of(row, &job));
+    let items = listed.items.into_iter().collect::<Result<_, _>>()?;
+    Ok(Json(List { items, next: listed.next, total: None }))
+}
+
+/// The statistics of a job.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct JobStats {
+    job_id: Uuid,
+    status: &'static str,
+    executions_count: i64,
+    success_count: i64,
+    failure_count: i64,
+    avg_duration_ms: Option<i64>,
+    last_run: Option<String>,
+    next_run: Option<String>,
+}
+
+/// Show what was counted of a job
+#[utoipa::path(get, path = "/scheduler/jobs/{id}/stats", tag = "jobs", params(("id" = String, Path), InNamespace),
+    responses((status = 200, body = JobStats)))]
+pub(crate) async fn stats(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Query(within): Query<InNamespace>,
+) -> Result<Json<JobStats>, Problem> {
+    let job = find(&state, &caller, &id, &within).await?;
+    Ok(Json(JobStats {
+        job_id: job.id,
+        status: job.status.word(),
+        executions_count: job.statistics.executions,
+        success_count: job.statistics.successes,
+        failure_count: job.statistics.failures,
+        avg_duration_ms: job.statistics.average_ms(),
+        last_run: job.last_run.map(mainspring_core::time::rfc3339),
+        next_run: job.next_run.map(mainspring_core::time::rfc3339),
+    }))
+}

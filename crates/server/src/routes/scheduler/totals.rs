@@ -1,0 +1,120 @@
+//! `/scheduler/stats` and `/scheduler/handlers`.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::extract::State;
+use mainspring_store::{JobKind, JobStatistics, JobStatus};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::routes;
+
+use crate::body::{Name, Query};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::Role;
+use crate::page::{List, Page, PageParams};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+pub(super) fn register(doors: &mut Doors) {
+    doors.at(Access::InNamespace(Role::Viewer), routes!(stats));
+    doors.at(Access::Anywhere(Role::Viewer), routes!(handlers));
+}
+
+/// All jobs, added up.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SchedulerStats {
+    total_jobs: i64,
+    jobs_by_status: BTreeMap<&'static str, i64>,
+    jobs_by_type: BTreeMap<&'static str, i64>,
+    executions_count: i64,
+    success_count: i64,
+    failure_count: i64,
+    avg_duration_ms: Option<i64>,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfNamespace {
+    /// The namespace; all that may be seen unless given
+    #[param(value_type = Option<String>)]
+    #[serde(alias = "platform_id")]
+    namespace: Option<Name>,
+}
+
+/// Show the statistics of all jobs together
+#[utoipa::path(get, path = "/scheduler/stats", tag = "jobs", params(OfNamespace),
+    responses((status = 200, body = SchedulerStats)))]
+pub(crate) async fn stats(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Query(within): Query<OfNamespace>,
+) -> Result<Json<SchedulerStats>, Problem> {
+    let namespaces = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
+    let totals = state.client().store().job_totals(namespaces.as_deref()).await?;
+    let mut by_status: BTreeMap<&'static str, i64> = JobStatus::ALL.map(|status| (status.word(), 0)).into();
+    let mut by_type: BTreeMap<&'static str, i64> = JobKind::ALL.map(|kind| (kind.word(), 0)).into();
+    let mut sum = JobStatistics::default();
+    for part in &totals {
+        *by_status.entry(part.status.word()).or_default() += part.jobs;
+        *by_type.entry(part.kind.word()).or_default() += part.jobs;
+        sum.executions += part.statistics.executions;
+        sum.successes += part.statistics.successes;
+        sum.failures += part.statistics.failures;
+        sum.measured += part.statistics.measured;
+        sum.duration += part.statistics.duration;
+    }
+    Ok(Json(SchedulerStats {
+        total_jobs: totals.iter().map(|part| part.jobs).sum(),
+        jobs_by_status: by_status,
+        jobs_by_type: by_type,
+        executions_count: sum.executions,
+        success_count: sum.successes,
+        failure_count: sum.failures,
+        avg_duration_ms: sum.average_ms(),
+    }))
+}
+
+/// A function that jobs and tasks can name.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Handler {
+    name: String,
+    r#type: &'static str,
+    description: Option<&'static str>,
+    timeout_ms: Option<u64>,
+    built_in: bool,
+}
+
+/// What every node brings along, with the time each has unless a task says otherwise.
+const BUILT_IN: [(&str, &str, u64); 5] = [
+    ("cleanup:old_traces", "forgets runs, logs and traces older than retention_days", 600_000),
+    ("health:check", "looks whether the database, the coordination and the workers are well", 10_000),
+    ("kb:reindex", "builds the search index over workflows, runs and errors anew", 300_000),
+    ("metrics:collect", "reads gauges of the system", 30_000),
+    ("notify:send", "sends an e-mail or calls a webhook", 30_000),
+];
+
+/// List the functions that jobs can name
+#[utoipa::path(get, path = "/scheduler/handlers", tag = "jobs", params(PageParams),
+    responses((status = 200, body = List<Handler>)))]
+pub(crate) async fn handlers(State(state): State<ApiState>, page: Page) -> Result<Json<List<Handler>>, Problem> {
+    let mut handlers: Vec<Handler> = BUILT_IN
+        .into_iter()
+        .map(|(name, description, timeout)| Handler {
+            name: name.into(),
+            r#type: "function",
+            description: Some(description),
+            timeout_ms: Some(timeout),
+            built_in: true,
+        })
+        .collect();
+    for name in state.client().handler_names() {
+        if !handlers.iter().any(|known| known.name == *name) {
+            let name = name.clone();
+            handlers.push(Handler { name, r#type: "function", description: None, timeout_ms: None, built_in: false });
+        }
+    }
+    handlers.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(Json(page.slice("handlers", handlers, |handler| handler)?))
+}

@@ -1,0 +1,205 @@
+//! `/webhooks/{namespace}/{name}`: somebody else's program says that something happened.
+//!
+//! The body is signed with the secret `WEBHOOK_NAME` (the name in capitals, other characters as `_`), or the caller
+//! shows the secret itself, or a token that permits operating in the namespace. What was called is durable before the
+//! answer, as an event named `webhook.NAME`.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use mainspring_engine::NewEvent;
+use mainspring_store::WEBHOOK;
+use serde::Serialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use utoipa::ToSchema;
+use utoipa_axum::routes;
+use uuid::Uuid;
+
+use crate::body::{self, BodyLimit, Name, Path};
+use crate::doors::access::{Access, Doors};
+use crate::doors::caller::Caller;
+use crate::doors::identity::{Identity, Role};
+use crate::problem::Problem;
+use crate::state::ApiState;
+
+/// Where the signature of the body may stand: `sha256=` and its hexadecimal digits.
+const SIGNATURES: [&str; 2] = ["x-mainspring-signature", "x-hub-signature-256"];
+const TOKEN: &str = "x-webhook-token";
+const BLOCK: usize = 64;
+
+pub(crate) fn register(doors: &mut Doors) {
+    doors.at(Access::Signed(Role::Operator), routes!(call)).also_at("/webhooks/{namespace}/{name}");
+}
+
+/// That a call is written down.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Called {
+    /// The id of the event that it became
+    id: Uuid,
+    /// The runs it has started so far
+    runs: Vec<Uuid>,
+}
+
+/// The bytes as they were sent: a signature is of those.
+pub(crate) struct Raw(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let limit = request.extensions().get::<BodyLimit>().map_or(body::USUAL_LIMIT, |limit| limit.0);
+        body::read(request.into_body(), limit).await.map(Self)
+    }
+}
+
+/// Start what listens to a webhook
+#[utoipa::path(post, path = "/webhooks/{namespace}/{name}", tag = "events",
+    params(("namespace" = String, Path), ("name" = String, Path)), request_body = Object,
+    responses((status = 202, body = Called), (status = 401, description = "Neither a signature nor a token that fits")))]
+pub(crate) async fn call(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((namespace, name)): Path<(Name, Name)>,
+    headers: HeaderMap,
+    Raw(bytes): Raw,
+) -> Result<(StatusCode, Json<Called>), Problem> {
+    let (namespace, name) = (namespace.as_str(), name.as_str());
+    let client = state.client();
+    let secret = client.secret(namespace, &secret_name(name)).await?;
+    authenticate(&caller, secret.as_deref(), namespace, &headers, &bytes)?;
+    if !client.store().webhook_exists(namespace, name).await? {
+        return Err(Problem::not_found(format!(
+            "nothing listens to webhook `{name}` in namespace `{namespace}`: give a workflow the trigger `webhook: {name}`"
+        )));
+    }
+    let event = NewEvent {
+        namespace: namespace.to_owned(),
+        name: format!("webhook.{name}"),
+        key: None,
+        data: data_of(&bytes)?,
+        source: WEBHOOK.into(),
+    };
+    let receipt = client.emit(event).await?;
+    let runs = receipt.deliveries.iter().filter_map(|delivery| delivery.run).collect();
+    Ok((StatusCode::ACCEPTED, Json(Called { id: receipt.id, runs })))
+}
+
+/// JSON as it is; any other text as `{"text": …}`; nothing as an empty object.
+fn data_of(bytes: &[u8]) -> Result<Value, Problem> {
+    if bytes.iter().all(u8::is_ascii_whitespace) {
+        return Ok(json!({}));
+    }
+    match serde_json::from_slice::<Value>(bytes) {
+        Ok(_) => body::from_json(bytes),
+        Err(_) => match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Ok(json!({"text": text})),
+            _ => Err(Problem::malformed("the body is neither JSON nor text: send one of both")),
+        },
+    }
+}
+
+/// The secret that belongs to a webhook.
+fn secret_name(name: &str) -> String {
+    let word = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("WEBHOOK_{}", name.chars().map(word).collect::<String>())
+}
+
+fn authenticate(
+    caller: &Caller,
+    secret: Option<&str>,
+    namespace: &str,
+    headers: &HeaderMap,
+    bytes: &[u8],
+) -> Result<(), Problem> {
+    let wrong = || {
+        let detail = "the signature or token of this webhook does not fit: sign the body as it is sent with the webhook's secret, \
+                      `X-Mainspring-Signature: sha256=HEX`, or send the secret as `X-Webhook-Token`";
+        Problem::new(StatusCode::UNAUTHORIZED, detail)
+    };
+    if let Some(signature) = SIGNATURES.iter().find_map(|name| headers.get(*name)) {
+        let given = signature.to_str().ok().and_then(|text| text.strip_prefix("sha256=")).and_then(unhex);
+        let fits = match (secret, given) {
+            (Some(secret), Some(given)) => bool::from(given.ct_eq(&hmac_sha256(secret.as_bytes(), bytes))),
+            _ => false,
+        };
+        if !fits {
+            return Err(wrong());
+        }
+        caller.vouched(namespace);
+        return Ok(());
+    }
+    if let Some(token) = headers.get(TOKEN) {
+        // Hashes are compared, so that not even the length tells anything.
+        let digest = |text: &[u8]| <[u8; 32]>::from(Sha256::digest(text));
+        let fits = secret.is_some_and(|secret| bool::from(digest(token.as_bytes()).ct_eq(&digest(secret.as_bytes()))));
+        if !fits {
+            return Err(wrong());
+        }
+        caller.vouched(namespace);
+        return Ok(());
+    }
+    if caller.identity().actor == Identity::unsigned().actor {
+        return Err(wrong());
+    }
+    caller.enter(namespace)
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.as_bytes();
+    if digits.len() != 64 {
+        return None;
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+    }
+    Some(bytes)
+}
+
+/// RFC 2104 with SHA-256.
+fn hmac_sha256(key: &[u8], message: &[u8]) -> [u8; 32] {
+    let mut block = [0_u8; BLOCK];
+    if key.len() > BLOCK {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    } else {
+        block[..key.len()].copy_from_slice(key);
+    }
+    let padded = |with: u8| block.map(|byte| byte ^ with);
+    let inner = Sha256::new().chain_update(padded(0x36)).chain_update(message).finalize();
+    Sha256::new().chain_update(padded(0x5c)).chain_update(inner).finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Cases 1, 2 and 6 of RFC 4231.
+    #[test]
+    fn the_signature_is_the_published_one() {
+        let case = |key: &[u8], message: &[u8]| hex(&hmac_sha256(key, message));
+        assert_eq!(case(&[0x0b; 20], b"Hi There"), "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+        assert_eq!(
+            case(b"Jefe", b"what do ya want for nothing?"),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        assert_eq!(
+            case(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First"),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
+        );
+    }
+
+    #[test]
+    fn secrets_are_named_after_their_webhook() {
+        assert_eq!(secret_name("orders.eu-1"), "WEBHOOK_ORDERS_EU_1");
+        assert_eq!(unhex("zz"), None);
+        assert_eq!(unhex(&"0f".repeat(32)), Some([15; 32]));
+    }
+}

@@ -1,0 +1,13 @@
+DROP FUNCTION followed_flags_v1, runs_ended_v1;
+DROP TABLE debounces;
+DROP TABLE event_deliveries;
+DROP INDEX events_unhandled;
+ALTER TABLE events DROP COLUMN handled;
+ALTER TABLE events DROP COLUMN depth;
+ALTER TABLE events DROP COLUMN run_id;
+DROP TABLE event_handlers;
+DROP TABLE job_tags;
+DROP TABLE jobs;
+DROP TABLE run_ends;
+DROP INDEX workflows_followed;
+ALTER TABLE workflows DROP COLUMN followed;

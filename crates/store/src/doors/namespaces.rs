@@ -1,0 +1,204 @@
+//! Namespaces: they exist by being used; a row gives one quotas and words.
+
+use mainspring_core::{Micros, RunId};
+
+use crate::db::{Store, read, within, write};
+use crate::error::{Error, Result};
+
+/// What a namespace may have; `None` is unlimited.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct Quotas {
+    pub max_open_runs: Option<i32>,
+    pub max_workflows: Option<i32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct NamespaceRow {
+    pub name: String,
+    pub description: Option<String>,
+    pub max_open_runs: Option<i32>,
+    pub max_workflows: Option<i32>,
+    /// `None` for one that only exists by being used.
+    pub created_at: Option<Micros>,
+    pub updated_at: Option<Micros>,
+}
+
+/// What belongs to a namespace beside its workflows and runs.
+const OWNED: &[&str] = &["secrets", "events", "submissions", "search_documents"];
+
+impl Store {
+    /// All of them, by name.
+    pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {
+        Ok(read!(self, |conn| sqlx::query_as(
+            "SELECT u.name, n.description, n.max_open_runs, n.max_workflows, n.created_at, n.updated_at FROM \
+             (SELECT name FROM namespaces UNION SELECT namespace FROM workflows UNION SELECT namespace FROM secrets) u \
+             LEFT JOIN namespaces n ON n.name = u.name ORDER BY u.name"
+        )
+        .fetch_all(conn)
+        .await?))
+    }
+
+    pub async fn namespace(&self, name: &str) -> Result<NamespaceRow> {
+        let rows = self.namespaces().await?;
+        rows.into_iter().find(|row| row.name == name).ok_or_else(|| Error::not_found(format!("namespace `{name}`")))
+    }
+
+    /// Makes a namespace; one that has a row already is a conflict.
+    pub async fn add_namespace(
+        &self,
+        now: Micros,
+        name: &str,
+        description: Option<&str>,
+        quotas: Quotas,
+    ) -> Result<()> {
+        let made = write!(self, |conn| sqlx::query(
+            "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO NOTHING"
+        )
+        .bind(name)
+        .bind(description)
+        .bind(quotas.max_open_runs)
+        .bind(quotas.max_workflows)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        match made {
+            0 => Err(Error::Conflict(format!("namespace `{name}` exists already"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Sets everything of a namespace, with or without a row before.
+    pub async fn set_namespace(
+        &self,
+        now: Micros,
+        name: &str,
+        description: Option<&str>,
+        quotas: Quotas,
+    ) -> Result<()> {
+        write!(self, |conn| sqlx::query(
+            "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO UPDATE \
+             SET description = $2, max_open_runs = $3, max_workflows = $4, updated_at = $5"
+        )
+        .bind(name)
+        .bind(description)
+        .bind(quotas.max_open_runs)
+        .bind(quotas.max_workflows)
+        .bind(now)
+        .execute(conn)
+        .await?
+        .rows_affected());
+        Ok(())
+    }
+
+    pub async fn quotas(&self, namespace: &str) -> Result<Quotas> {
+        let row: Option<Quotas> =
+            read!(self, |conn| sqlx::query_as("SELECT max_open_runs, max_workflows FROM namespaces WHERE name = $1")
+                .bind(namespace)
+                .fetch_optional(conn)
+                .await?);
+        Ok(row.unwrap_or_default())
+    }
+
+    /// How many runs of a namespace are open, counted up to `most`. Looks at live rows only, never at history.
+    pub async fn open_runs(&self, namespace: &str, most: i64) -> Result<i64> {
+        Ok(i64::try_from(self.open_run_ids(namespace, most).await?.len()).unwrap_or(most))
+    }
+
+    /// Open runs of a namespace, at most so many.
+    pub async fn open_run_ids(&self, namespace: &str, most: i64) -> Result<Vec<RunId>> {
+        let rows: Vec<(RunId,)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT DISTINCT t.run_id FROM task_runs t JOIN routes o ON o.id = t.route WHERE o.namespace = $1 LIMIT $2"
+        )
+        .bind(namespace)
+        .bind(most)
+        .fetch_all(conn)
+        .await?
+        });
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    pub async fn count_workflows(&self, namespace: &str) -> Result<i64> {
+        let (count,): (i64,) =
+            read!(self, |conn| sqlx::query_as("SELECT count(*) FROM workflows WHERE namespace = $1")
+                .bind(namespace)
+                .fetch_one(conn)
+                .await?);
+        Ok(count)
+    }
+
+    pub async fn has_workflow(&self, namespace: &str, name: &str) -> Result<bool> {
+        let found: Option<(i32,)> =
+            read!(self, |conn| sqlx::query_as("SELECT 1 FROM workflows WHERE namespace = $1 AND name = $2")
+                .bind(namespace)
+                .bind(name)
+                .fetch_optional(conn)
+                .await?);
+        Ok(found.is_some())
+    }
+
+    /// Removes a namespace with everything in it. Refused while runs are open: they are cancelled first.
+    pub async fn delete_namespace(&self, now: Micros, name: &str) -> Result<()> {
+        if self.open_runs(name, 1).await? > 0 {
+            return Err(Error::Conflict(format!("namespace `{name}` has open runs: cancel them first")));
+        }
+        let mut tx = self.begin().await?;
+        within!(tx, |conn| {
+            sqlx::query(
+            "DELETE FROM dead_letters WHERE run_id IN (SELECT r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id \
+             WHERE w.namespace = $1)"
+        )
+        .bind(name)
+        .execute(conn)
+        .await?
+        .rows_affected()
+        });
+        tx.commit().await?;
+        while self.purge_runs(now + 1, Some(name)).await?.runs > 0 {}
+        let mut tx = self.begin().await?;
+        let (left,): (i64,) = within!(tx, |conn| sqlx::query_as(
+            "SELECT count(*) FROM runs r JOIN workflows w ON w.id = r.workflow_id WHERE w.namespace = $1"
+        )
+        .bind(name)
+        .fetch_one(conn)
+        .await?);
+        if left > 0 {
+            return Err(Error::Conflict(format!("namespace `{name}` has got new runs meanwhile: try again")));
+        }
+        for table in OWNED {
+            let sql = sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE namespace = $1"));
+            within!(tx, |conn| sqlx::query(sql).bind(name).execute(conn).await?.rows_affected());
+        }
+        for sql in ["DELETE FROM workflows WHERE namespace = $1", "DELETE FROM namespaces WHERE name = $1"] {
+            within!(tx, |conn| sqlx::query(sql).bind(name).execute(conn).await?.rows_affected());
+        }
+        // Pools and concurrency keys are named `namespace/…`; nothing names them any more.
+        let prefix = format!("{name}/");
+        within!(tx, |conn| sqlx::query(
+            "DELETE FROM limits WHERE substr(key, 1, $2) = $1 AND held = 0 \
+             AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id)"
+        )
+        .bind(&prefix)
+        .bind(i32::try_from(prefix.len()).unwrap_or(i32::MAX))
+        .execute(conn)
+        .await?
+        .rows_affected());
+        tx.commit().await
+    }
+
+    /// Whether anything is in a namespace besides its row.
+    pub async fn is_used(&self, name: &str) -> Result<bool> {
+        let found: Option<(i32,)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT 1 FROM workflows WHERE namespace = $1 UNION ALL SELECT 1 FROM secrets WHERE namespace = $1 LIMIT 1"
+        )
+        .bind(name)
+        .fetch_optional(conn)
+        .await?
+        });
+        Ok(found.is_some())
+    }
+}

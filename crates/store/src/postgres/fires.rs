@@ -1,0 +1,76 @@
+//! Firing many triggers with a few statements over arrays.
+
+use mainspring_core::Micros;
+use sqlx::PgConnection;
+
+use crate::error::Result;
+use crate::fires::{FireSeed, Firing};
+use crate::trigger_sync::TriggerSeed;
+
+/// Moves every trigger that is still as it was seen; returns how many were.
+pub(crate) async fn swap(connection: &mut PgConnection, at: Micros, firings: &[Firing]) -> Result<u64> {
+    let swapped = sqlx::query(
+        "UPDATE triggers t SET covered_at = u.covered, next_nominal = u.next_nominal, next_fire_at = u.next_fire, fired = t.fired + u.added, \
+                last_fire_at = CASE WHEN u.added > 0 THEN $1 ELSE t.last_fire_at END, problem = NULL \
+         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) \
+              AS u(id, revision, expected, covered, next_nominal, next_fire, added) \
+         WHERE t.id = u.id AND t.revision = u.revision AND t.next_fire_at = u.expected AND NOT t.paused AND t.present AND t.active",
+    )
+    .bind(at)
+    .bind(firings.iter().map(|firing| firing.trigger).collect::<Vec<_>>())
+    .bind(firings.iter().map(|firing| firing.revision).collect::<Vec<_>>())
+    .bind(firings.iter().map(|firing| firing.next_fire_at).collect::<Vec<_>>())
+    .bind(firings.iter().map(|firing| firing.covered).collect::<Vec<_>>())
+    .bind(firings.iter().map(|firing| firing.next.map(|next| next.nominal)).collect::<Vec<_>>())
+    .bind(firings.iter().map(|firing| firing.next.map(|next| next.fire_at)).collect::<Vec<_>>())
+    .bind(firings.iter().map(Firing::executions).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(swapped.rows_affected())
+}
+
+pub(crate) async fn insert(connection: &mut PgConnection, at: Micros, seeds: &[FireSeed]) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO fires (trigger_id, nominal_at, backfill, outcome, until_at, count, run_id, reason, fired_at) \
+         SELECT u.*, $1 FROM unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::smallint[], $6::bigint[], $7::bigint[], $8::uuid[], $9::text[]) u",
+    )
+    .bind(at)
+    .bind(seeds.iter().map(|seed| seed.trigger).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.nominal).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.backfill).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.outcome).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.until).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.count).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.run).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.reason.clone()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+pub(crate) async fn insert_triggers(connection: &mut PgConnection, now: Micros, seeds: &[TriggerSeed]) -> Result<()> {
+    sqlx::query(
+        "INSERT INTO triggers (id, workflow_id, namespace, name, kind, listens, calendar, spec, active, anchor_at, covered_at, next_nominal, \
+                               next_fire_at, fired, created_at, updated_at) \
+         SELECT u.*, $1, $1 FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::smallint[], $7::text[], $8::text[], $9::text[], \
+                                        $10::boolean[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[]) u",
+    )
+    .bind(now)
+    .bind(seeds.iter().map(|seed| seed.id).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.workflow_id).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.namespace.clone()).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.name.clone()).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.kind).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.listens.clone()).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.calendar.clone()).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.spec.clone()).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.active).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.anchor_at).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.covered_at).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.next.map(|next| next.nominal)).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.next.map(|next| next.fire_at)).collect::<Vec<_>>())
+    .bind(seeds.iter().map(|seed| seed.fired as i64).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}

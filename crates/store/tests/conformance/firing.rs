@@ -1,0 +1,162 @@
+//! Firing: all of a unit or nothing, each nominal instant once, and only for who leads.
+
+use mainspring_core::schedule::{Fire, Missed};
+use mainspring_core::workflow::Overlap;
+use mainspring_store::{Created, DueTrigger, FireOf, Fired, Firing, NewFire, NewRun, VersionRef};
+
+use crate::conformance;
+use crate::triggers::{fires, trigger};
+use crate::world::{SECOND, World};
+
+/// A fire of what is due, from what was read to one interval later.
+fn firing(due: &DueTrigger, run: NewRun) -> Firing {
+    let next = due.next_fire_at + 10 * SECOND;
+    Firing {
+        trigger: due.id,
+        revision: due.revision,
+        next_fire_at: due.next_fire_at,
+        fires: vec![NewFire { nominal: due.next_fire_at, what: FireOf::Run(Box::new(run)) }],
+        covered: due.next_fire_at,
+        next: Some(Fire { nominal: next, fire_at: next }),
+    }
+}
+
+async fn new_run(w: &mut World, version: &VersionRef) -> NewRun {
+    let run = w.new_run(version).await;
+    w.versions.insert(run.id, version.id);
+    run
+}
+
+conformance! {
+    async fn what_is_due_fires_once(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}, {id: b, every: 10s}, {id: c, every: 1h}], tasks: {t: {run: x}}}").await;
+        assert!(w.store.due_triggers(w.now, 10).await.unwrap().is_empty());
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        assert_eq!(due.len(), 2);
+        assert_eq!(w.store.due_triggers(w.now, 1).await.unwrap().len(), 1);
+        assert_eq!(due[0].version, Some(version.id));
+        let term = w.lead().await;
+        let unit = [firing(&due[0], new_run(w, &version).await), firing(&due[1], new_run(w, &version).await)];
+        let Fired::Done(created) = w.store.fire(w.now, w.now, &term, &unit).await.unwrap() else { panic!("it did not fire") };
+        assert!(created.iter().all(|created| matches!(created, Created::New(_))));
+        assert_eq!(w.store.fire(w.now, w.now, &term, &unit).await.unwrap(), Fired::Stale, "the same again is nothing");
+        for name in ["a", "b"] {
+            let row = trigger(w, "w", name).await;
+            assert_eq!(fires(w, &row).await, ["10 fired x1"]);
+            assert_eq!((row.fired, row.last_fire_at), (1, Some(w.now)));
+            assert_eq!(row.next.map(|next| next.nominal - row.created_at), Some(20 * SECOND));
+        }
+        for created in &created {
+            w.run = created.run().unwrap();
+            w.expect("running t=ready").await;
+        }
+        for created in created {
+            w.run = created.run().unwrap();
+            w.play(&[], &[]).await;
+        }
+    }
+
+    async fn a_unit_with_a_stale_part_does_nothing(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}, {id: b, every: 10s}], tasks: {t: {run: x}}}").await;
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let term = w.lead().await;
+        w.store.pause_trigger(w.now, due[1].id).await.unwrap();
+        let unit = [firing(&due[0], new_run(w, &version).await), firing(&due[1], new_run(w, &version).await)];
+        assert_eq!(w.store.fire(w.now, w.now, &term, &unit).await.unwrap(), Fired::Stale);
+        assert_eq!(w.store.due_triggers(w.now, 10).await.unwrap().len(), 1, "the other is still due");
+        for name in ["a", "b"] {
+            assert!(fires(w, &trigger(w, "w", name).await).await.is_empty());
+        }
+        assert!(w.store.run_counts().await.unwrap().is_empty(), "no run was made");
+    }
+
+    async fn an_old_leader_fires_nothing(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let old = w.lead().await;
+        let new = w.lead().await;
+        let unit = [firing(&due[0], new_run(w, &version).await)];
+        assert_eq!(w.store.fire(w.now, w.now, &old, &unit).await.unwrap(), Fired::Deposed);
+        w.store.park_trigger(w.now, &old, &due[0], "nonsense").await.unwrap();
+        assert!(trigger(w, "w", "a").await.problem.is_none());
+        assert!(matches!(w.store.fire(w.now, w.now, &new, &unit).await.unwrap(), Fired::Done(_)));
+        w.run = unit_run(&unit[0]);
+        w.play(&[], &[]).await;
+    }
+
+    async fn a_limit_may_refuse_the_run_but_not_the_fire(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
+        let limit = w.store.concurrency_limit("trigger/a", 1).await.unwrap();
+        let term = w.lead().await;
+        let mut kept = None;
+        for (round, overlap) in [Overlap::Skip, Overlap::Skip, Overlap::Queue, Overlap::Allow].into_iter().enumerate() {
+            w.pass(10 * SECOND);
+            let due = w.store.due_triggers(w.now, 10).await.unwrap();
+            let run = NewRun { limit: Some(limit), overlap: Some(overlap), ..new_run(w, &version).await };
+            let id = run.id;
+            let unit = [firing(&due[0], run)];
+            let Fired::Done(created) = w.store.fire(w.now, w.now, &term, &unit).await.unwrap() else { panic!("stale") };
+            let expected = [Created::New(id), Created::Refused, Created::Queued(id), Created::New(id)][round];
+            assert_eq!(created, [expected]);
+            kept = kept.or(Some(id));
+        }
+        let row = trigger(w, "w", "a").await;
+        assert_eq!(fires(w, &row).await, ["10 fired x1", "20 skipped x1", "30 fired x1", "40 fired x1"]);
+        assert_eq!(row.fired, 4);
+        w.run = kept.unwrap();
+        w.play(&[], &[]).await;
+    }
+
+    async fn what_starts_no_run_is_written_down_too(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s, max_executions: 5}], tasks: {t: {run: x}}}").await;
+        let begun = w.now;
+        w.pass(100 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let term = w.lead().await;
+        let missed = Missed { first: begun + 10 * SECOND, last: begun + 90 * SECOND, count: 9, exact: true };
+        let mut unit = firing(&due[0], new_run(w, &version).await);
+        unit.fires = vec![NewFire::missed(missed, "nobody fired it"), NewFire { nominal: begun + 100 * SECOND, what: FireOf::Failed("no \0 input".into()) }];
+        unit.next = None;
+        unit.covered = begun + 100 * SECOND;
+        assert_eq!(w.store.fire(w.now, w.now, &term, &[unit]).await.unwrap(), Fired::Done(vec![]));
+        let row = trigger(w, "w", "a").await;
+        assert_eq!(fires(w, &row).await, ["10..90 missed x9", "100 failed x1"]);
+        assert_eq!((row.fired, row.next), (1, None));
+        let rows = w.store.fires_of(row.id, begun + 100 * SECOND, 10).await.unwrap();
+        assert_eq!((rows.len(), rows[0].reason.as_deref()), (1, Some("nobody fired it")));
+    }
+
+    async fn a_trigger_that_cannot_fire_says_why(w: &mut World) {
+        w.version("{name: w, triggers: [{id: a, every: 10s}]}").await;
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let term = w.lead().await;
+        w.store.park_trigger(w.now, &term, &due[0], "no such zone").await.unwrap();
+        assert!(w.store.due_triggers(w.now, 10).await.unwrap().is_empty());
+        assert_eq!(trigger(w, "w", "a").await.problem.as_deref(), Some("no such zone"));
+        w.version("{name: w, triggers: [{id: a, every: 20s}]}").await;
+        let row = trigger(w, "w", "a").await;
+        assert!(row.problem.is_none() && row.next.is_some());
+    }
+
+    async fn versions_are_read_together(w: &mut World) {
+        let one = w.version("{name: v, tasks: {a: {run: x, pool: p}}}").await;
+        let other = w.version("{name: w, tasks: {a: {run: x}}}").await;
+        let mut read = w.store.versions(&[one.id, other.id, 1_000_000]).await.unwrap();
+        read.sort_by_key(|version| version.0.id);
+        assert_eq!(format!("{:?}", read[0].0), format!("{one:?}"));
+        assert_eq!(format!("{:?}", read[1].0), format!("{other:?}"));
+        assert_eq!(read.len(), 2);
+        assert!(w.store.versions(&[]).await.unwrap().is_empty());
+    }
+}
+
+fn unit_run(firing: &Firing) -> mainspring_core::RunId {
+    match &firing.fires[0].what {
+        FireOf::Run(run) => run.id,
+        _ => panic!("it starts no run"),
+    }
+}

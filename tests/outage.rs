@@ -1,0 +1,107 @@
+//! The store is out of reach for longer than the lease: a task that must not go on without it is killed and executed
+//! again, its neighbour goes on and is handed in afterwards. The server is the real one, with its watchdog.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::RunId;
+use mainspring_core::state::RunState;
+use mainspring_engine::{Client, Submission, SystemClock};
+use mainspring_testkit::TestDatabase;
+use mainspring_testkit::proxy::Proxy;
+use mainspring_testkit::server::ServerPlan;
+use mainspring_testkit::wait::until;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Both hang when they are executed first. Who is executed again succeeds at once.
+const SOURCE: &str = r#"
+name: outage
+env: {HERE: "@HERE@"}
+tasks:
+  impatient:
+    on_store_loss: kill
+    run: |
+      test -e "$HERE/impatient" && exit 0
+      echo $$ > "$HERE/impatient.new" && mv "$HERE/impatient.new" "$HERE/impatient"
+      exec sleep 1000
+  patient:
+    on_store_loss: continue
+    run: |
+      echo $$ > "$HERE/patient.new" && mv "$HERE/patient.new" "$HERE/patient"
+      until test -e "$HERE/go"; do sleep 0.05; done
+      echo "went=on" >> "$MAINSPRING_OUTPUT"
+"#;
+
+async fn process_of(folder: &Path, task: &str) -> String {
+    until(&format!("{task} starts"), PATIENCE, async || {
+        Ok(std::fs::read_to_string(folder.join(task)).ok().map(|text| text.trim().to_owned()))
+    })
+    .await
+    .unwrap()
+}
+
+async fn gone(process: &str) {
+    let status = format!("/proc/{process}/status");
+    until("a process ends", PATIENCE, async || {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        Ok((text.is_empty() || text.contains("State:\tZ")).then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+async fn submit(client: &Client, folder: &Path) -> RunId {
+    let source = SOURCE.replace("@HERE@", &folder.display().to_string());
+    let workflow = mainspring_core::parse(&source).unwrap();
+    let spec = client.put_workflow(workflow, &source).await.unwrap();
+    client.submit(&spec, Submission::default()).await.unwrap().run().unwrap()
+}
+
+/// The number of the attempt that ended a task, and its output.
+async fn end_of(client: &Client, run: RunId, index: i32) -> (i32, Option<serde_json::Value>) {
+    let ended = client.store().ended_tasks(run, &[index]).await.unwrap();
+    (ended[0].attempt, ended[0].output.clone())
+}
+
+async fn check(own: &str) {
+    let database = TestDatabase::postgres().await;
+    let proxy = Proxy::start(database.url()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = ServerPlan::new(proxy.url(), folder.path())
+        .set("MAINSPRING_WORKER_LEASE_TTL", "2s")
+        .set("MAINSPRING_WORKER_HEARTBEAT_INTERVAL", "200ms")
+        .set("MAINSPRING_WORKER_ON_STORE_LOSS", own)
+        .start()
+        .unwrap();
+    let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+    let run = submit(&client, folder.path()).await;
+    let impatient = process_of(folder.path(), "impatient").await;
+    let patient = process_of(folder.path(), "patient").await;
+    proxy.go_away();
+    gone(&impatient).await;
+    assert!(Path::new(&format!("/proc/{patient}")).exists(), "the neighbour goes on");
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    gone(&patient).await;
+    assert_eq!(client.store().run_summary(run).await.unwrap().state, RunState::Running, "nothing can be handed in");
+    proxy.come_back();
+    let ended = until("the run ends", PATIENCE, async || {
+        let state = client.store().run_summary(run).await?.state;
+        Ok(state.is_terminal().then_some(state))
+    });
+    assert_eq!(ended.await.unwrap(), RunState::Success, "{}", server.last_lines(40));
+    assert_eq!(end_of(&client, run, 0).await, (2, None), "killed, handed back, executed again");
+    assert_eq!(end_of(&client, run, 1).await, (1, Some(serde_json::json!({"went": "on"}))));
+    server.stop(PATIENCE).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_task_says_of_a_lost_store_wins_over_a_worker_that_kills() {
+    check("kill").await;
+}
+
+#[tokio::test]
+async fn what_a_task_says_of_a_lost_store_wins_over_a_worker_that_goes_on() {
+    check("continue").await;
+}
