@@ -338,8 +338,9 @@ impl Store {
     /// Walks the open runs from the newest on, page by page, until enough of them fit. A page costs one step of an index
     /// per run, however many live rows a run has.
     async fn list_open_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
-        let wanted = usize::try_from(filter.limit).unwrap_or(0);
-        let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, ..filter.clone() };
+        let left_out = usize::try_from(filter.offset).unwrap_or(0);
+        let wanted = usize::try_from(filter.limit).unwrap_or(0).saturating_add(left_out);
+        let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, offset: 0, ..filter.clone() };
         let mut found = Vec::new();
         while found.len() < wanted {
             let open = self.page_of_open_runs(page.before, page.state).await?;
@@ -348,7 +349,7 @@ impl Store {
             page.before = Some(oldest);
         }
         found.truncate(wanted);
-        Ok(found)
+        Ok(found.split_off(left_out.min(found.len())))
     }
 
     /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big

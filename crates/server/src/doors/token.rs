@@ -32,7 +32,7 @@ impl Token {
     }
 
     /// Reads one; `None` if it does not even look like one.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         if id.len() != 32 || URL_SAFE_NO_PAD.decode(secret).ok()?.len() != SECRET_BYTES {
             return None;

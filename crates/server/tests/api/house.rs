@@ -98,7 +98,7 @@ impl House {
     }
 
     /// Stores a workflow.
-    pub(crate) async fn apply(&self, yaml: &str) -> Value {
+    pub(crate) async fn store(&self, yaml: &str) -> Value {
         self.post("/api/v1/workflows").role(Role::Author).text("application/yaml", yaml).send().await.expect(201).body()
     }
 
@@ -110,7 +110,7 @@ impl House {
     }
 
     /// A node that executes what is ready, until the test ends.
-    pub(crate) async fn work(&self) -> TestNode {
+    pub(crate) async fn node(&self) -> TestNode {
         TestNode::start(self.database.store(), Registry::builder().build()).await.unwrap()
     }
 

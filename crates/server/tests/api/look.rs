@@ -11,7 +11,7 @@ on_both! {
         let alone = house.get("/health").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&alone["status"], &alone["components"]["workers"]["message"]), (&json!("unhealthy"), &json!("No active workers")));
         assert_eq!(alone["components"]["database"]["status"], "healthy");
-        let node = house.work().await;
+        let node = house.node().await;
         let look = async || Ok(Some(house.get("/health").role(Role::Viewer).send().await.expect(200).body()).filter(|one| one["status"] == "healthy"));
         let well = wait::until("a leader", std::time::Duration::from_secs(120), look).await.unwrap();
         assert_eq!(well["components"]["workers"]["details"], json!({"total_workers": 1, "active_workers": 1}));
@@ -21,7 +21,7 @@ on_both! {
     }
 
     async fn workers_are_shown_and_drained(house: &House) {
-        let node = house.work().await;
+        let node = house.node().await;
         let list = house.get("/workers").role(Role::Viewer).send().await.expect(200).body();
         for field in ["id", "session_id", "hostname", "last_heartbeat", "status", "queues", "labels", "slots", "running"] {
             assert!(list["items"][0].get(field).is_some(), "{list} lacks {field}");
@@ -43,7 +43,7 @@ on_both! {
     }
 
     async fn words_are_found(house: &House) {
-        house.apply("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
         house.database.store().reindex("default", None).await.unwrap();
         let found = house.get("/api/v1/search?q=warehouse").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&found["items"][0]["kind"], &found["items"][0]["id"]), (&json!("workflow"), &json!("etl")));

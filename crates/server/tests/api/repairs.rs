@@ -15,8 +15,8 @@ async fn act(house: &House, run: &str, task: &str, body: Value, status: u16) -> 
 
 on_both! {
     async fn a_failed_task_is_resolved_or_skipped_and_the_run_goes_on(house: &House) {
-        house.apply(CHAIN).await;
-        let node = house.work().await;
+        house.store(CHAIN).await;
+        let node = house.node().await;
         for (action, state) in [("resolve_manually", "resolved_manually"), ("skip", "skipped")] {
             let run = house.start("w").await;
             house.until(&run, "failed").await;
@@ -31,8 +31,8 @@ on_both! {
     }
 
     async fn a_failed_task_is_retried_with_fresh_attempts(house: &House) {
-        house.apply(CHAIN).await;
-        let node = house.work().await;
+        house.store(CHAIN).await;
+        let node = house.node().await;
         let run = house.start("w").await;
         house.until(&run, "failed").await;
         act(house, &run, "a", json!({"action": "retry"}), 200).await;
@@ -47,7 +47,7 @@ on_both! {
     }
 
     async fn a_task_that_has_not_started_is_settled_by_hand(house: &House) {
-        house.apply("{name: w, tasks: {a: {run: 'true'}, b: {needs: a, run: 'true'}, c: {needs: b, run: 'true'}}}").await;
+        house.store("{name: w, tasks: {a: {run: 'true'}, b: {needs: a, run: 'true'}, c: {needs: b, run: 'true'}}}").await;
         let run = house.start("w").await;
         act(house, &run, "b", json!({"action": "resolve_manually", "output": {"n": 1}}), 200).await;
         assert_eq!(house.task(&run, "b").await["output"], json!({"n": 1}));
@@ -63,8 +63,8 @@ on_both! {
     }
 
     async fn a_running_task_is_only_asked_to_stop(house: &House) {
-        house.apply("{name: w, tasks: {a: {run: 'sleep 300', retry: {attempts: 1}}}}").await;
-        let node = house.work().await;
+        house.store("{name: w, tasks: {a: {run: 'sleep 300', retry: {attempts: 1}}}}").await;
+        let node = house.node().await;
         let run = house.start("w").await;
         house.until_task(&run, "a", "running").await;
         for action in ["skip", "resolve_manually", "retry", "reset_attempts"] {
@@ -76,8 +76,8 @@ on_both! {
     }
 
     async fn attempts_are_reset_overridden_and_not_waited_for(house: &House) {
-        house.apply("{name: w, tasks: {a: {run: 'exit 1', retry: {attempts: 3, delay: 1h, max_delay: 1h}}}}").await;
-        let node = house.work().await;
+        house.store("{name: w, tasks: {a: {run: 'exit 1', retry: {attempts: 3, delay: 1h, max_delay: 1h}}}}").await;
+        let node = house.node().await;
         let run = house.start("w").await;
         let waits = house.until_task(&run, "a", "retrying").await;
         assert_eq!((&waits["retry_eligible"], &waits["attempt_history"][0]["outcome"]), (&json!(true), &json!("failed")));
@@ -97,8 +97,8 @@ on_both! {
     }
 
     async fn approvals_and_results_are_given(house: &House) {
-        house.apply("name: w\ntasks:\n  ask:\n    approval: {message: go?}\n  result:\n    wait: {result: {}}\n").await;
-        let node = house.work().await;
+        house.store("name: w\ntasks:\n  ask:\n    approval: {message: go?}\n  result:\n    wait: {result: true}\n").await;
+        let node = house.node().await;
         let run = house.start("w").await;
         let waits = house.until_task(&run, "ask", "waiting").await;
         assert!(waits["blocked_by"][0].as_str().unwrap().starts_with("waits for approval"), "{waits}");
@@ -118,8 +118,8 @@ on_both! {
 
     async fn what_holds_a_task_back_is_told(house: &House) {
         house.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 0})).send().await.expect(200);
-        house.apply("{name: gated, tasks: {a: {run: 'true', pool: db}}}").await;
-        house.apply("{name: limited, concurrency: {limit: 1}, tasks: {a: {run: 'true', queue: gpu, labels: {zone: b}}}}").await;
+        house.store("{name: gated, tasks: {a: {run: 'true', pool: db}}}").await;
+        house.store("{name: limited, concurrency: {limit: 1}, tasks: {a: {run: 'true', queue: gpu, labels: {zone: b}}}}").await;
         let gated = house.start("gated").await;
         assert_eq!(house.task(&gated, "a").await["blocked_by"], json!(["waits for a slot of pool `db`, of which 0 of 0 are held"]));
         let first = house.start("limited").await;

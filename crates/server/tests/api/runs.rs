@@ -11,13 +11,13 @@ fn ids(page: &Value) -> Vec<&str> {
 
 on_both! {
     async fn a_run_is_followed_from_its_start_to_its_outputs(house: &House) {
-        house.apply("name: w\ntasks:\n  a:\n    run: echo 'hello from a'; echo '{\"n\": 7}' > \"$MAINSPRING_OUTPUT\"\n  b:\n    needs: a\n    run: echo oops >&2\n").await;
+        house.store("name: w\ntasks:\n  a:\n    run: |\n      echo 'hello from a'\n  b:\n    needs: a\n    run: echo oops >&2\n").await;
         let run = house.start("w").await;
         let waiting = house.task(&run, "b").await;
         assert_eq!(waiting["blocked_by"], json!(["waits for task `a`, which is ready"]));
         assert_eq!((&waiting["dependencies_satisfied"], &waiting["ready_for_execution"]), (&json!(false), &json!(false)));
         assert_eq!(house.task(&run, "a").await["blocked_by"], json!(["no live worker serves queue `default`"]));
-        let node = house.work().await;
+        let node = house.node().await;
         let ended = house.until(&run, "success").await;
         assert!(ended["finished_at"].is_string(), "{ended}");
         let tasks = house.get(&format!("/workflow-runs/{run}/tasks")).role(Role::Viewer).send().await.expect(200).body();
@@ -37,8 +37,8 @@ on_both! {
     }
 
     async fn runs_are_found_by_what_is_known_of_them(house: &House) {
-        house.apply("{name: one, tags: [x], tasks: {a: {run: 'true'}}}").await;
-        house.apply("{name: two, namespace: there, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: one, tags: [x], tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: two, namespace: there, tasks: {a: {run: 'true'}}}").await;
         let first = house.start("one").await;
         let second = house.post("/api/v1/workflows/two/trigger?namespace=there").role(Role::Operator).json(json!({"correlation_id": "c"})).send().await.expect(201).body();
         let second = second["id"].as_str().unwrap();
@@ -53,6 +53,8 @@ on_both! {
             let page = house.get(&format!("/api/v1/workflow-runs?{query}")).role(Role::Viewer).send().await.expect(200).body();
             assert_eq!(ids(&page), found, "{query}");
         }
+        let none = house.get("/api/v1/workflow-runs?status=running&offset=1").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(none["items"], json!([]), "the only open one is left out");
         for query in ["status=nothing", "since=yesterday", "status='%20OR%201=1"] {
             house.get(&format!("/api/v1/workflow-runs?{query}")).role(Role::Viewer).send().await.expect(400);
         }
@@ -71,7 +73,7 @@ on_both! {
     }
 
     async fn runs_are_paused_resumed_cancelled_and_done_again(house: &House) {
-        house.apply("{name: w, tasks: {a: {run: 'true'}, b: {needs: a, run: 'true'}}}").await;
+        house.store("{name: w, tasks: {a: {run: 'true'}, b: {needs: a, run: 'true'}}}").await;
         let run = house.start("w").await;
         let act = |what: &str, body: Value| house.post(&format!("/api/v1/workflow-runs/{run}/{what}")).role(Role::Operator).json(body);
         assert_eq!(act("pause", json!({})).send().await.expect(200).body()["status"], "paused");
@@ -92,8 +94,8 @@ on_both! {
     }
 
     async fn many_runs_are_cancelled_by_a_filter(house: &House) {
-        house.apply("{name: w, tasks: {a: {run: 'true'}}}").await;
-        house.apply("{name: v, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: w, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: v, tasks: {a: {run: 'true'}}}").await;
         let (first, second, third) = (house.start("w").await, house.start("w").await, house.start("v").await);
         let cancel = |body: Value| house.post("/api/v1/workflow-runs/cancel").role(Role::Operator).json(body);
         cancel(json!({})).send().await.expect(422);
@@ -109,8 +111,8 @@ on_both! {
     }
 
     async fn artifacts_are_listed_and_got(house: &House) {
-        house.apply("name: w\ntasks:\n  a:\n    run: mkdir out; echo kept > out/report.txt\n    artifacts: [out/report.txt]\n").await;
-        let node = house.work().await;
+        house.store("name: w\ntasks:\n  a:\n    run: mkdir out; echo kept > out/report.txt\n    artifacts: [out/report.txt]\n").await;
+        let node = house.node().await;
         let run = house.start("w").await;
         house.until(&run, "success").await;
         let list = house.get(&format!("/api/v1/workflow-runs/{run}/artifacts")).role(Role::Viewer).send().await.expect(200).body();
@@ -126,7 +128,7 @@ on_both! {
 
     async fn runs_of_other_namespaces_are_not_touched(house: &House) {
         let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
-        house.apply("{name: w, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: w, tasks: {a: {run: 'true'}}}").await;
         let run = house.start("w").await;
         for target in ["", "/tasks", "/tasks/a", "/tasks/a/logs", "/artifacts", "/artifacts/x"] {
             house.get(&format!("/api/v1/workflow-runs/{run}{target}")).bearer(&guest).send().await.expect(403);
@@ -153,7 +155,7 @@ on_both! {
         let unknown = "00000000-0000-7000-8000-000000000000";
         house.get(&format!("/api/v1/workflow-runs/{unknown}")).role(Role::Viewer).send().await.expect(404);
         house.get(&format!("/api/v1/task-runs/{unknown}.0")).role(Role::Viewer).send().await.expect(404);
-        house.apply("{name: w, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: w, tasks: {a: {run: 'true'}}}").await;
         let run = house.start("w").await;
         for task in ["b", "a[0]", "a[x]", "..", "%252F", &format!("{run}.7"), &format!("{unknown}.0")] {
             house.get(&format!("/api/v1/workflow-runs/{run}/tasks/{task}")).role(Role::Viewer).send().await.expect(404);

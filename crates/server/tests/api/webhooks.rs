@@ -15,7 +15,7 @@ async fn house(flavor: Flavor) -> House {
     let mut house = House::new(flavor).await;
     house.client =
         house.client.clone().with_secrets(Secrets::new([("WEBHOOK_ORDERS".to_owned(), "s3cret".to_owned())]));
-    house.api = Api::new(house.client.clone(), Settings::default());
+    house.api = Api::new(house.client.clone(), Settings::default()).unwrap();
     house.apply(LISTENS).await;
     house
 }

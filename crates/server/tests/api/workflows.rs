@@ -9,18 +9,18 @@ const ETL: &str = "name: etl\ntitle: Nightly load\ntags: [nightly, db]\ntriggers
 
 on_both! {
     async fn a_workflow_is_stored_shown_listed_and_deleted(house: &House) {
-        let made = house.apply(ETL).await;
+        let made = house.store(ETL).await;
         for field in ["id", "name", "title", "description", "namespace", "version", "schedule_cron", "is_active", "tags", "metadata", "created_by", "created_at", "updated_at"] {
             assert!(made.get(field).is_some(), "{made} lacks {field}");
         }
         assert_eq!((&made["version"], &made["schedule_cron"], &made["is_active"]), (&json!(1), &json!("0 3 * * *"), &json!(true)));
-        assert_eq!(house.apply(ETL).await["version"], 1, "the same content is the same version");
-        assert_eq!(house.apply(&ETL.replace("Nightly", "Daily")).await["version"], 2);
+        assert_eq!(house.store(ETL).await["version"], 1, "the same content is the same version");
+        assert_eq!(house.store(&ETL.replace("Nightly", "Daily")).await["version"], 2);
         let id = made["id"].as_str().unwrap();
         for target in ["/api/v1/workflows/etl", "/v1/workflows/etl", "/workflows/etl", &format!("/api/v1/workflows/{id}")] {
             assert_eq!(house.get(target).role(Role::Viewer).send().await.expect(200).body()["id"], id);
         }
-        house.apply("{name: other, namespace: there, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: other, namespace: there, tasks: {a: {run: 'true'}}}").await;
         for (query, names) in [
             ("", vec!["etl", "other"]), ("?namespace=there", vec!["other"]), ("?tag=db", vec!["etl"]), ("?tag=x", vec![]),
             ("?q=DAILY", vec!["etl"]), ("?q=%25", vec![]), ("?active=false", vec![]), ("?limit=1", vec!["etl"]), ("?offset=1", vec!["other"]),
@@ -41,8 +41,8 @@ on_both! {
     }
 
     async fn versions_and_the_graph_are_shown(house: &House) {
-        house.apply(ETL).await;
-        house.apply("{name: etl, tasks: {a: {run: 'true'}}, finally: {z: {run: 'true'}}}").await;
+        house.store(ETL).await;
+        house.store("{name: etl, tasks: {a: {run: 'true'}}, finally: {z: {run: 'true'}}}").await;
         let list = house.get("/api/v1/workflows/etl/versions").role(Role::Viewer).send().await.expect(200).body();
         let numbers: Vec<i64> = list["items"].as_array().unwrap().iter().map(|one| one["version"].as_i64().unwrap()).collect();
         assert_eq!(numbers, [2, 1]);
@@ -74,7 +74,7 @@ on_both! {
         let fresh = dry(ETL).send().await.expect(200).body();
         assert_eq!((&fresh["version"], &fresh["differences"]), (&json!(null), &json!(null)));
         house.get("/api/v1/workflows/etl").role(Role::Viewer).send().await.expect(404);
-        house.apply(ETL).await;
+        house.store(ETL).await;
         assert_eq!(dry(ETL).send().await.expect(200).body()["unchanged"], true);
         let changed = dry(&ETL.replace("'true'", "'false'")).send().await.expect(200).body();
         assert_eq!((&changed["unchanged"], &changed["differences"]["tasks"][0]["task"]), (&json!(false), &json!("a")));
@@ -93,7 +93,7 @@ on_both! {
     }
 
     async fn who_has_read_something_else_changes_nothing(house: &House) {
-        house.apply(ETL).await;
+        house.store(ETL).await;
         let first = house.get("/api/v1/workflows/etl").role(Role::Viewer).send().await.expect(200);
         let tag = first.header("etag").to_owned();
         let pause = |tag: &str| house.patch("/api/v1/workflows/etl").role(Role::Operator).header("if-match", tag).json(json!({"is_active": false}));
@@ -111,7 +111,7 @@ on_both! {
     }
 
     async fn a_workflow_with_open_runs_is_kept_unless_they_are_cancelled(house: &House) {
-        house.apply(ETL).await;
+        house.store(ETL).await;
         let run = house.start("etl").await;
         house.delete("/api/v1/workflows/etl").role(Role::Author).send().await.expect(409);
         house.delete("/api/v1/workflows/etl?cancel=true").role(Role::Author).send().await.expect(204);
@@ -119,7 +119,7 @@ on_both! {
     }
 
     async fn a_trigger_gives_inputs_and_is_repeated_by_its_key(house: &House) {
-        house.apply("name: w\ninputs:\n  n: {type: integer}\ntasks:\n  a: {run: 'true'}\n").await;
+        house.store("name: w\ninputs:\n  n: {type: integer}\ntasks:\n  a: {run: 'true'}\n").await;
         let trigger = |body: serde_json::Value| house.post("/api/v1/workflows/w/trigger").role(Role::Operator).json(body);
         let wrong = trigger(json!({"inputs": {"n": "x"}})).send().await.expect(422).body();
         assert!(wrong["errors"][0]["detail"].as_str().unwrap().contains('n'), "{wrong}");
@@ -142,7 +142,7 @@ on_both! {
 
     async fn another_namespace_is_another_house(house: &House) {
         let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
-        house.apply("{name: w, namespace: there, tasks: {a: {run: 'true'}}}").await;
+        house.store("{name: w, namespace: there, tasks: {a: {run: 'true'}}}").await;
         let post = |target: &str, yaml: &str| house.post(target).bearer(&guest).text("application/yaml", yaml);
         post("/api/v1/workflows", "{name: w, namespace: there, tasks: {a: {run: x}}}").send().await.expect(403);
         post("/api/v1/workflows", "{name: w, tasks: {a: {run: x}}}").send().await.expect(403);

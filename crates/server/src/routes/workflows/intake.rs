@@ -81,7 +81,11 @@ fn from_json(text: String) -> Result<(String, Option<bool>, bool), Problem> {
 
 /// Makes a name of what is none, and keeps it as the title.
 fn slug_name(fields: &mut Map<String, Value>) -> Result<Option<String>, Problem> {
-    let Some(Value::String(written)) = fields.get("name").cloned() else { return Ok(None) };
+    let written = match fields.get("name") {
+        None => return Ok(None),
+        Some(Value::String(written)) => written.clone(),
+        Some(_) => return Err(Problem::invalid("/name", "must be a text")),
+    };
     if Name::try_from(written.clone()).is_ok() {
         return Ok(None);
     }
