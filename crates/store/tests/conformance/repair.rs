@@ -1,7 +1,7 @@
 //! What people do to one task run.
 
-use mainspring_core::state::TaskState;
 use mainspring_core::RunId;
+use mainspring_core::state::TaskState;
 use mainspring_store::{Error, Reopen, Repair, Repaired, Result};
 
 use crate::conformance;
