@@ -49,7 +49,7 @@ fn schedules_are_shown_paused_and_made_up_for(database: &str) {
     assert_eq!((&shown["status"], &shown["runs"]), (&json!("done"), &json!(2)));
     place.call(&["backfill", "list", "w", "-o", "table"]).expect(0).says(&[&id, "done"]);
     place.call(&["backfill", "cancel", &id]).expect(2).says(&["done already"]);
-    place.call(&["schedules", "show", "w/nightly", "-o", "table"]).expect(0).says(&["fired", "2026-06-05T00:00:00Z"]);
+    place.call(&["schedules", "show", "w/nightly", "-o", "table"]).expect(0).says(&["fired", "2026-06-05T00:00:00"]);
 }
 
 fn bad_schedules_are_refused(database: &str) {
