@@ -295,10 +295,13 @@ impl Inner {
 
 /// What is known of runs within one pass.
 #[derive(Default)]
-pub(super) struct Heads(HashMap<RunId, Option<(Arc<RunSummary>, Arc<Spec>)>>);
+pub(super) struct Heads(HashMap<RunId, Option<Head>>);
+
+/// A run, and the version it is of.
+type Head = (Arc<RunSummary>, Arc<Spec>);
 
 impl Heads {
-    pub(super) async fn get(&mut self, hub: &Inner, run: RunId) -> Result<Option<(Arc<RunSummary>, Arc<Spec>)>> {
+    pub(super) async fn get(&mut self, hub: &Inner, run: RunId) -> Result<Option<Head>> {
         if let Some(known) = self.0.get(&run) {
             return Ok(known.clone());
         }

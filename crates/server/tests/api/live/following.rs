@@ -122,7 +122,6 @@ async fn storm(flavor: Flavor, storm: Storm) {
     }
     let followed = followed.load(Ordering::Relaxed);
     assert!(followed >= storm.clients, "{} clients have followed only {followed} of {made} runs", storm.clients);
-    println!("{} clients followed {followed} times, {made} runs, in {:?}", storm.clients, begin.elapsed());
     site.deserted().await;
     site.close().await;
 }

@@ -105,7 +105,8 @@ async fn frames_that_break_the_rules_end_their_connection_and_nothing_else() {
     ];
     for (what, bytes) in cases {
         let answer = ends(connected(&site).await, &bytes).await;
-        println!("{what}: {:?}", String::from_utf8_lossy(&answer));
+        // A farewell is a closing frame; what is beyond repair is cut without one.
+        assert!(answer.is_empty() || answer.contains(&0x88), "{what}: {:?}", String::from_utf8_lossy(&answer));
     }
     site.deserted().await;
     site.house.get("/live").send().await.expect(200);
@@ -115,9 +116,7 @@ async fn frames_that_break_the_rules_end_their_connection_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_bytes_never_bring_the_server_down() {
     let site = Site::open(Flavor::Sqlite).await;
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
+    let mut random = fastrand::Rng::with_seed(0x6d61_696e);
     let mut clients = tokio::task::JoinSet::new();
     for _ in 0..150 {
         let mut bytes: Vec<u8> = Vec::new();
@@ -181,7 +180,6 @@ async fn heavy_clients_that_never_read_cost_no_memory_and_are_given_up() {
     }
     site.deserted().await;
     let grown = resident_bytes().saturating_sub(before);
-    println!("grown by {} KiB", grown >> 10);
     assert!(grown < 150 << 20, "{grown} bytes for clients that never read");
     drop(clients);
     site.close().await;
