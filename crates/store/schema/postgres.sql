@@ -79,21 +79,6 @@ table calendars
     updated_at bigint not null
     PRIMARY KEY (namespace, name)
 
-table audit_log
-    id uuid not null
-    at bigint not null
-    actor text not null
-    address text
-    method text not null
-    path text not null
-    namespace text
-    status smallint not null
-    request_id text not null
-    detail text
-    PRIMARY KEY (id)
-    CREATE INDEX audit_log_by_actor ON public.audit_log USING btree (actor, id)
-    CREATE INDEX audit_log_by_namespace ON public.audit_log USING btree (namespace, id)
-
 table cancel_requests
     session bigint not null
     run_id uuid not null
@@ -365,19 +350,6 @@ table idempotent_requests
     CHECK ((octet_length(request_hash) = 32))
     CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
 
-table idempotent_requests
-    actor text not null
-    key text not null
-    request_hash bytea not null
-    claim uuid not null
-    status smallint
-    content_type text
-    body bytea
-    created_at bigint not null
-    PRIMARY KEY (actor, key)
-    CHECK ((octet_length(request_hash) = 32))
-    CREATE INDEX idempotent_requests_by_age ON public.idempotent_requests USING btree (created_at)
-
 table items
     run_id uuid not null
     idx integer not null
@@ -508,6 +480,7 @@ table run_ends
     finished_at bigint not null
     PRIMARY KEY (run_id, generation)
     CHECK (((state >= 3) AND (state <= 5)))
+
 table run_transitions
     run_id uuid not null
     seq bigint not null
@@ -831,7 +804,12 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 919be0e17e2fa2160dabc966d2cd8995
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 0298fea73259769cb90f412a0cb45c99
+
+function followed_flags_v1(
+    p_workflow uuid[],
+    p_flags smallint[])
+    returns smallint[] set plan_cache_mode=force_generic_plan, enable_seqscan=off body 4f8f95f8d48f1e2decc27e02fdcbad87
 
 function items_v1(
     p_now bigint,
@@ -847,18 +825,16 @@ function limits_v1(
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a4b2e42c3688c0f8705190d25277f719
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 16af5aa3689b6155ce3e0e7e53c9a855
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a197124c806f748c7255bbe88af6d98f
 
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body 7d7f9ff8586d74f141753f6cd1ee49ed
+    returns void set plan_cache_mode=force_generic_plan body 282a32d4c1447ecdde655fafbfb11638
 
 function runs_ended_v1(
     p_runs uuid[])
     returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off body 0c0f1712efc3e709b72ea929d3a6250a
-    returns void set plan_cache_mode=force_generic_plan body 77c4dbce68cddd79b1b552ad31b01cfa
 
 function settle_one_v1(
     p_now bigint,
@@ -923,8 +899,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 7d6f79cfca7419842870f2ff5e149e61
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 88966ee7a1498c8484f708324ad36180
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 5a72efaf60c6f1470dbefed6fe3b87ca
 
 function stopped_v1(
     flags smallint,

@@ -39,6 +39,23 @@ CREATE TABLE attempts (
 
 CREATE INDEX attempts_by_seq ON attempts (run_id, seq);
 
+CREATE TABLE audit_log (
+    id         BLOB PRIMARY KEY,
+    at         INTEGER NOT NULL,
+    actor      TEXT NOT NULL,
+    address    TEXT,
+    method     TEXT NOT NULL,
+    path       TEXT NOT NULL,
+    namespace  TEXT,
+    status     INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    detail     TEXT
+);
+
+CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
+
+CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
+
 CREATE TABLE backfills (
     id           BLOB PRIMARY KEY,
     trigger_id   BLOB NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
@@ -63,22 +80,6 @@ CREATE TABLE calendars (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (namespace, name)
 );
-CREATE TABLE audit_log (
-    id         BLOB PRIMARY KEY,
-    at         INTEGER NOT NULL,
-    actor      TEXT NOT NULL,
-    address    TEXT,
-    method     TEXT NOT NULL,
-    path       TEXT NOT NULL,
-    namespace  TEXT,
-    status     INTEGER NOT NULL,
-    request_id TEXT NOT NULL,
-    detail     TEXT
-);
-
-CREATE INDEX audit_log_by_actor ON audit_log (actor, id);
-
-CREATE INDEX audit_log_by_namespace ON audit_log (namespace, id);
 
 CREATE TABLE cancel_requests (
     session     INTEGER NOT NULL,
@@ -254,6 +255,7 @@ CREATE TABLE history_superseded (
 ) WITHOUT ROWID;
 
 CREATE INDEX history_superseded_by_seq ON history_superseded (run_id, seq);
+
 CREATE TABLE idempotent_requests (
     actor        TEXT NOT NULL,
     key          TEXT NOT NULL,
@@ -309,6 +311,7 @@ CREATE TABLE lanes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     node        BLOB NOT NULL,
     seq         INTEGER NOT NULL DEFAULT 0,
+    voided      INTEGER NOT NULL DEFAULT 0,
     created_at  INTEGER NOT NULL
 );
 
@@ -389,6 +392,8 @@ CREATE TABLE run_ends (
     state       INTEGER NOT NULL CHECK (state BETWEEN 3 AND 5),
     finished_at INTEGER NOT NULL,
     PRIMARY KEY (run_id, generation)
+) WITHOUT ROWID;
+
 CREATE TABLE run_transitions (
     run_id      BLOB NOT NULL,
     seq         INTEGER NOT NULL,
