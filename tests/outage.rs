@@ -77,6 +77,9 @@ async fn check(own: &str) {
         .unwrap();
     let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
     let run = submit(&client, folder.path()).await;
+    until("the server serves", PATIENCE, async || Ok(server.last_lines(100).contains("listening on").then_some(())))
+        .await
+        .unwrap();
     let impatient = process_of(folder.path(), "impatient").await;
     let patient = process_of(folder.path(), "patient").await;
     proxy.go_away();
@@ -90,7 +93,8 @@ async fn check(own: &str) {
         let state = client.store().run_summary(run).await?.state;
         Ok(state.is_terminal().then_some(state))
     });
-    assert_eq!(ended.await.unwrap(), RunState::Success, "{}", server.last_lines(40));
+    let ended = ended.await.unwrap_or_else(|error| panic!("{error}\n{}", server.last_lines(60)));
+    assert_eq!(ended, RunState::Success, "{}", server.last_lines(60));
     assert_eq!(end_of(&client, run, 0).await, (2, None), "killed, handed back, executed again");
     assert_eq!(end_of(&client, run, 1).await, (1, Some(serde_json::json!({"went": "on"}))));
     server.stop(PATIENCE).await.unwrap();

@@ -37,6 +37,13 @@ const PERIODIC: &[&str] = &[
     "LISTEN",
     "pg_notify",
     "FROM versions",
+    "FROM backfills b",
+    "FROM triggers t JOIN workflows w",
+    "SELECT next_fire_at",
+    "SELECT min(covered_at)",
+    "FROM events WHERE NOT handled",
+    "FROM run_ends",
+    "FROM debounces d",
 ];
 
 struct Scene {

@@ -36,14 +36,18 @@ Start work
   submit       Store a workflow and start a run of it
   apply        Store workflows as new versions
   trigger      Start a run of a stored workflow
+  jobs         Make, list, pause, reschedule, trigger and delete jobs
+  events       Announce events that tasks wait for
+  handlers     Make, list and switch what is done about events
   schedules    List triggers, look ahead, pause and resume them
   calendars    List, show, set and delete calendars of closed days
   backfill     Make the runs of a range of a schedule's past
 
 Look and repair
   runs         List, show, follow, cancel, pause, resume and repeat runs
-  tasks        List the tasks of a run, approve, reject, deliver results
-  events       Announce events that tasks wait for
+  tasks        List the tasks of a run, answer those that wait, repair others
+  why          Say what keeps a task from running
+  workflows    List and show workflows, their versions, switch and delete them
   search       Find workflows, runs and errors by words
   pools        Show and set named pools
 
@@ -149,9 +153,14 @@ pub(crate) enum Command {
     /// List, show, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),
-    /// List the tasks of a run, approve, reject, deliver results
+    /// List the tasks of a run, answer those that wait, repair others
     #[command(subcommand)]
     Tasks(commands::tasks::TasksCommand),
+    /// List and show workflows, their versions, switch and delete them
+    #[command(subcommand)]
+    Workflows(commands::workflows::WorkflowsCommand),
+    /// Say what keeps a task from running
+    Why(commands::why::WhyArgs),
     /// Make, list, pause, reschedule, trigger and delete jobs
     #[command(subcommand)]
     Jobs(commands::jobs::JobsCommand),

@@ -107,6 +107,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Submit(args) => commands::submit::submit(&app, args).await,
         Command::Runs(command) => commands::runs::runs(&app, command).await,
         Command::Tasks(command) => commands::tasks::tasks(&app, command).await,
+        Command::Workflows(command) => commands::workflows::workflows(&app, command).await,
+        Command::Why(args) => commands::why::why(&app, args).await,
         Command::Jobs(command) => commands::jobs::jobs(&app, command).await,
         Command::Handlers(command) => commands::handlers::handlers(&app, command).await,
         Command::Events(command) => commands::events::events(&app, command).await,

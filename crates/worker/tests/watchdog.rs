@@ -208,7 +208,7 @@ async fn a_dead_watchdog_is_replaced_by_one_that_knows_what_runs() {
     kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
     let second = eventually("another watchdog", || watchdog_of(&worker).filter(|pid| *pid != first)).await;
     // Groups are announced before the first sign of life that comes alone, so having read one means knowing them.
-    let pulse = "alive 800\n".len() as u64;
+    let pulse = "alive 6000\n".len() as u64;
     let mut seen = bytes_read(second).unwrap();
     eventually("a sign of life", || {
         let now = bytes_read(second).unwrap();

@@ -33,3 +33,5 @@ pub(crate) mod token;
 pub(crate) mod trigger;
 pub(crate) mod validate;
 pub(crate) mod version;
+pub(crate) mod why;
+pub(crate) mod workflows;

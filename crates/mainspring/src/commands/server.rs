@@ -136,13 +136,17 @@ async fn start(app: &App<'_>) -> Result<Running> {
         roles = roles.join(","),
         "starting"
     );
-    let node = LocalNode::start(client.clone(), node_config, app.pool_config(), app.registry(&client)).await?;
-    let (mut http, mut first_token) = (None, None);
+    let registry = app.registry(&client);
+    let client = client.with_handlers(registry.names().into_iter().map(ToOwned::to_owned));
+    // What can go wrong at the start does so before anything is claimed.
+    let (mut api, mut first_token) = (None, None);
     if let Some(listener) = listener {
-        let api = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
-        first_token = api.first_token().await.map_err(|problem| Failure::failed(problem.detail()))?;
-        http = Some(listener.serve(api));
+        let served = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
+        first_token = served.first_token().await.map_err(|problem| Failure::failed(problem.detail()))?;
+        api = Some((listener, served));
     }
+    let node = LocalNode::start(client.clone(), node_config, app.pool_config(), registry).await?;
+    let http = api.map(|(listener, api)| listener.serve(api));
     Ok(Running { client, node, http, first_token, lock })
 }
 

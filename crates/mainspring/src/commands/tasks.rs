@@ -8,6 +8,7 @@ use mainspring_store::TaskRunRow;
 use serde_json::{Value, json};
 
 use super::runs::{parse_run, task_index};
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Format, Table};
@@ -26,6 +27,37 @@ pub(crate) enum TasksCommand {
     Reject(AnswerArgs),
     /// Hand in the result of a task that waits for one
     Deliver(DeliverArgs),
+    /// Try a task again: at once if it waits for its next attempt, else by reopening its run
+    Retry(RepairArgs),
+    /// Count a task as done by hand; what depends on it goes on
+    Resolve(ResolveArgs),
+    /// Leave a task out; what depends on it goes on as if it had succeeded
+    Skip(RepairArgs),
+    /// Cancel one task
+    Cancel(RepairArgs),
+    /// Give a task its attempts back
+    ResetAttempts(RepairArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RepairArgs {
+    #[arg(value_name = "RUN")]
+    run: String,
+    /// The task's name; `name[2]` is an item
+    #[arg(value_name = "TASK")]
+    task: String,
+    /// Why, for whoever asks later
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResolveArgs {
+    #[command(flatten)]
+    repair: RepairArgs,
+    /// What the task would have left, as JSON
+    #[arg(long, value_name = "JSON")]
+    result: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -75,7 +107,34 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
             };
             answer(app, args.answer, told, words).await
         }
+        TasksCommand::Retry(args) => repair(app, args, "retry", None).await,
+        TasksCommand::Skip(args) => repair(app, args, "skip", None).await,
+        TasksCommand::Cancel(args) => repair(app, args, "cancel", None).await,
+        TasksCommand::ResetAttempts(args) => repair(app, args, "reset_attempts", None).await,
+        TasksCommand::Resolve(args) => {
+            let output = args.result.as_deref().map(|text| parse_output(Some(text))).transpose()?;
+            repair(app, args.repair, "resolve_manually", output).await
+        }
     }
+}
+
+/// What people do about a task, through the API.
+async fn repair(app: &App<'_>, args: RepairArgs, action: &str, output: Option<Value>) -> Result {
+    let run = parse_run(&args.run)?.to_string();
+    let api = Connection::open(app).await?;
+    let mut body = json!({"action": action, "reason": args.reason});
+    if let Some(output) = output {
+        body["output"] = output;
+    }
+    let done = api.send("POST", &["workflow-runs", &run, "tasks", &args.task, "actions"], &[], Some(&body)).await?;
+    match app.out.record_format() {
+        Format::Table => {
+            let status = done["status"].as_str().unwrap_or_default();
+            app.out.line(format_args!("task {} of run {run}: {} ({status})", args.task, action.replace('_', " ")));
+        }
+        format => app.out.value(format, &done),
+    }
+    Ok(Exit::Success)
 }
 
 fn parse_output(text: Option<&str>) -> Result<Value> {

@@ -98,6 +98,9 @@ on_both_databases! { all_of_them_run_on_a_server }
 fn all_of_them_run_on_a_server(database: &str) {
     let place = Place::on(database);
     let server = place.server(&OUTSIDE);
+    for calendar in ["fr-bank", "holidays"] {
+        place.call(&["calendars", "set", calendar, &example(&format!("calendars/{calendar}.json"))]).expect(0);
+    }
     place.call(&["apply", &example("load-part.yaml")]).expect(0);
     for path in workflows() {
         let inputs = inputs(&path, &server.address);

@@ -8,6 +8,7 @@ mod examples;
 mod guard;
 mod maintain;
 mod operate;
+mod repairs;
 mod restart;
 mod run;
 mod schedules;

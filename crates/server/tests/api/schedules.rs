@@ -25,7 +25,7 @@ on_both! {
         assert_eq!(shown["status"], "active");
         assert_eq!(shown["schedule"], "0 2 * * *");
         assert_eq!(shown["timezone"], "Europe/Paris");
-        assert_eq!(shown["description"], "at 02:00");
+        assert_eq!(shown["description"], "at 02:00 every day");
         let next = house.get(&format!("/api/v1/schedules/{id}/next?n=3")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(next["items"].as_array().unwrap().len(), 3);
         assert_eq!(next["items"][0]["scheduled_for"], shown["next_run"]);
@@ -61,7 +61,7 @@ on_both! {
     }
 
     async fn calendars_are_made_named_and_removed(house: &House) {
-        let calendar = json!({"timezone": "Europe/Paris", "days": ["2026-12-25"], "weekdays": ["sun"], "windows": [{"from": "2026-12-24T12:00:00Z", "to": "2026-12-24T18:00:00Z"}], "action": "move"});
+        let calendar = json!({"timezone": "Europe/Paris", "days": ["2026-12-25"], "weekdays": ["sun"], "windows": [{"from": "2026-12-24T12:00:00.000000Z", "to": "2026-12-24T18:00:00.000000Z"}], "action": "move"});
         let made = house.put("/api/v1/calendars/bank").role(Role::Operator).json(calendar.clone()).send().await.expect(200).body();
         for field in ["timezone", "days", "weekdays", "windows", "action"] {
             assert_eq!(made[field], calendar[field], "{field}");
