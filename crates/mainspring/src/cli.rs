@@ -227,6 +227,13 @@ impl Cli {
     }
 }
 
+impl Command {
+    /// Whether tasks may be executed by this process.
+    pub(crate) fn executes(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -241,12 +248,5 @@ mod tests {
             let line = format!("\n  {:11}  {}\n", subcommand.get_name(), subcommand.get_about().unwrap_or_default());
             assert!(HELP.contains(&line), "the help lacks{line}");
         }
-    }
-}
-
-impl Command {
-    /// Whether tasks may be executed by this process.
-    pub(crate) fn executes(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
     }
 }

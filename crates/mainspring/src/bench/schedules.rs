@@ -2,6 +2,7 @@
 //! that are not due.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -122,8 +123,8 @@ impl Bench {
             for at in workflow * PER_WORKFLOW..((workflow + 1) * PER_WORKFLOW).min(n) {
                 let next = due(at);
                 let time = next.unwrap_or(now);
-                if !known.contains_key(&time) {
-                    known.insert(time, daily(time)?);
+                if let Entry::Vacant(unknown) = known.entry(time) {
+                    unknown.insert(daily(time)?);
                 }
                 let trigger = Trigger { id: format!("t{}", at % PER_WORKFLOW), ..known[&time].clone() };
                 let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
