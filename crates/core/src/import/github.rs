@@ -27,7 +27,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     let mut writer = Writer::default();
     writer.comment(0, "from a GitHub Actions workflow");
     writer.text(0, "name", &workflow);
-    if !title.is_empty() {
+    if !title.trim().is_empty() {
         writer.text(0, "title", &title);
     }
     let mut known = Known::default();

@@ -107,6 +107,13 @@ fn hostile_files_are_refused() {
     }
 }
 
+#[test]
+fn a_title_of_blanks_is_none() {
+    let imported = github_actions(r#"{"name": " ", "jobs": {"a": {"steps": [{"run": "true"}]}}}"#).unwrap();
+    assert!(!imported.text.contains("title"), "{}", imported.text);
+    assert!(parse(&imported.text).is_ok());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
