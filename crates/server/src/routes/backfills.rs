@@ -5,15 +5,15 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use mainspring_core::Micros;
 use mainspring_core::time::{self, rfc3339};
-use mainspring_core::workflow::{DEFAULT_NAMESPACE, MAX_PRIORITY};
+use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_engine::BackfillRequest;
 use mainspring_store::{BackfillRow, TriggerRow};
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use crate::body::{self, Name, Path, Query};
+use crate::body::{self, InNamespace, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
@@ -70,14 +70,6 @@ pub(crate) struct StartBackfill {
     priority: Option<i16>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Within {
-    /// The namespace of a workflow that is named
-    #[param(value_type = Option<String>, default = "default")]
-    namespace: Option<Name>,
-}
-
 impl From<BackfillRow> for Backfill {
     fn from(row: BackfillRow) -> Self {
         Self {
@@ -102,13 +94,13 @@ impl From<BackfillRow> for Backfill {
 
 /// Make up for a range of a schedule's past
 #[utoipa::path(post, path = "/workflows/{workflow}/backfill", tag = "schedules",
-    params(("workflow" = String, Path, description = "id or name"), Within), request_body = StartBackfill,
+    params(("workflow" = String, Path, description = "id or name"), InNamespace), request_body = StartBackfill,
     responses((status = 201, body = Backfill)))]
 pub(crate) async fn start(
     State(state): State<ApiState>,
     caller: Caller,
     Path(workflow): Path<String>,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
     body::Json(wanted): body::Json<StartBackfill>,
 ) -> Result<(StatusCode, Json<Backfill>), Problem> {
     let workflow_id = find(&state, &caller, &workflow, &within).await?;
@@ -130,13 +122,13 @@ pub(crate) async fn start(
 
 /// List the backfills of a workflow, the newest first
 #[utoipa::path(get, path = "/workflows/{workflow}/backfills", tag = "schedules",
-    params(("workflow" = String, Path, description = "id or name"), Within, PageParams),
+    params(("workflow" = String, Path, description = "id or name"), InNamespace, PageParams),
     responses((status = 200, body = List<Backfill>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     Path(workflow): Path<String>,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
     page: Page,
 ) -> Result<Json<List<Backfill>>, Problem> {
     let workflow_id = find(&state, &caller, &workflow, &within).await?;
@@ -178,13 +170,13 @@ pub(crate) async fn cancel(
 }
 
 /// The workflow by its id or name, for somebody who may see it.
-async fn find(state: &ApiState, caller: &Caller, workflow: &str, within: &Within) -> Result<Uuid, Problem> {
+async fn find(state: &ApiState, caller: &Caller, workflow: &str, within: &InNamespace) -> Result<Uuid, Problem> {
     let store = state.client().store();
     if let Ok(id) = workflow.parse::<Uuid>() {
         caller.enter(&store.workflow_key(id).await?.0)?;
         return Ok(id);
     }
-    let namespace = within.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let namespace = within.or_default();
     caller.enter(namespace)?;
     let name = Name::try_from(workflow.to_owned()).map_err(Problem::malformed)?;
     Ok(state.client().latest(namespace, name.as_str()).await?.version.workflow_id)

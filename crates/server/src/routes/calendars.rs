@@ -5,13 +5,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use mainspring_core::schedule::{CalendarAction, CalendarSpec, Window};
 use mainspring_core::time::{self, rfc3339};
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_store::CalendarRow;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::body::{self, Name, Path, Query};
+use crate::body::{self, InNamespace, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
@@ -65,20 +64,6 @@ pub(crate) struct PutCalendar {
     action: Option<String>,
 }
 
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct Within {
-    /// The namespace
-    #[param(value_type = Option<String>, default = "default")]
-    namespace: Option<Name>,
-}
-
-impl Within {
-    fn or_default(&self) -> &str {
-        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
-    }
-}
-
 impl From<CalendarRow> for CalendarShown {
     fn from(row: CalendarRow) -> Self {
         let window = |window: &Window| WindowShown { from: rfc3339(window.from), to: rfc3339(window.to) };
@@ -121,13 +106,13 @@ impl TryFrom<PutCalendar> for CalendarSpec {
 }
 
 /// List calendars
-#[utoipa::path(get, path = "/calendars", tag = "schedules", params(PageParams, Within),
+#[utoipa::path(get, path = "/calendars", tag = "schedules", params(PageParams, InNamespace),
     responses((status = 200, body = List<CalendarShown>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
 ) -> Result<Json<List<CalendarShown>>, Problem> {
     let namespace = within.or_default();
     caller.enter(namespace)?;
@@ -138,26 +123,26 @@ pub(crate) async fn list(
 }
 
 /// Show a calendar
-#[utoipa::path(get, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), Within),
+#[utoipa::path(get, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
     responses((status = 200, body = CalendarShown)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
     caller: Caller,
     Path(name): Path<Name>,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
 ) -> Result<Json<CalendarShown>, Problem> {
     caller.enter(within.or_default())?;
     Ok(Json(state.client().store().calendar(within.or_default(), name.as_str()).await?.into()))
 }
 
 /// Make or replace a calendar; the schedules that name it are computed anew
-#[utoipa::path(put, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), Within),
+#[utoipa::path(put, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
     request_body = PutCalendar, responses((status = 200, body = CalendarShown)))]
 pub(crate) async fn put(
     State(state): State<ApiState>,
     caller: Caller,
     Path(name): Path<Name>,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
     body::Json(calendar): body::Json<PutCalendar>,
 ) -> Result<Json<CalendarShown>, Problem> {
     let namespace = within.or_default();
@@ -167,13 +152,13 @@ pub(crate) async fn put(
 }
 
 /// Remove a calendar that no schedule names
-#[utoipa::path(delete, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), Within),
+#[utoipa::path(delete, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
     responses((status = 204, description = "It is gone"), (status = 409, description = "A schedule names it")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,
     caller: Caller,
     Path(name): Path<Name>,
-    Query(within): Query<Within>,
+    Query(within): Query<InNamespace>,
 ) -> Result<StatusCode, Problem> {
     caller.enter(within.or_default())?;
     state.client().store().delete_calendar(within.or_default(), name.as_str()).await?;

@@ -16,8 +16,8 @@ use uuid::Uuid;
 
 use super::runs::shapes::{Surroundings, TaskRun, find};
 use super::runs::{instant, tasks};
-use super::workflows::shapes::{InNamespace, find as find_workflow};
-use crate::body::{Name, Path, Query};
+use super::workflows::shapes::find as find_workflow;
+use crate::body::{InNamespace, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::executions::Execution;
 use super::invalid;
 use super::shapes::{Job, NewJob};
-use crate::body::{self, MaybeJson, Name, Path, Query};
+use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
@@ -42,18 +42,9 @@ pub(super) fn register(doors: &mut Doors) {
     doors.at(Access::InNamespace(Role::Viewer), routes!(stats));
 }
 
-/// Where a job is looked for by its name.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct InNamespace {
-    /// The namespace of a job that is named instead of given by its id
-    #[param(value_type = Option<String>, default = "default")]
-    namespace: Option<Name>,
-}
-
 /// Finds a job by its id or its name and enters its namespace.
 async fn find(state: &ApiState, caller: &Caller, id: &str, within: &InNamespace) -> Result<JobRow, Problem> {
-    let namespace = within.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let namespace = within.or_default();
     let store = state.client().store();
     let job = match Uuid::try_parse(id) {
         Ok(id) => store.job(id).await,

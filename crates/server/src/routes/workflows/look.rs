@@ -12,8 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use super::intake;
-use super::shapes::{InNamespace, Version, find};
-use crate::body::{Document, LARGE_LIMIT, Name, Path, Query};
+use super::shapes::{Version, find};
+use crate::body::{Document, InNamespace, LARGE_LIMIT, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;

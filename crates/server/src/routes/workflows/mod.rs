@@ -19,8 +19,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use self::intake::Intake;
-use self::shapes::{InNamespace, Workflow, changed_meanwhile, find, precondition, with_etag};
-use crate::body::{self, Document, LARGE_LIMIT, Name, Path, Query};
+use self::shapes::{Workflow, changed_meanwhile, find, precondition, with_etag};
+use crate::body::{self, Document, InNamespace, LARGE_LIMIT, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;

@@ -4,14 +4,13 @@ use axum::http::HeaderMap;
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::response::{IntoResponse, Response};
 use mainspring_core::time::rfc3339;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_store::{Edition, VersionSummary, WorkflowRow};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::body::Name;
+use crate::body::{InNamespace, Name};
 use crate::doors::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -74,21 +73,6 @@ pub(crate) struct Version {
 impl From<VersionSummary> for Version {
     fn from(row: VersionSummary) -> Self {
         Self { version: row.number, hash: row.hash, created_at: rfc3339(row.created_at), source: None }
-    }
-}
-
-/// In which namespace a name is meant.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub(crate) struct InNamespace {
-    /// The namespace of a workflow that is named
-    #[param(value_type = Option<String>, default = "default")]
-    pub(crate) namespace: Option<Name>,
-}
-
-impl InNamespace {
-    pub(crate) fn or_default(&self) -> &str {
-        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
     }
 }
 

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::shapes::{InNamespace, find};
-use crate::body::{MaybeJson, Path, Query};
+use super::shapes::find;
+use crate::body::{InNamespace, MaybeJson, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
