@@ -36,9 +36,9 @@ impl Cron {
     /// Five fields, six with seconds before them, or a nickname like `@daily`.
     pub fn parse(text: &str, timezone: &str) -> Result<Self, CronError> {
         let zone = zone::timezone(timezone)?;
-        let (fields, parsed) = fields::read(text)?;
+        let (fields, pattern) = fields::read(text)?;
         let fixed = fields.0[1..3].iter().all(|field| !field.contains(['*', '/']));
-        let cron = Self { fields, pattern: parsed.pattern, zone, fixed };
+        let cron = Self { fields, pattern, zone, fixed };
         let some_day = NaiveDate::from_ymd_opt(2000, 1, 1).unwrap_or_default();
         if cron.next_day(some_day, limit(some_day)).is_none() {
             return Err(CronError::NeverFires);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use croner::CronPattern;
 use croner::parser::{CronParser, Seconds, Year};
 
 use crate::diagnostic::quoted;
@@ -110,7 +111,7 @@ impl CronError {
 }
 
 /// Splits and checks an expression.
-pub(super) fn read(text: &str) -> Result<(Fields, croner::Cron), CronError> {
+pub(super) fn read(text: &str) -> Result<(Fields, CronPattern), CronError> {
     if text.len() > LONGEST {
         return Err(CronError::TooLong);
     }
@@ -135,20 +136,28 @@ pub(super) fn read(text: &str) -> Result<(Fields, croner::Cron), CronError> {
         let failed = |cause| CronError::Field { field, text: part.to_owned(), cause };
         let numbers = numbers(field, part).map_err(failed)?;
         check(field, &numbers).map_err(failed)?;
-        alone(field, &numbers).map_err(failed)?;
         *place = numbers;
     }
     let fields = Fields(fields);
-    let parsed = parser().parse(&fields.0.join(" ")).map_err(|error| CronError::Field {
-        field: CronField::Day,
-        text: fields.0[3].clone(),
-        cause: words(&error),
+    let pattern = parse(&fields.0.join(" ")).map_err(|error| {
+        let guilty = CronField::ALL.into_iter().zip(&fields.0).find_map(|(field, text)| {
+            let cause = alone(field, text).err()?;
+            Some(CronError::Field { field, text: text.clone(), cause })
+        });
+        guilty.unwrap_or_else(|| {
+            let (field, text) = (CronField::Day, fields.0[3].clone());
+            CronError::Field { field, text, cause: words(&error) }
+        })
     })?;
-    Ok((fields, parsed))
+    Ok((fields, pattern))
 }
 
-fn parser() -> CronParser {
-    CronParser::builder().seconds(Seconds::Required).year(Year::Disallowed).build()
+/// Nobody asks for the years: every year would be ten thousand marks, set and kept for each expression.
+fn parse(fields: &str) -> Result<CronPattern, croner::errors::CronError> {
+    let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Required).build();
+    let mut pattern = parser.parse(&format!("{fields} 2000"))?.pattern;
+    pattern.years = Default::default();
+    Ok(pattern)
 }
 
 /// The names in a field as numbers. croner would take a name in any field.
@@ -241,7 +250,7 @@ fn number(field: CronField, text: &str) -> Result<u32, String> {
 /// Whether croner takes the field when nothing else is said.
 fn alone(field: CronField, part: &str) -> Result<(), String> {
     let pattern = CronField::ALL.map(|other| if other == field { part } else { "*" });
-    parser().parse(&pattern.join(" ")).map(drop).map_err(|error| words(&error))
+    parse(&pattern.join(" ")).map(drop).map_err(|error| words(&error))
 }
 
 /// The parser's words, as the rest of a sentence.

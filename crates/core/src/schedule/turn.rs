@@ -53,7 +53,15 @@ impl Schedule {
             return self.settled(progress, Vec::new(), None);
         };
         if now.saturating_sub(first.fire_at) <= GRACE {
-            return self.settled(progress, self.due_now(progress, now), None);
+            let (due, next) = self.due_now(progress, first, now);
+            let covered = due.last().map_or(progress.covered, |last| last.nominal);
+            return Turn {
+                blacked_out: self.closed_between(progress.covered, covered),
+                fire: due,
+                missed: None,
+                covered,
+                next,
+            };
         }
         let mut owed = self.owed(progress.covered, progress.fired, now, catchup);
         // What its jitter still holds back comes later.
@@ -72,16 +80,15 @@ impl Schedule {
         self.settled(progress, Vec::new(), owed.missed)
     }
 
-    fn due_now(&self, progress: Progress, now: Micros) -> Vec<Fire> {
+    /// What is due from `first` on, and what comes then. Each search is made once: it is most of the work of a turn.
+    fn due_now(&self, progress: Progress, first: Fire, now: Micros) -> (Vec<Fire>, Option<Fire>) {
         let mut due: Vec<Fire> = Vec::new();
-        let mut reached = progress;
-        while due.len() < AT_ONCE
-            && let Some(fire) = self.upcoming(reached).filter(|fire| fire.fire_at <= now)
-        {
-            reached = Progress { covered: fire.nominal, fired: reached.fired + 1 };
+        let mut next = Some(first);
+        while let Some(fire) = next.filter(|fire| fire.fire_at <= now && due.len() < AT_ONCE) {
             due.push(fire);
+            next = self.upcoming(Progress { covered: fire.nominal, fired: progress.fired + due.len() as u64 });
         }
-        due
+        (due, next)
     }
 
     fn settled(&self, progress: Progress, fire: Vec<Fire>, missed: Option<Missed>) -> Turn {
