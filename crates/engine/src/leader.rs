@@ -168,6 +168,7 @@ impl Leadership {
             if let Some(retention) = shared.config.retention {
                 let before = shared.client.now() - retention.as_micros() as i64;
                 while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
+                store.forget_fires(before).await?;
             }
         }
         if let Some(retention) = shared.config.retention

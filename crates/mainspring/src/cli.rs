@@ -44,6 +44,7 @@ Start work
   backfill     Make the runs of a range of a schedule's past
 
 Look and repair
+  watch        Show runs and their tasks on the terminal, as they go
   runs         List, show, follow, cancel, pause, resume and repeat runs
   tasks        List the tasks of a run, answer those that wait, repair others
   why          Say what keeps a task from running
@@ -150,6 +151,8 @@ pub(crate) enum Command {
     Apply(commands::apply::ApplyArgs),
     /// Start a run of a stored workflow
     Trigger(commands::trigger::TriggerArgs),
+    /// Show runs and their tasks on the terminal, as they go
+    Watch(commands::watch::WatchArgs),
     /// List, show, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),

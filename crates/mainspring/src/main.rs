@@ -105,6 +105,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Apply(args) => commands::apply::apply(&app, args).await,
         Command::Trigger(args) => commands::trigger::trigger(&app, args).await,
         Command::Submit(args) => commands::submit::submit(&app, args).await,
+        Command::Watch(args) => commands::watch::watch(&app, args).await,
         Command::Runs(command) => commands::runs::runs(&app, command).await,
         Command::Tasks(command) => commands::tasks::tasks(&app, command).await,
         Command::Workflows(command) => commands::workflows::workflows(&app, command).await,

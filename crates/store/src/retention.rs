@@ -1,13 +1,17 @@
-//! Forgetting: whole runs, oldest first, in small transactions.
+//! Forgetting: whole runs, oldest first, and what the clock noted of them, in small transactions.
 
 use mainspring_core::time::{month_of, month_start};
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
+use uuid::Uuid;
 
-use crate::db::{Db, Store, Tx, read, within};
+use crate::db::{Db, Store, Tx, read, within, write};
 use crate::error::Result;
+use crate::fires::NO_BACKFILL;
 
 const RUNS_PER_PURGE: i64 = 200;
+/// So many instants of a trigger are forgotten in one transaction.
+const FIRES_PER_STEP: i64 = 1_000;
 
 /// Everything a run leaves behind, children first.
 const TABLES: &[&str] = &[
@@ -76,6 +80,73 @@ impl Store {
             purged.runs += gone;
         }
         Ok(purged)
+    }
+
+    /// Forgets what the clock noted before `before`, once the run that it started is gone too; how much that was. The
+    /// newest row of each trigger stays, and so does what lies behind `covered_at`: by these nothing is fired twice. Rows of
+    /// backfills stay with their backfill, which counts them.
+    pub async fn forget_fires(&self, before: Micros) -> Result<u64> {
+        let old: Vec<(Uuid, Micros, Micros)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT x.id, x.covered_at, x.latest FROM (SELECT t.id, t.covered_at, \
+             (SELECT max(f.nominal_at) FROM fires f WHERE f.trigger_id = t.id AND f.backfill = $2) AS latest FROM triggers t) x \
+             WHERE EXISTS (SELECT 1 FROM fires f WHERE f.trigger_id = x.id AND f.nominal_at < x.latest AND f.nominal_at < x.covered_at \
+             AND f.nominal_at < $1 AND f.backfill = $2)"
+        )
+        .bind(before)
+        .bind(NO_BACKFILL)
+        .fetch_all(conn)
+        .await?
+        });
+        let mut forgotten = 0;
+        for (trigger, covered, latest) in old {
+            let end = before.min(covered).min(latest);
+            let mut from = Micros::MIN;
+            while from < end {
+                let until = self.step_of_fires(trigger, from).await?.unwrap_or(end).min(end);
+                forgotten += self.forget_fires_between(trigger, from, until, before).await?;
+                from = until;
+            }
+        }
+        Ok(forgotten)
+    }
+
+    /// The instant up to which one step goes; `None` if fewer are left.
+    async fn step_of_fires(&self, trigger: Uuid, from: Micros) -> Result<Option<Micros>> {
+        let found: Option<(Micros,)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT nominal_at FROM fires WHERE trigger_id = $1 AND nominal_at > $2 ORDER BY nominal_at LIMIT 1 OFFSET $3"
+        )
+        .bind(trigger)
+        .bind(from)
+        .bind(FIRES_PER_STEP)
+        .fetch_optional(conn)
+        .await?
+        });
+        Ok(found.map(|(nominal,)| nominal))
+    }
+
+    async fn forget_fires_between(
+        &self,
+        trigger: Uuid,
+        from: Micros,
+        until: Micros,
+        fired_before: Micros,
+    ) -> Result<u64> {
+        Ok(write!(self, |conn| {
+            sqlx::query(
+            "DELETE FROM fires WHERE trigger_id = $1 AND nominal_at >= $2 AND nominal_at < $3 AND fired_at < $4 AND backfill = $5 \
+             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = fires.run_id)"
+        )
+        .bind(trigger)
+        .bind(from)
+        .bind(until)
+        .bind(fired_before)
+        .bind(NO_BACKFILL)
+        .execute(conn)
+        .await?
+        .rows_affected()
+        }))
     }
 
     /// Deletes an ended run and everything of it, whatever waits for a person.

@@ -229,6 +229,28 @@ impl Store {
         Ok(rows.into_iter().map(|(run, code)| (run, phase(code))).collect())
     }
 
+    /// How many task runs of these runs have ended; runs without any are missing.
+    pub async fn ended_counts(&self, runs: &[Uuid]) -> Result<HashMap<Uuid, i64>> {
+        let rows: Vec<(Uuid, i64)> = match &*self.db {
+            Db::Postgres(pg) => {
+                sqlx::query_as("SELECT run_id, count(*) FROM history WHERE run_id = ANY ($1) GROUP BY run_id")
+                    .bind(runs)
+                    .fetch_all(&pg.pool)
+                    .await?
+            }
+            Db::Sqlite(sqlite) => {
+                let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
+                sqlx::query_as(
+                    "SELECT h.run_id, count(*) FROM json_each($1) j CROSS JOIN history h ON h.run_id = unhex(j.value) GROUP BY h.run_id",
+                )
+                .bind(serde_json::to_string(&runs).unwrap_or_default())
+                .fetch_all(&sqlite.readers)
+                .await?
+            }
+        };
+        Ok(rows.into_iter().collect())
+    }
+
     /// Sessions, the newest first: the live ones, and with `ended` those that are over.
     pub async fn sessions(&self, ended: bool, limit: i64) -> Result<Vec<SessionRow>> {
         Ok(read!(self, |conn| {

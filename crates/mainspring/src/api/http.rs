@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
-use hyper::{Request, header};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, header};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -71,6 +71,22 @@ impl Endpoint {
     }
 
     async fn ask_patiently(&self, method: &str, target: &str, body: Option<Vec<u8>>) -> Result<(u16, Vec<u8>)> {
+        let response = self.respond(method, target, body).await?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), LARGEST_ANSWER)
+            .collect()
+            .await
+            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
+        Ok((status, body.to_bytes().to_vec()))
+    }
+
+    /// The answer as soon as its head is there.
+    pub(super) async fn respond(
+        &self,
+        method: &str,
+        target: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Response<Incoming>> {
         let stream = self.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -92,13 +108,7 @@ impl Endpoint {
         let request = request.body(Full::new(Bytes::from(body.unwrap_or_default()))).map_err(|_| {
             Failure::bad_input("the token has characters that no token has").remedy("set MAINSPRING_TOKEN")
         })?;
-        let response = sender.send_request(request).await.map_err(|error| self.unreachable(error.to_string()))?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), LARGEST_ANSWER)
-            .collect()
-            .await
-            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
-        Ok((status, body.to_bytes().to_vec()))
+        sender.send_request(request).await.map_err(|error| self.unreachable(error.to_string()))
     }
 
     async fn connect(&self) -> Result<Box<dyn Stream>> {
@@ -147,8 +157,12 @@ impl Endpoint {
         self.url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
     }
 
+    pub(super) fn place(&self) -> String {
+        format!("{}://{}", self.url.scheme(), self.authority_of_url())
+    }
+
     fn unreachable(&self, cause: String) -> Failure {
-        let server = format!("{}://{}", self.url.scheme(), self.authority_of_url());
+        let server = self.place();
         Failure::unreachable(format!("the server {server} is not reachable: {cause}"))
             .remedy("check that it runs and that --server (MAINSPRING_SERVER) names it")
     }

@@ -6,6 +6,7 @@
 mod answer;
 mod http;
 mod profile;
+mod stream;
 
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_server::{Api, LocalRequest};
@@ -50,6 +51,14 @@ impl Connection {
     /// The namespace that was asked for, if any.
     pub(crate) fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
+    }
+
+    /// Where the answers come from: the address of a server, or the database.
+    pub(crate) fn place(&self) -> String {
+        match &self.way {
+            Way::There(endpoint) => endpoint.place(),
+            Way::Here { .. } => "the database".to_owned(),
+        }
     }
 
     pub(crate) fn namespace_or_default(&self) -> &str {

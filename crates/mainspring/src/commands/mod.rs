@@ -33,5 +33,6 @@ pub(crate) mod token;
 pub(crate) mod trigger;
 pub(crate) mod validate;
 pub(crate) mod version;
+pub(crate) mod watch;
 pub(crate) mod why;
 pub(crate) mod workflows;

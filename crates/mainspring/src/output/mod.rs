@@ -97,6 +97,11 @@ impl Output {
         Palette { colored: self.colored(self.is_terminal()) }
     }
 
+    /// Whether standard output may be coloured.
+    pub(crate) fn is_colored(&self) -> bool {
+        self.colored(self.is_terminal())
+    }
+
     pub(crate) fn error_palette(&self) -> Palette {
         Palette { colored: self.colored(io::stderr().is_terminal()) }
     }

@@ -16,3 +16,4 @@ mod server;
 mod support;
 mod validate;
 mod waiting;
+mod watch;

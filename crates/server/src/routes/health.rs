@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
 use mainspring_engine::LEADERSHIP;
 use serde::Serialize;
@@ -20,6 +21,9 @@ use crate::state::ApiState;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A database that takes longer is degraded.
 const SLOW: Duration = Duration::from_secs(1);
+
+/// Schedules that are later are degraded.
+const LATE: Micros = 60_000_000;
 
 pub(crate) fn register(doors: &mut Doors) {
     doors.at_root(Access::Anywhere(Role::Viewer), routes!(health));
@@ -49,12 +53,13 @@ impl Component {
     }
 }
 
-/// How the database, the coordination and the workers are
+/// How the database, the coordination, the schedules and the workers are
 #[utoipa::path(get, path = "/health", tag = "about", responses((status = 200, body = HealthReport)))]
 pub(crate) async fn health(State(state): State<ApiState>) -> Json<HealthReport> {
-    let (database, coordination, workers) = tokio::join!(database(&state), coordination(&state), workers(&state));
+    let (database, coordination, schedules, workers) =
+        tokio::join!(database(&state), coordination(&state), schedules(&state), workers(&state));
     let components: BTreeMap<String, Component> =
-        [("database", database), ("coordination", coordination), ("workers", workers)]
+        [("database", database), ("coordination", coordination), ("schedules", schedules), ("workers", workers)]
             .into_iter()
             .map(|(name, component)| (name.to_owned(), component))
             .collect();
@@ -90,6 +95,39 @@ async fn coordination(state: &ApiState) -> Component {
     }
 }
 
+/// How late the next fire is says more than what this node did: another may lead.
+async fn schedules(state: &ApiState) -> Component {
+    let since = Instant::now();
+    let client = state.client();
+    let Ok(Ok(next)) = tokio::time::timeout(PATIENCE, client.store().next_fire()).await else {
+        return Component::new("unhealthy", since, "the database does not answer", json!({}));
+    };
+    let timekeeping = client.timekeeping();
+    let next = next.map(|(next, _)| next);
+    let (status, message) = judge(timekeeping.behind, next, client.now());
+    let details = json!({
+        "leads": timekeeping.leads,
+        "behind_ms": timekeeping.behind.map_or(0, |behind| u64::try_from(behind.as_millis()).unwrap_or(u64::MAX)),
+        "lag_ms": lag(next, client.now()) / 1_000,
+        "next_fire_at": next.map(rfc3339),
+    });
+    Component::new(status, since, message, details)
+}
+
+fn lag(next: Option<Micros>, now: Micros) -> Micros {
+    next.map_or(0, |next| now.saturating_sub(next).max(0))
+}
+
+fn judge(behind: Option<Duration>, next: Option<Micros>, now: Micros) -> (&'static str, &'static str) {
+    if behind.is_some() {
+        return ("degraded", "the clock was set back: nothing fires until it has caught up");
+    }
+    match lag(next, now) > LATE {
+        true => ("degraded", "what is due does not fire"),
+        false => ("healthy", "they fire in time"),
+    }
+}
+
 async fn workers(state: &ApiState) -> Component {
     let since = Instant::now();
     let look = state.client().store().sessions(true, 1_000);
@@ -102,5 +140,25 @@ async fn workers(state: &ApiState) -> Component {
         (0, 0) => Component::new("unhealthy", since, "No active workers", details),
         (0, _) => Component::new("degraded", since, "No active workers", details),
         _ => Component::new("healthy", since, "workers are active", details),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedules_are_judged_by_how_late_they_are() {
+        let now = 1_000_000_000;
+        for (behind, next, status) in [
+            (None, None, "healthy"),
+            (None, Some(now + 5), "healthy"),
+            (None, Some(now - LATE), "healthy"),
+            (None, Some(now - LATE - 1), "degraded"),
+            (Some(Duration::from_secs(9)), Some(now + 5), "degraded"),
+        ] {
+            assert_eq!(judge(behind, next, now).0, status, "{behind:?} {next:?}");
+        }
+        assert_eq!((lag(None, now), lag(Some(now + 5), now), lag(Some(now - 5), now)), (0, 0, 5));
     }
 }

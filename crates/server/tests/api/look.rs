@@ -16,6 +16,9 @@ on_both! {
         let well = wait::until("a leader", std::time::Duration::from_secs(120), look).await.unwrap();
         assert_eq!(well["components"]["workers"]["details"], json!({"total_workers": 1, "active_workers": 1}));
         assert!(well["components"]["coordination"]["details"]["leader"].is_string(), "{well}");
+        let schedules = &well["components"]["schedules"];
+        let nothing_due = json!({"leads": schedules["details"]["leads"], "behind_ms": 0, "lag_ms": 0, "next_fire_at": null});
+        assert_eq!((&schedules["status"], &schedules["details"]), (&json!("healthy"), &nothing_due));
         node.stop().await;
         house.get("/health").send().await.expect(401);
     }

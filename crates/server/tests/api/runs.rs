@@ -17,6 +17,8 @@ on_both! {
         assert_eq!(waiting["blocked_by"], json!(["waits for task `a`, which is ready"]));
         assert_eq!((&waiting["dependencies_satisfied"], &waiting["ready_for_execution"]), (&json!(false), &json!(false)));
         assert_eq!(house.task(&run, "a").await["blocked_by"], json!(["no live worker serves queue `default`"]));
+        let list = house.get("/api/v1/workflow-runs?include=progress").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(list["items"][0]["progress"], json!({"ended": 0, "total": 2}));
         let node = house.node().await;
         let ended = house.until(&run, "success").await;
         assert!(ended["finished_at"].is_string(), "{ended}");
@@ -26,6 +28,9 @@ on_both! {
             assert!(tasks["items"][0].get(field).is_some(), "{tasks} lacks {field}");
         }
         assert_eq!((&tasks["items"][0]["worker_id"], &tasks["items"][0]["status"]), (&json!("test"), &json!("success")));
+        let list = house.get("/api/v1/workflow-runs?include=progress").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(list["items"][0]["progress"], json!({"ended": 2, "total": 2}));
+        house.get("/api/v1/workflow-runs?include=everything").role(Role::Viewer).send().await.expect(400);
         let logs = house.get(&format!("/api/v1/workflow-runs/{run}/tasks/a/logs")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&logs["items"][0]["message"], &logs["items"][0]["stream"], &logs["next"]), (&json!("hello from a"), &json!("stdout"), &json!(null)));
         let after = logs["after"].as_str().unwrap();

@@ -6,7 +6,7 @@ use mainspring_store::{Created, DueTrigger, FireOf, Fired, Firing, NewFire, NewR
 
 use crate::conformance;
 use crate::triggers::{fires, trigger};
-use crate::world::{SECOND, World};
+use crate::world::{SECOND, World, execute};
 
 /// A fire of what is due, from what was read to one interval later.
 fn firing(due: &DueTrigger, run: NewRun) -> Firing {
@@ -127,6 +127,40 @@ conformance! {
         assert_eq!((row.fired, row.next), (1, None));
         let rows = w.store.fires_of(row.id, begun + 100 * SECOND, 10).await.unwrap();
         assert_eq!((rows.len(), rows[0].reason.as_deref()), (1, Some("nobody fired it")));
+    }
+
+    async fn what_the_clock_noted_goes_after_its_runs(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
+        let term = w.lead().await;
+        let mut units = Vec::new();
+        for _ in 0..3 {
+            w.pass(10 * SECOND);
+            let due = w.store.due_triggers(w.now, 10).await.unwrap();
+            let unit = [firing(&due[0], new_run(w, &version).await)];
+            assert!(matches!(w.store.fire(w.now, w.now, &term, &unit).await.unwrap(), Fired::Done(_)));
+            w.run = unit_run(&unit[0]);
+            w.play(&[], &[]).await;
+            units.push(unit);
+        }
+        let row = trigger(w, "w", "a").await;
+        // More than one step forgets.
+        execute(&w.db, "INSERT INTO fires (trigger_id, nominal_at, backfill, outcome, count, fired_at) \
+            WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500) \
+            SELECT f.trigger_id, f.nominal_at - i, f.backfill, 2, 1, f.fired_at FROM fires f CROSS JOIN n \
+            WHERE f.nominal_at = (SELECT min(nominal_at) FROM fires)").await;
+        assert_eq!(w.store.forget_fires(row.created_at + 10 * SECOND).await.unwrap(), 0, "what was noted later stays");
+        assert_eq!(w.store.forget_fires(i64::MAX).await.unwrap(), 2_500, "what started a run stays as long as the run");
+        while w.store.purge_runs(i64::MAX, None).await.unwrap().runs > 0 {}
+        assert_eq!(w.store.forget_fires(i64::MAX).await.unwrap(), 2);
+        assert_eq!(fires(w, &row).await, ["30 fired x1"], "the newest stays");
+        assert_eq!(w.store.forget_fires(i64::MAX).await.unwrap(), 0);
+        for unit in &units {
+            assert_eq!(w.store.fire(w.now, w.now, &term, unit).await.unwrap(), Fired::Stale, "nothing fires twice");
+        }
+        w.run = uuid::Uuid::nil();
+        // The checker compares with the schedule since its beginning, of which the rows are gone.
+        execute(&w.db, "DELETE FROM fires").await;
+        execute(&w.db, "DELETE FROM triggers").await;
     }
 
     async fn a_trigger_that_cannot_fire_says_why(w: &mut World) {

@@ -134,6 +134,18 @@ conformance! {
         assert!(run.finished_at > Some(made));
     }
 
+    async fn what_has_ended_is_counted_by_run(w: &mut World) {
+        let first = w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {needs: [a, b], run: x}}}").await;
+        w.claim(2).await;
+        w.succeed("a").await;
+        w.succeed("b").await;
+        let second = w.submit("{name: v, tasks: {a: {run: x}}}").await;
+        let counts = w.store.ended_counts(&[first, second]).await.unwrap();
+        assert_eq!((counts.get(&first), counts.get(&second), counts.len()), (Some(&2), None, 1));
+        assert!(w.store.ended_counts(&[]).await.unwrap().is_empty());
+        assert_eq!(w.store.run_summary(first).await.unwrap().open_tasks, 1);
+    }
+
     async fn what_does_not_exist_is_not_found(w: &mut World) {
         let unknown = w.id();
         assert!(matches!(w.store.run(unknown).await.unwrap_err(), Error::NotFound { .. }));

@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use self::shapes::Run;
+use self::shapes::{Progress, Run};
 use crate::body::{Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
@@ -60,6 +60,8 @@ pub(crate) struct ListParams {
     correlation_id: Option<String>,
     /// Of versions with this tag
     tag: Option<String>,
+    /// `progress` for how many of their task runs have ended
+    include: Option<String>,
 }
 
 /// A time of the query.
@@ -108,6 +110,11 @@ pub(crate) async fn list(
     page: Page,
     Query(params): Query<ListParams>,
 ) -> Result<Json<List<Run>>, Problem> {
+    let with_progress = match params.include.as_deref() {
+        None | Some("") => false,
+        Some("progress") => true,
+        Some(_) => return Err(Problem::malformed("the query does not fit: include may be `progress`")),
+    };
     let mut filter = params.filter(&caller)?;
     (filter.before, filter.offset, filter.limit) = (page.after(LIST)?, page.offset, page.fetch());
     let store = state.client().store();
@@ -121,13 +128,21 @@ pub(crate) async fn list(
     };
     let open: Vec<RunId> = rows.iter().filter(|run| !run.state.is_terminal()).map(|run| run.id).collect();
     let phases = store.phases(&open).await?;
+    let ended = match with_progress {
+        true => Some(store.ended_counts(&rows.iter().map(|run| run.id).collect::<Vec<_>>()).await?),
+        false => None,
+    };
     let list = page.list(
         LIST,
         rows,
         |run: &RunSummary| run.id,
         |run| {
             let phase = phases.get(&run.id).copied();
-            Run::new(run, phase)
+            let progress = ended.as_ref().map(|ended| {
+                let ended = ended.get(&run.id).copied().unwrap_or(0);
+                Progress { ended, total: ended + i64::from(run.open_tasks) }
+            });
+            Run { progress, ..Run::new(run, phase) }
         },
     );
     Ok(Json(list.with_total(total)))

@@ -35,6 +35,9 @@ pub(crate) struct Run {
     pub(crate) priority: i16,
     /// How often it was reopened.
     pub(crate) generation: i16,
+    /// How far it is, with `include=progress`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) progress: Option<Progress>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) correlation_id: Option<String>,
     pub(crate) trace_id: Option<String>,
@@ -53,6 +56,13 @@ pub(crate) struct Run {
     pub(crate) finished_at: Option<String>,
 }
 
+/// Task runs of a run, items of a `foreach` included. More may come: finalisers count once their part begins.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Progress {
+    pub(crate) ended: i64,
+    pub(crate) total: i64,
+}
+
 impl Run {
     pub(crate) fn new(summary: RunSummary, phase: Option<Phase>) -> Self {
         let is_open = !summary.state.is_terminal();
@@ -67,6 +77,7 @@ impl Run {
             cancelling: is_open && summary.cancelling,
             priority: summary.priority,
             generation: summary.generation,
+            progress: None,
             correlation_id: None,
             trace_id: None,
             inputs: None,
