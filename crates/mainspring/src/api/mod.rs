@@ -24,7 +24,7 @@ pub(crate) use profile::Profile;
 
 const BASE: &str = "/api/v1";
 /// The longest page of a list.
-const PAGE: &str = "500";
+pub(crate) const PAGE: &str = "500";
 const JSON: &str = "application/json";
 
 /// A way to the API.

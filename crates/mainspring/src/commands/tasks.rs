@@ -8,7 +8,7 @@ use mainspring_core::{RunId, TaskKey, Workflow};
 use mainspring_engine::{Answer, AnswerError, Client};
 use serde_json::{Value, json};
 
-use super::runs::parse_run;
+use super::runs::{parse_run, task_runs};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
@@ -221,7 +221,7 @@ fn task_key(workflow: &Workflow, run: RunId, text: &str) -> Result<TaskKey> {
 }
 
 async fn list(app: &App<'_>, api: &Connection, run: &str) -> Result {
-    let tasks = api.all(&["workflow-runs", run, "tasks"], &[]).await?;
+    let tasks = task_runs(api, run).await?;
     match app.out.record_format() {
         Format::Table => print(app, &tasks, &kinds(api, run).await?),
         format => app.out.value(format, &json!({"items": tasks, "next": null})),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainspring_core::work::{LogLine, LogStream};
 use mainspring_core::{Micros, RunId, TaskKey, time};
@@ -16,12 +16,14 @@ use tokio::task::JoinHandle;
 
 use super::source::Printed;
 use crate::api::{Connection, items, strange};
-use crate::failure::Result;
+use crate::failure::{Exit, Result};
 
 /// Between two looks, at least.
 const SHORTEST: Duration = Duration::from_millis(200);
 /// A look even if nothing was told.
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
+/// How long a server that answered before may be away.
+const PATIENCE: Duration = Duration::from_secs(30);
 const BEFORE_ASKING_AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) struct Remote {
@@ -56,19 +58,22 @@ impl Remote {
     }
 
     pub(super) async fn summary(&self) -> Result<RunSummary> {
-        let shown = self.api.get(&["workflow-runs", &self.run.to_string()], &[]).await?;
+        let run = self.run.to_string();
+        let shown = self.patiently(async || self.api.get(&["workflow-runs", &run], &[]).await).await?;
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
         summary(&shown, look).ok_or_else(strange)
     }
 
     pub(super) async fn task_runs(&self) -> Result<Vec<TaskRunRow>> {
-        let rows = self.api.all(&["workflow-runs", &self.run.to_string(), "tasks"], &[]).await?;
+        let run = self.run.to_string();
+        let query = [("run", Some(run.as_str()))];
+        let rows = self.patiently(async || self.api.all(&["task-runs"], &query).await).await?;
         rows.iter().map(task_run).collect::<Option<_>>().ok_or_else(strange)
     }
 
     pub(super) async fn attempts(&self, key: TaskKey) -> Result<Vec<AttemptRow>> {
         let path = ["workflow-runs", &self.run.to_string(), "tasks", &key.to_string()];
-        let shown = self.api.get(&path, &[]).await?;
+        let shown = self.patiently(async || self.api.get(&path, &[]).await).await?;
         let history = shown["attempt_history"].as_array().map_or(&[][..], Vec::as_slice);
         history.iter().map(attempt).collect::<Option<_>>().ok_or_else(strange)
     }
@@ -76,8 +81,15 @@ impl Remote {
     pub(super) async fn printed(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> Result<Printed> {
         let path = ["workflow-runs", &self.run.to_string(), "tasks", &key.to_string(), "logs"];
         let (attempt, after) = (attempt.map(|one| one.to_string()), format!("{}.{}", after.attempt, after.chunk));
-        let page = self.api.get(&path, &[("attempt", attempt.as_deref()), ("after", Some(&after))]).await?;
+        let query = [("attempt", attempt.as_deref()), ("after", Some(after.as_str()))];
+        let page = self.patiently(async || self.api.get(&path, &query).await).await?;
         printed(&page).ok_or_else(strange)
+    }
+
+    /// Once the run was seen, a server that is away for a moment is waited for.
+    async fn patiently<T>(&self, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+        let patience = if self.looks.load(Ordering::Relaxed) > 0 { PATIENCE } else { Duration::ZERO };
+        patiently(patience, BEFORE_ASKING_AGAIN, ask).await
     }
 
     pub(super) async fn task_names(&self) -> Result<Vec<String>> {
@@ -87,6 +99,19 @@ impl Remote {
         let graph = self.api.get(&["workflows", workflow, "graph"], &[("version", Some(&version))]).await?;
         let nodes = graph["nodes"].as_array().map_or(&[][..], Vec::as_slice);
         nodes.iter().map(|node| text(node, "task")).collect::<Option<_>>().ok_or_else(strange)
+    }
+}
+
+/// Asks again for so long as nobody answers.
+async fn patiently<T>(patience: Duration, pause: Duration, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    loop {
+        match ask().await {
+            Err(failure) if failure.exit == Exit::Unreachable && began.elapsed() < patience => {
+                tokio::time::sleep(pause).await;
+            }
+            answer => return answer,
+        }
     }
 }
 
@@ -208,6 +233,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::failure::Failure;
+
+    #[tokio::test]
+    async fn who_is_away_for_a_moment_is_asked_again() {
+        let asked = AtomicI64::new(0);
+        let ask = async |failure: fn(&str) -> Failure| match asked.fetch_add(1, Ordering::Relaxed) {
+            0 | 1 => Err(failure("no")),
+            nth => Ok(nth),
+        };
+        let away = async || ask(|text| Failure::unreachable(text)).await;
+        let wrong = async || ask(|text| Failure::bad_input(text)).await;
+        assert_eq!(patiently(Duration::ZERO, Duration::ZERO, &away).await.unwrap_err().exit, Exit::Unreachable);
+        assert_eq!(patiently(PATIENCE, Duration::ZERO, &wrong).await.unwrap_err().exit, Exit::BadInput);
+        asked.store(0, Ordering::Relaxed);
+        assert_eq!(patiently(PATIENCE, Duration::ZERO, &away).await.unwrap(), 2);
+    }
 
     #[test]
     fn what_a_server_shows_is_read_back() {

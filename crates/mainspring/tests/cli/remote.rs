@@ -71,7 +71,8 @@ impl Scene {
     fn until_waiting(&self, run: &str, name: &str) {
         for _ in 0..1_200 {
             let shown = self.json(&["tasks", "list", run]);
-            if shown["items"].as_array().unwrap().iter().any(|one| one["task_id"] == name && one["status"] == "waiting") {
+            if shown["items"].as_array().unwrap().iter().any(|one| one["task_id"] == name && one["status"] == "waiting")
+            {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
@@ -222,7 +223,11 @@ fn workflows_are_compared_applied_and_triggered() {
         "name: w\ninputs: {n: {type: integer, default: 1}}\ntasks: {say: {run: 'echo second ${{ inputs.n + 1 }}'}}\n",
     );
     scene.call(&["apply", "w.yaml", "--dry-run", "-o", "table"]).expect(0).says(&["~ task say", "nothing was stored"]);
-    scene.call(&["apply", "w.yaml", "-o", "table"]).expect(0).says(&["version 1 ->", "~ task say", "w is at version 2"]);
+    scene.call(&["apply", "w.yaml", "-o", "table"]).expect(0).says(&[
+        "version 1 ->",
+        "~ task say",
+        "w is at version 2",
+    ]);
     assert_eq!(scene.json(&["apply", "w.yaml"])["items"][0]["unchanged"], true);
     scene.away.write("broken.yaml", "name: x\ntask: {}\n");
     scene.call(&["apply", "w.yaml", "broken.yaml"]).expect(2).says(&["did you mean `tasks`?"]);
@@ -235,10 +240,10 @@ fn workflows_are_compared_applied_and_triggered() {
 
     // What the workflow brings along comes along.
     std::fs::create_dir(scene.away.path("lib")).unwrap();
-    scene.away.write("lib/part.sh", "echo part one\n").write(
-        "files.yaml",
-        "name: files\nfiles: [lib]\ntasks: {t: {run: sh lib/part.sh}}\n",
-    );
+    scene
+        .away
+        .write("lib/part.sh", "echo part one\n")
+        .write("files.yaml", "name: files\nfiles: [lib]\ntasks: {t: {run: sh lib/part.sh}}\n");
     scene.call(&["submit", "files.yaml", "--wait"]).expect(0).says(&["t | part one"]);
     scene.away.write("lib/part.sh", "echo part two\n");
     assert_eq!(scene.json(&["apply", "files.yaml"])["items"][0]["version"], 2);
@@ -320,5 +325,7 @@ fn a_server_that_is_away_is_exit_3() {
     ] {
         away.call_with(arguments, &variables).expect(3).says(&["is not reachable", "--server"]);
     }
-    away.call_with(&["runs", "list", "--database", "sqlite://x.db"], &variables).expect(2).says(&["no database file x.db"]);
+    away.call_with(&["runs", "list", "--database", "sqlite://x.db"], &variables)
+        .expect(2)
+        .says(&["no database file x.db"]);
 }

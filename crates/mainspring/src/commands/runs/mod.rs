@@ -9,8 +9,9 @@ mod show;
 use clap::Subcommand;
 use mainspring_core::RunId;
 use mainspring_core::diagnostic::quoted;
+use serde_json::Value;
 
-use crate::api::Connection;
+use crate::api::{Connection, PAGE};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 
@@ -80,4 +81,15 @@ pub(crate) fn parse_run(text: &str) -> Result<RunId> {
         Failure::bad_input(format!("{} is not the id of a run", quoted(text)))
             .remedy("ids are UUIDs; `mainspring runs list` shows them")
     })
+}
+
+/// The task runs of a run. Each says what it waits for, unless there are very many: that is worked out from all of them
+/// for every page.
+pub(super) async fn task_runs(api: &Connection, run: &str) -> Result<Vec<Value>> {
+    let query = [("limit", Some(PAGE))];
+    let mut page = api.get(&["workflow-runs", run, "tasks"], &query).await?;
+    match page["items"].take() {
+        Value::Array(items) if page["next"].is_null() => Ok(items),
+        _ => api.all(&["task-runs"], &[("run", Some(run))]).await,
+    }
 }

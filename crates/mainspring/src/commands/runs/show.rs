@@ -15,7 +15,7 @@ use crate::views::{self, instant, text};
 pub(super) async fn show(app: &App<'_>, api: Connection, id: RunId) -> Result {
     let id = id.to_string();
     let run = api.get(&["workflow-runs", &id], &[]).await?;
-    let tasks = api.all(&["workflow-runs", &id, "tasks"], &[]).await?;
+    let tasks = super::task_runs(&api, &id).await?;
     match app.out.record_format() {
         Format::Table => print(app.out, &run, &tasks, SystemClock::new().now()),
         format => {
