@@ -74,7 +74,8 @@ pub(crate) struct AnswerArgs {
     /// Who acts [default: $USER]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Act in this role, and be refused if the task asks for another; may be given several times
+    /// Act in this role, and be refused if the task asks for another; may be given several times. Not through a server,
+    /// which knows the roles of the token
     #[arg(long, value_name = "ROLE")]
     role: Vec<String>,
 }
