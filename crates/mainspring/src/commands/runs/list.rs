@@ -38,7 +38,7 @@ pub(crate) struct ListArgs {
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=500))]
     limit: i64,
     /// Go on where a list ended, as `next` said
-    #[arg(long, value_name = "CURSOR")]
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 
