@@ -293,13 +293,12 @@ impl Follower {
             && state_before.is_some_and(|state| !state.is_terminal());
         let is_attempt = row.attempt > 0 && row.started_at.is_some();
         // Attempts that began and failed between two looks left a record each.
-        let has_failed_attempts = row.attempt > attempt_before.max(1)
-            || (row.state == TaskState::Retrying && state_before != Some(TaskState::Retrying));
-        if has_failed_attempts {
+        let told = before.map_or(0, |(state, attempt)| if is_under_way(state) { attempt - 1 } else { attempt });
+        let is_newest_open = is_under_way(row.state) || row.state.is_terminal();
+        let failed = if is_newest_open { row.attempt - 1 } else { row.attempt };
+        if failed > told {
             for attempt in self.source.attempts(row.key).await? {
-                let is_new = attempt.attempt > attempt_before
-                    || (attempt.attempt == attempt_before && state_before == Some(TaskState::Running));
-                if !is_new || attempt.attempt > row.attempt {
+                if attempt.attempt <= told || attempt.attempt > failed {
                     continue;
                 }
                 if attempt.attempt > attempt_before
@@ -375,6 +374,11 @@ impl Follower {
         }
         Ok(())
     }
+}
+
+/// Whether the newest attempt goes on.
+fn is_under_way(state: TaskState) -> bool {
+    matches!(state, TaskState::Running | TaskState::Waiting)
 }
 
 /// The tasks of a run nobody has looked at yet.
