@@ -164,9 +164,9 @@ impl Obstacles {
             WaitKind::Event => format!("waits for event `{}`{until}", wait.event.as_deref().unwrap_or_default()),
             WaitKind::Approval => match &task.action {
                 Action::Approval(approval) if !approval.roles.is_empty() => {
-                    format!("waits for approval by {}{until}", approval.roles.join(" or "))
+                    format!("waits for an approval by {}{until}", approval.roles.join(" or "))
                 }
-                _ => format!("waits for approval{until}"),
+                _ => format!("waits for an approval{until}"),
             },
             WaitKind::Result => format!("waits for a result from outside{until}"),
             WaitKind::Child => {

@@ -243,6 +243,15 @@ mod tests {
 
     use super::*;
 
+    /// A cursor may begin with any character of its alphabet, `-` among them.
+    #[test]
+    fn cursors_are_no_flags() {
+        for list in [&["runs", "list"][..], &["audit"]] {
+            let arguments = [&["mainspring"], list, &["--cursor", "-Ab_", "--limit", "3"]].concat();
+            assert!(Cli::try_parse_from(arguments).is_ok(), "{list:?}");
+        }
+    }
+
     #[test]
     fn the_grouped_help_names_every_command() {
         let command = Cli::command();

@@ -1,74 +1,41 @@
 //! Runs and task runs with the field names of the API.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::time::rfc3339;
+use mainspring_core::time::{self, rfc3339};
 use mainspring_core::workflow::{Action, Task, Wait};
 use mainspring_core::{Micros, RunId, Workflow};
-use mainspring_store::{RunRow, RunSummary, TaskRunRow};
+use mainspring_store::{RunSummary, TaskRunRow};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::output::Paint;
 
-/// Names of workers by their session.
-pub(crate) type Workers = HashMap<i64, String>;
-
-pub(crate) fn run_summary(summary: &RunSummary) -> Map<String, Value> {
-    let mut run = Map::new();
-    run.insert("id".into(), summary.id.to_string().into());
-    run.insert("workflow_id".into(), summary.workflow_id.to_string().into());
-    run.insert("workflow".into(), summary.workflow.clone().into());
-    run.insert("namespace".into(), summary.namespace.clone().into());
-    run.insert("version".into(), summary.version_number.into());
-    run.insert("status".into(), summary.state.word().into());
-    run.insert("priority".into(), summary.priority.into());
-    run.insert("created_at".into(), rfc3339(summary.created_at).into());
-    run.insert("started_at".into(), summary.started_at.map_or(Value::Null, |at| rfc3339(at).into()));
-    if let Some(at) = summary.finished_at {
-        run.insert("finished_at".into(), rfc3339(at).into());
+/// A run as the API shows it, with null for what it leaves out.
+pub(crate) fn shown_run(run: &Value) -> Value {
+    let mut shown = run.clone();
+    if let Some(fields) = shown.as_object_mut() {
+        for field in ["correlation_id", "outputs"] {
+            fields.entry(field).or_insert(Value::Null);
+        }
     }
-    run
+    shown
 }
 
-pub(crate) fn run(row: &RunRow) -> Map<String, Value> {
-    let mut run = run_summary(&row.summary);
-    run.insert("correlation_id".into(), row.correlation_id.clone().map_or(Value::Null, Value::String));
-    run.insert("inputs".into(), row.inputs.clone().unwrap_or_else(|| json!({})));
-    run.insert("outputs".into(), row.outputs.clone().unwrap_or(Value::Null));
-    run
+/// The state that a field says in the words of the API.
+pub(crate) fn state<S: std::str::FromStr>(shown: &Value) -> Option<S> {
+    shown["status"].as_str().and_then(|word| word.parse().ok())
 }
 
-pub(crate) fn task_run(row: &TaskRunRow, workflow: &Workflow, workers: &Workers) -> Map<String, Value> {
-    let mut task = Map::new();
-    task.insert("id".into(), row.key.to_string().into());
-    task.insert("workflow_run_id".into(), row.key.run.to_string().into());
-    task.insert("task_id".into(), task_name(workflow, row).into());
-    task.insert("status".into(), row.state.shown().word().into());
-    task.insert("attempt".into(), row.attempt.into());
-    task.insert("max_attempts".into(), max_attempts(workflow, row).into());
-    task.insert("started_at".into(), row.started_at.map_or(Value::Null, |at| rfc3339(at).into()));
-    if let Some(at) = row.finished_at {
-        task.insert("finished_at".into(), rfc3339(at).into());
-    }
-    if row.state == TaskState::Retrying
-        && let Some(at) = row.due_at
-    {
-        task.insert("next_retry_at".into(), rfc3339(at).into());
-    }
-    let worker = row.session.and_then(|session| workers.get(&session)).cloned();
-    task.insert("worker_id".into(), worker.map_or(Value::Null, Value::String));
-    task.insert("output".into(), row.output.clone().unwrap_or(Value::Null));
-    task.insert("error".into(), row.error.clone().map_or(Value::Null, Value::String));
-    if let Some(code) = row.exit_code {
-        task.insert("exit_code".into(), code.into());
-    }
-    if let Some(detail) = &row.detail {
-        task.insert("error_stack".into(), detail.clone().into());
-    }
-    task
+/// A field that is a text.
+pub(crate) fn text<'v>(shown: &'v Value, field: &str) -> &'v str {
+    shown[field].as_str().unwrap_or_default()
+}
+
+/// A field that is a time.
+pub(crate) fn instant(shown: &Value, field: &str) -> Option<Micros> {
+    shown[field].as_str().and_then(time::parse)
 }
 
 /// What `run --json` prints. A run may have very many tasks, so nothing is copied.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use mainspring_engine::Client;
@@ -40,6 +41,8 @@ pub struct LocalRequest {
 #[derive(Debug, Clone)]
 pub struct LocalAnswer {
     pub status: u16,
+    /// The edition of what is shown, for `If-Match`.
+    pub etag: Option<String>,
     pub body: Vec<u8>,
 }
 
@@ -69,11 +72,12 @@ impl Api {
             Err(error) => Problem::malformed(format!("this is no request: {error}")).into_response(),
         };
         let status = response.status().as_u16();
+        let etag = response.headers().get(ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
         let body = match response.into_body().collect().await {
             Ok(collected) => collected.to_bytes().to_vec(),
             Err(_) => Vec::new(),
         };
-        LocalAnswer { status, body }
+        LocalAnswer { status, etag, body }
     }
 
     /// Makes the first token of an installation that has none: everything, everywhere. `None` if there is one already.

@@ -11,7 +11,10 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -171,11 +174,47 @@ fn holds_nul(value: &Value) -> bool {
     }
 }
 
+/// A workflow's text with the files that it brings along.
+const BUNDLE: &str = "application/vnd.mainspring.bundle+json";
+
 /// A text of JSON or YAML.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Document {
     pub(crate) text: String,
     pub(crate) is_yaml: bool,
+    /// What came along with it.
+    pub(crate) files: Vec<BundleFile>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BundleBody {
+    /// The workflow, YAML or JSON of the dialect.
+    source: String,
+    files: Vec<BundledFile>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BundledFile {
+    path: String,
+    #[serde(default)]
+    executable: bool,
+    /// Base64.
+    content: String,
+}
+
+impl BundleBody {
+    fn unpack(self) -> Result<Document, Problem> {
+        let mut files = Vec::with_capacity(self.files.len());
+        for (nth, BundledFile { path, executable, content }) in self.files.into_iter().enumerate() {
+            let content = STANDARD
+                .decode(content)
+                .map_err(|_| Problem::invalid(&format!("/files/{nth}/content"), "is not base64"))?;
+            files.push(BundleFile { path, executable, content });
+        }
+        Ok(Document { text: self.source, is_yaml: true, files })
+    }
 }
 
 impl<S: Send + Sync> FromRequest<S> for Document {
@@ -184,6 +223,7 @@ impl<S: Send + Sync> FromRequest<S> for Document {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let is_yaml = match media_type(request.headers()).as_deref() {
             Some("application/json") => false,
+            Some(BUNDLE) => return from_json::<BundleBody>(&read_within_limit(request).await?)?.unpack(),
             Some("application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" | "text/plain") => true,
             _ => {
                 return Err(Problem::new(
@@ -194,7 +234,7 @@ impl<S: Send + Sync> FromRequest<S> for Document {
         };
         let bytes = read_within_limit(request).await?;
         let text = String::from_utf8(bytes.into()).map_err(|_| Problem::malformed("the body is not UTF-8"))?;
-        Ok(Self { text, is_yaml })
+        Ok(Self { text, is_yaml, files: Vec::new() })
     }
 }
 

@@ -4,8 +4,42 @@ use serde_json::Value;
 
 use crate::failure::{Exit, Failure, Result};
 
+/// What the API answered, as it came.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The edition of what is shown, for `If-Match`.
+    pub(crate) etag: Option<String>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Answer {
+    /// The JSON in it, or why there is none.
+    pub(crate) fn value(&self) -> Result<Value> {
+        read(self.status, &self.bytes)
+    }
+
+    /// What is in it where that is no JSON.
+    pub(crate) fn content(self) -> Result<Vec<u8>> {
+        match self.status {
+            200..300 => Ok(self.bytes),
+            _ => Err(read(self.status, &self.bytes).err().unwrap_or_else(strange)),
+        }
+    }
+}
+
+/// The items of a list.
+pub(crate) fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// An answer without what every answer of its kind has.
+pub(crate) fn strange() -> Failure {
+    Failure::unreachable("the server answered in a way that is not Mainspring's")
+        .remedy("check that --server names a Mainspring server of about this version and not something before it")
+}
+
 /// What the API answered.
-pub(super) fn read(status: u16, bytes: &[u8]) -> Result<Value> {
+fn read(status: u16, bytes: &[u8]) -> Result<Value> {
     if bytes.is_empty() && (200..300).contains(&status) {
         return Ok(Value::Null);
     }
@@ -44,6 +78,7 @@ fn failure(status: u16, body: &Value) -> Failure {
             (Exit::BadInput, Some("set MAINSPRING_TOKEN, or `token` in a profile; `mainspring token create` makes one"))
         }
         403 => (Exit::BadInput, Some("ask for a token with a wider role")),
+        404 if message.starts_with("run ") => (Exit::BadInput, Some("`mainspring runs list` shows what there is")),
         429 => (Exit::Unreachable, None),
         503 => (Exit::Unreachable, None),
         500..=599 => (Exit::WorkFailed, None),

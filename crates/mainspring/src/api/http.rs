@@ -15,6 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
+use super::answer::Answer;
+use super::events::Events;
 use super::profile::{self, Profile, variable};
 use crate::app::App;
 use crate::failure::{Failure, Result, cause};
@@ -61,31 +63,52 @@ impl Endpoint {
         Ok(Some(Self { url, token, authority: profile.authority.clone() }))
     }
 
-    /// Status and body of the answer.
-    pub(super) async fn ask(&self, method: &str, target: &str, body: Option<Vec<u8>>) -> Result<(u16, Vec<u8>)> {
-        let asking = self.ask_patiently(method, target, body);
+    /// The answer, whatever it says.
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        target: &str,
+        headers: &[(&'static str, String)],
+        body: Vec<u8>,
+    ) -> Result<Answer> {
+        let asking = async {
+            let response = self.send(method, target, headers, body).await?;
+            let status = response.status().as_u16();
+            let etag = response.headers().get(header::ETAG).and_then(|etag| etag.to_str().ok()).map(str::to_owned);
+            let body = Limited::new(response.into_body(), LARGEST_ANSWER)
+                .collect()
+                .await
+                .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
+            Ok(Answer { status, etag, bytes: body.to_bytes().to_vec() })
+        };
+        self.patiently(asking).await
+    }
+
+    /// Server-sent events, for as long as they come.
+    pub(super) async fn follow(&self, target: &str) -> Result<Events> {
+        let headers = [("accept", "text/event-stream".to_owned())];
+        let response = self.patiently(self.send("GET", target, &headers, Vec::new())).await?;
+        match response.status().as_u16() {
+            200 => Ok(Events::new(response.into_body())),
+            status => {
+                Err(Failure::unreachable(format!("the server answered {status} instead of telling what happens")))
+            }
+        }
+    }
+
+    async fn patiently<T>(&self, asking: impl Future<Output = Result<T>>) -> Result<T> {
         match tokio::time::timeout(ANSWER_PATIENCE, asking).await {
             Ok(answer) => answer,
             Err(_) => Err(self.unreachable(format!("no answer within {} s", ANSWER_PATIENCE.as_secs()))),
         }
     }
 
-    async fn ask_patiently(&self, method: &str, target: &str, body: Option<Vec<u8>>) -> Result<(u16, Vec<u8>)> {
-        let response = self.respond(method, target, body).await?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), LARGEST_ANSWER)
-            .collect()
-            .await
-            .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
-        Ok((status, body.to_bytes().to_vec()))
-    }
-
-    /// The answer as soon as its head is there.
-    pub(super) async fn respond(
+    async fn send(
         &self,
         method: &str,
         target: &str,
-        body: Option<Vec<u8>>,
+        headers: &[(&'static str, String)],
+        body: Vec<u8>,
     ) -> Result<Response<Incoming>> {
         let stream = self.connect().await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
@@ -97,15 +120,17 @@ impl Endpoint {
             .method(method)
             .uri(format!("{prefix}{target}"))
             .header(header::HOST, self.authority_of_url())
-            .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, concat!("mainspring/", env!("CARGO_PKG_VERSION")));
+        if !headers.iter().any(|(name, _)| *name == "accept") {
+            request = request.header(header::ACCEPT, "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
         }
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
-        }
-        let request = request.body(Full::new(Bytes::from(body.unwrap_or_default()))).map_err(|_| {
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|_| {
             Failure::bad_input("the token has characters that no token has").remedy("set MAINSPRING_TOKEN")
         })?;
         sender.send_request(request).await.map_err(|error| self.unreachable(error.to_string()))

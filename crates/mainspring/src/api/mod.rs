@@ -4,11 +4,12 @@
 //! ways go through the same router, so they answer alike; only who asks differs.
 
 mod answer;
+mod events;
 mod http;
 mod profile;
-mod stream;
 
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
+use mainspring_engine::Client;
 use mainspring_server::{Api, LocalRequest};
 use serde_json::Value;
 use url::form_urlencoded;
@@ -16,10 +17,15 @@ use url::form_urlencoded;
 use crate::app::App;
 use crate::database;
 use crate::failure::{Failure, Result};
+pub(crate) use answer::{Answer, items, strange};
+pub(crate) use events::Events;
 pub(crate) use http::Endpoint;
 pub(crate) use profile::Profile;
 
 const BASE: &str = "/api/v1";
+/// The longest page of a list.
+pub(crate) const PAGE: &str = "500";
+const JSON: &str = "application/json";
 
 /// A way to the API.
 pub(crate) struct Connection {
@@ -28,24 +34,82 @@ pub(crate) struct Connection {
 }
 
 enum Way {
-    Here { api: Box<Api>, user: String },
+    Here { api: Box<Api>, client: Client, user: String },
     There(Endpoint),
 }
 
+/// Parameters of a query; those without a value are left out.
+pub(crate) type Query<'q> = &'q [(&'q str, Option<&'q str>)];
+
+/// What is sent along: its media type and its bytes.
+pub(crate) struct Content {
+    pub(crate) kind: &'static str,
+    pub(crate) bytes: Vec<u8>,
+}
+
 impl Connection {
-    /// `--server`, or a profile, or MAINSPRING_SERVER lead over HTTP; otherwise it is the database of the configuration.
+    /// `--server`, or a profile, or MAINSPRING_SERVER lead over HTTP; otherwise it is the database of the configuration,
+    /// which is prepared if it is empty.
     pub(crate) async fn open(app: &App<'_>) -> Result<Self> {
-        let profile = Profile::load(app.profile.as_deref())?;
-        let namespace = app.namespace.clone().or_else(|| profile.namespace.clone());
-        if let Some(endpoint) = Endpoint::choose(app, &profile)? {
-            return Ok(Self { way: Way::There(endpoint), namespace });
+        if let Some(there) = Self::there(app)? {
+            return Ok(there);
         }
         app.ensure_secrets_key()?;
         let client = app.client(database::connect(&app.config).await?);
         database::prepare(client.store(), client.now(), false).await?;
-        let api = Api::new(client, app.api_settings()).map_err(Failure::bad_input)?;
+        Self::here(app, client)
+    }
+
+    /// The same for a command that is about what there is already: nothing is made.
+    pub(crate) async fn open_existing(app: &App<'_>) -> Result<Self> {
+        if let Some(there) = Self::there(app)? {
+            return Ok(there);
+        }
+        let client = app.client(database::open(&app.config).await?);
+        Self::here(app, client)
+    }
+
+    /// The same, or nothing where there is no database yet.
+    pub(crate) async fn open_if_there(app: &App<'_>) -> Result<Option<Self>> {
+        if let Some(there) = Self::there(app)? {
+            return Ok(Some(there));
+        }
+        if database::sqlite_file(&app.config.database).is_some_and(|file| !file.exists()) {
+            return Ok(None);
+        }
+        Self::open_existing(app).await.map(Some)
+    }
+
+    fn there(app: &App<'_>) -> Result<Option<Self>> {
+        let profile = Profile::load(app.profile.as_deref())?;
+        let namespace = app.namespace.clone().or_else(|| profile.namespace.clone());
+        Ok(Endpoint::choose(app, &profile)?.map(|endpoint| Self { way: Way::There(endpoint), namespace }))
+    }
+
+    fn here(app: &App<'_>, client: Client) -> Result<Self> {
+        let namespace = match &app.namespace {
+            Some(namespace) => Some(namespace.clone()),
+            None => Profile::load(app.profile.as_deref())?.namespace,
+        };
+        let api = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
         let user = app.operator(None, None).by;
-        Ok(Self { way: Way::Here { api: Box::new(api), user }, namespace })
+        Ok(Self { way: Way::Here { api: Box::new(api), client, user }, namespace })
+    }
+
+    /// The same way, as somebody else. A server knows by the token who asks, and is told the name beside it.
+    pub(crate) fn acting_as(mut self, by: Option<&str>) -> Self {
+        if let (Way::Here { user, .. }, Some(by)) = (&mut self.way, by) {
+            by.clone_into(user);
+        }
+        self
+    }
+
+    /// What works on the database, if that is at hand.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        match &self.way {
+            Way::Here { client, .. } => Some(client),
+            Way::There(_) => None,
+        }
     }
 
     /// The namespace that was asked for, if any.
@@ -66,8 +130,25 @@ impl Connection {
     }
 
     /// Reads; what was refused or does not exist is a failure with the words of the API.
-    pub(crate) async fn get(&self, path: &[&str], query: &[(&str, Option<&str>)]) -> Result<Value> {
+    pub(crate) async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Value> {
         self.send("GET", path, query, None).await
+    }
+
+    /// Reads a list to its end.
+    pub(crate) async fn all(&self, path: &[&str], query: Query<'_>) -> Result<Vec<Value>> {
+        let mut all = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let query = [query, &[("limit", Some(PAGE)), ("cursor", cursor.as_deref())]].concat();
+            let mut page = self.get(path, &query).await?;
+            if let Some(items) = page["items"].as_array_mut() {
+                all.append(items);
+            }
+            match page["next"].as_str() {
+                Some(next) => cursor = Some(next.to_owned()),
+                None => return Ok(all),
+            }
+        }
     }
 
     /// Sends; an empty answer is null.
@@ -75,35 +156,50 @@ impl Connection {
         &self,
         method: &str,
         path: &[&str],
-        query: &[(&str, Option<&str>)],
+        query: Query<'_>,
         body: Option<&Value>,
     ) -> Result<Value> {
+        let content = body.map(|body| Content { kind: JSON, bytes: body.to_string().into_bytes() });
+        self.ask(method, path, query, content, &[]).await?.value()
+    }
+
+    /// Asks anything; the answer is the caller's to judge.
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        path: &[&str],
+        query: Query<'_>,
+        content: Option<Content>,
+        conditions: &[(&'static str, &str)],
+    ) -> Result<Answer> {
         let target = target(path, query);
-        let body = body.map(|body| body.to_string().into_bytes());
-        let (status, bytes) = match &self.way {
-            Way::There(endpoint) => endpoint.ask(method, &target, body).await?,
-            Way::Here { api, user } => {
-                let mut headers = Vec::new();
-                if body.is_some() {
-                    headers.push(("content-type", "application/json".to_owned()));
-                }
-                let request = LocalRequest {
-                    user: user.clone(),
-                    method: method.to_owned(),
-                    target,
-                    headers,
-                    body: body.unwrap_or_default(),
-                };
+        let mut headers: Vec<(&'static str, String)> =
+            conditions.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        let body = content.map_or_else(Vec::new, |content| {
+            headers.push(("content-type", content.kind.to_owned()));
+            content.bytes
+        });
+        match &self.way {
+            Way::There(endpoint) => endpoint.ask(method, &target, &headers, body).await,
+            Way::Here { api, user, .. } => {
+                let request = LocalRequest { user: user.clone(), method: method.to_owned(), target, headers, body };
                 let answer = api.ask(request).await;
-                (answer.status, answer.body)
+                Ok(Answer { status: answer.status, etag: answer.etag, bytes: answer.body })
             }
-        };
-        answer::read(status, &bytes)
+        }
+    }
+
+    /// What a server tells as it happens; nothing where the database is at hand, which is looked at instead.
+    pub(crate) async fn events(&self, path: &[&str], query: Query<'_>) -> Result<Option<Events>> {
+        match &self.way {
+            Way::There(endpoint) => endpoint.follow(&target(path, query)).await.map(Some),
+            Way::Here { .. } => Ok(None),
+        }
     }
 }
 
 /// The target of a request. Segments and values are data: nothing in them is taken for a separator.
-fn target(path: &[&str], query: &[(&str, Option<&str>)]) -> String {
+fn target(path: &[&str], query: Query<'_>) -> String {
     let mut target = BASE.to_owned();
     for segment in path {
         target.push('/');

@@ -22,7 +22,7 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// `next` of the page before
-    #[arg(long, value_name = "CURSOR")]
+    #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
     cursor: Option<String>,
 }
 

@@ -2,13 +2,15 @@
 
 use clap::Args;
 use mainspring_core::difference::{Changed, Differences, TaskChange, difference};
-use mainspring_store::Error as StoreError;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde_json::{Value, json};
 
+use super::stored;
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
 use crate::output::{Format, Paint, Palette, clip, plain};
-use crate::{database, source};
+use crate::source;
 
 /// The longest value that is shown.
 const LONGEST: usize = 200;
@@ -22,15 +24,14 @@ pub(crate) struct DiffArgs {
 
 pub(crate) async fn diff(app: &App<'_>, args: DiffArgs) -> Result {
     app.start_logs();
-    let (workflow, source) = source::workflow(app, &args.file)?;
-    let store = database::open(&app.config).await?;
-    let stored = match store.latest_version(&workflow.namespace, &workflow.name).await {
-        Ok(stored) => Some(stored),
-        Err(StoreError::NotFound { .. }) => None,
-        Err(error) => return Err(error.into()),
-    };
-    let found = stored.as_ref().map(|(_, stored)| difference(stored, &workflow));
-    let number = stored.as_ref().map(|(version, _)| version.number);
+    let (mut workflow, source) = source::workflow(app, &args.file)?;
+    let api = Connection::open_existing(app).await?;
+    if workflow.namespace == DEFAULT_NAMESPACE {
+        api.namespace_or_default().clone_into(&mut workflow.namespace);
+    }
+    let stored = stored::find(&api, &workflow.namespace, &workflow.name).await?;
+    let found = stored.as_ref().map(|stored| difference(&stored.plan, &workflow));
+    let number = stored.as_ref().map(|stored| stored.number);
     let is_same = found.as_ref().is_some_and(Differences::is_empty);
     let name = format!("{}/{}", workflow.namespace, workflow.name);
     match (app.out.format, number) {
@@ -53,7 +54,7 @@ pub(crate) async fn diff(app: &App<'_>, args: DiffArgs) -> Result {
     Ok(if is_same { Exit::Success } else { Exit::WorkFailed })
 }
 
-fn text(palette: Palette, found: &Differences) -> String {
+pub(super) fn text(palette: Palette, found: &Differences) -> String {
     let mut text = String::new();
     for changed in &found.keys {
         text.push_str(&line(palette, "", changed));

@@ -26,6 +26,8 @@ pub(crate) mod schema;
 pub(crate) mod search;
 pub(crate) mod secrets;
 pub(crate) mod server;
+mod start;
+mod stored;
 pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod testing;

@@ -2,13 +2,13 @@
 
 use clap::Subcommand;
 use mainspring_core::diagnostic::quoted;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::api::Connection;
 use crate::app::{App, require_name};
-use crate::database;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Format, Table};
+use crate::views::text;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolsCommand {
@@ -33,17 +33,15 @@ pub(crate) async fn pools(app: &App<'_>, command: PoolsCommand) -> Result {
 }
 
 async fn list(app: &App<'_>) -> Result {
-    let store = database::open(&app.config).await?;
-    let mut pools = store.pools().await?;
-    if let Some(namespace) = &app.namespace {
-        pools.retain(|pool| pool.namespace == *namespace);
-    }
+    let api = Connection::open_existing(app).await?;
+    let pools = api.all(&["pools"], &[("namespace", api.namespace())]).await?;
     match app.out.record_format() {
         Format::Table => {
             let mut table = Table::new(&["NAMESPACE", "POOL", "SLOTS", "IN USE"]);
             for pool in &pools {
-                let slots = pool.slots.map_or("unlimited".to_owned(), |slots| slots.to_string());
-                let cells = [pool.namespace.clone(), pool.name.clone(), slots, pool.held.to_string()];
+                let slots = pool["slots"].as_i64().map_or("unlimited".to_owned(), |slots| slots.to_string());
+                let held = pool["held"].to_string();
+                let cells = [text(pool, "namespace").to_owned(), text(pool, "name").to_owned(), slots, held];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
             }
             if pools.is_empty() {
@@ -52,13 +50,7 @@ async fn list(app: &App<'_>) -> Result {
                 table.print(app.out);
             }
         }
-        format => {
-            let items: Vec<Value> = pools
-                .iter()
-                .map(|pool| json!({"name": pool.name, "namespace": pool.namespace, "slots": pool.slots, "held": pool.held}))
-                .collect();
-            app.out.value(format, &json!({"items": items, "next": null}));
-        }
+        format => app.out.value(format, &json!({"items": pools, "next": null})),
     }
     Ok(Exit::Success)
 }
@@ -71,13 +63,13 @@ async fn set(app: &App<'_>, name: &str, slots: &str) -> Result {
             Failure::bad_input(format!("--slots is {}", quoted(number))).remedy("write a whole number, or `unlimited`")
         })?),
     };
-    let client = app.client(database::connect(&app.config).await?);
-    database::prepare(client.store(), client.now(), false).await?;
-    let namespace = app.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    client.store().set_pool(client.now(), namespace, name, capacity).await?;
+    let api = Connection::open(app).await?;
+    let namespace = api.namespace_or_default();
+    let body = json!({"slots": capacity});
+    let pool = api.send("PUT", &["pools", name], &[("namespace", Some(namespace))], Some(&body)).await?;
     match app.out.record_format() {
         Format::Table => app.out.line(format_args!("pool {namespace}/{name} has {slots} slots")),
-        format => app.out.value(format, &json!({"name": name, "namespace": namespace, "slots": capacity})),
+        format => app.out.value(format, &pool),
     }
     Ok(Exit::Success)
 }

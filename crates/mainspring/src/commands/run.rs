@@ -16,7 +16,7 @@ use crate::failure::{Exit, Failure, Result};
 use crate::inputs::InputArgs;
 use crate::local::LocalNode;
 use crate::output::Format;
-use crate::progress::{Follower, Show, failed, print_summary};
+use crate::progress::{Follower, Plan, Show, Source, failed, print_summary};
 use crate::signals::Signals;
 use crate::{bundle, children, source, views};
 
@@ -77,7 +77,8 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     .await?;
     let as_json = args.json || matches!(app.out.format, Some(Format::Json | Format::Yaml));
     let mut show = Show::new(app.out, !as_json);
-    let mut follower = Follower::new(client.clone(), spec.clone(), id, Some(tap), !show.is_nothing()).await?;
+    let source = Source::Store { client: client.clone(), run: id };
+    let mut follower = Follower::new(source, Plan::Stored(spec.clone()), Some(tap), !show.is_nothing()).await?;
     let followed = follow(app, &client, &node, &mut follower, &mut show, &mut signals).await;
     // From here on nobody reads what tasks print, and they must not wait for it.
     follower.stop_listening();

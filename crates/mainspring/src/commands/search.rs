@@ -1,13 +1,12 @@
 //! `mainspring search`: workflows, runs and errors by words.
 
 use clap::Args;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use serde_json::{Value, json};
 
+use crate::api::{Connection, items};
 use crate::app::App;
-use crate::database;
 use crate::failure::{Exit, Result};
 use crate::output::{Format, Table, plain};
+use crate::views::text;
 
 #[derive(Debug, Args)]
 pub(crate) struct SearchArgs {
@@ -21,28 +20,24 @@ pub(crate) struct SearchArgs {
 
 pub(crate) async fn search(app: &App<'_>, args: SearchArgs) -> Result {
     app.start_logs();
-    let client = app.client(database::open(&app.config).await?);
-    let namespace = app.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let found = client.store().search(namespace, &args.words.join(" "), i64::from(args.limit)).await?;
+    let api = Connection::open_existing(app).await?;
+    let (words, limit) = (args.words.join(" "), args.limit.to_string());
+    let query = [("q", Some(words.as_str())), ("namespace", api.namespace()), ("limit", Some(limit.as_str()))];
+    let found = api.get(&["search"], &query).await?;
     match app.out.record_format() {
         Format::Table => {
             let mut table = Table::new(&["KIND", "ID", ""]);
-            for one in &found {
-                let words: String = plain(&one.body).split_whitespace().collect::<Vec<_>>().join(" ");
-                table.row(vec![(one.kind_word().to_owned(), None), (one.id.clone(), None), (words, None)]);
+            for one in items(&found) {
+                let words: String = plain(text(one, "body")).split_whitespace().collect::<Vec<_>>().join(" ");
+                let cells = [text(one, "kind").to_owned(), text(one, "id").to_owned(), words];
+                table.row(cells.into_iter().map(|cell| (cell, None)).collect());
             }
             table.print(app.out);
-            if found.is_empty() {
+            if items(&found).is_empty() {
                 app.out.note("nothing was found; the function kb:reindex brings the index up to date");
             }
         }
-        format => {
-            let items: Vec<Value> = found
-                .iter()
-                .map(|one| json!({"kind": one.kind_word(), "id": one.id, "title": one.title, "body": one.body}))
-                .collect();
-            app.out.value(format, &json!({"items": items, "next": null}));
-        }
+        format => app.out.value(format, &found),
     }
     Ok(Exit::Success)
 }

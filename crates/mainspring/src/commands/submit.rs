@@ -3,20 +3,16 @@
 use std::sync::Arc;
 
 use clap::Args;
-use mainspring_core::state::RunState;
 use mainspring_core::workflow::MAX_PRIORITY;
-use mainspring_engine::{Client, Spec, Submission};
-use mainspring_store::Created;
-use serde_json::Value;
 
+use super::start::{Start, require_text, start};
+use super::stored::Loaded;
+use crate::api::{Connection, strange};
 use crate::app::App;
-use crate::database;
-use crate::failure::{Exit, Failure, Result};
+use crate::failure::Result;
 use crate::inputs::InputArgs;
-use crate::output::Format;
-use crate::progress::{Follower, Show, failed, print_summary};
+use crate::progress::Plan;
 use crate::signals::Signals;
-use crate::{bundle, source, views};
 
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
@@ -55,106 +51,23 @@ fn parse_priority(text: &str) -> std::result::Result<i16, String> {
 
 pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
     app.start_logs();
-    for (flag, text) in [("idempotency-key", &args.idempotency_key), ("correlation-id", &args.correlation_id)] {
-        if let Some(text) = text {
-            require_text(flag, text)?;
-        }
-    }
-    let (workflow, source) = source::workflow(app, &args.file)?;
-    let files = bundle::read(&workflow, &source)?;
-    let inputs = args.inputs.values(&workflow)?;
+    require_text("idempotency-key", args.idempotency_key.as_ref())?;
+    require_text("correlation-id", args.correlation_id.as_ref())?;
+    let mut loaded = Loaded::read(app, &args.file)?;
+    let inputs = args.inputs.values(&loaded.workflow)?;
     let mut signals = Signals::install()?;
-    let client = app.client(database::connect(&app.config).await?);
-    database::prepare(client.store(), client.now(), false).await?;
-    let spec = client.put_workflow_with_files(workflow, &source.text, &files).await?;
-    let submission = Submission {
+    let api = Connection::open(app).await?;
+    loaded.settle(&api);
+    let shown = loaded.store(&api, &[]).await?.value()?;
+    let (Some(id), Some(version)) = (shown["id"].as_str(), shown["version"].as_i64()) else { return Err(strange()) };
+    let run = Start {
+        workflow: id.to_owned(),
+        version,
+        plan: Plan::Read(Arc::new(loaded.workflow)),
         inputs,
         priority: args.priority,
         correlation_id: args.correlation_id,
         idempotency_key: args.idempotency_key,
-        trigger: None,
-        overlap: None,
     };
-    start(app, &client, spec, submission, args.wait, &mut signals).await
-}
-
-/// Starts a run of a version and, if asked to, follows it to its end.
-pub(super) async fn start(
-    app: &App<'_>,
-    client: &Client,
-    spec: Arc<Spec>,
-    submission: Submission,
-    wait: bool,
-    signals: &mut Signals,
-) -> Result {
-    let created = client.submit(&spec, submission).await?;
-    let Some(id) = created.run() else {
-        return Err(Failure::failed(
-            "the run was left out: as many runs as `concurrency` permits are going on already",
-        )
-        .remedy("wait for one of them, or use `overlap: queue` in the workflow"));
-    };
-    if !wait {
-        show_submitted(app, client, created).await?;
-        return Ok(Exit::Success);
-    }
-    let as_json = matches!(app.out.format, Some(Format::Json | Format::Yaml));
-    let mut show = Show::new(app.out, !as_json);
-    let mut follower = Follower::new(client.clone(), spec, id, None, !show.is_nothing()).await?;
-    loop {
-        let changes = follower.look().await?;
-        show.update(&follower.look, &changes, client.now());
-        if follower.look.summary.state.is_terminal() {
-            break;
-        }
-        let pause = follower.pause(app.follow_every());
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            _ = signals.next() => {
-                drop(show);
-                app.out.note(format_args!("run {id} goes on; `mainspring runs cancel {id}` ends it"));
-                return Ok(Exit::Interrupted);
-            }
-        }
-    }
-    show.finish(&follower.look, client.now());
-    drop(show);
-    let rows = client.store().task_runs(id).await?;
-    if as_json {
-        let report = views::Report::new(&follower.look.summary, &rows, &follower.spec.workflow, None);
-        app.out.value(app.out.format.unwrap_or(Format::Json), &report);
-    } else {
-        follower.look_at_the_end().await?;
-        print_summary(app.out, &follower.look, &failed(&rows, &follower.spec.workflow));
-    }
-    Ok(if follower.look.summary.state == RunState::Success { Exit::Success } else { Exit::WorkFailed })
-}
-
-async fn show_submitted(app: &App<'_>, client: &Client, created: Created) -> Result<()> {
-    let Some(id) = created.run() else { return Ok(()) };
-    match app.out.record_format() {
-        Format::Table => {
-            let how = match created {
-                Created::Queued(_) => "waits for its turn",
-                Created::Repeated(_) => "was submitted before",
-                Created::New(_) | Created::Refused => "was submitted",
-            };
-            app.out.line(format_args!("run {id} {how}"));
-            app.out.note(format_args!("follow it with `mainspring runs logs -f {id}`"));
-        }
-        format => {
-            let run = client.store().run(id).await?;
-            app.out.value(format, &Value::Object(views::run(&run)));
-        }
-    }
-    Ok(())
-}
-
-/// What becomes a column of the database: bounded, and without characters that hide.
-pub(super) fn require_text(flag: &str, text: &str) -> Result<()> {
-    if text.is_empty() || text.chars().count() > 255 || text.chars().any(char::is_control) {
-        return Err(Failure::bad_input(format!("--{flag} is not usable"))
-            .remedy("write 1 to 255 characters without control characters"));
-    }
-    Ok(())
+    start(app, api, run, args.wait, &mut signals).await
 }

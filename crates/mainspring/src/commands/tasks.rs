@@ -1,18 +1,19 @@
 //! `mainspring tasks`: task runs, and what people say to those that wait.
 
+use std::collections::HashMap;
+
 use clap::{Args, Subcommand};
-use mainspring_core::diagnostic::quoted;
+use mainspring_core::diagnostic::{did_you_mean, quoted};
 use mainspring_core::{RunId, TaskKey, Workflow};
 use mainspring_engine::{Answer, AnswerError, Client};
-use mainspring_store::TaskRunRow;
 use serde_json::{Value, json};
 
-use super::runs::{parse_run, task_index};
+use super::runs::{parse_run, task_runs};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Format, Table};
-use crate::{database, views};
+use crate::views::{self, text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TasksCommand {
@@ -73,7 +74,8 @@ pub(crate) struct AnswerArgs {
     /// Who acts [default: $USER]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
-    /// Act in this role, and be refused if the task asks for another; may be given several times
+    /// Act in this role, and be refused if the task asks for another; may be given several times. Not through a server,
+    /// which knows the roles of the token
     #[arg(long, value_name = "ROLE")]
     role: Vec<String>,
 }
@@ -94,9 +96,8 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
     app.start_logs();
     match command {
         TasksCommand::List { run } => {
-            let run = parse_run(&run)?;
-            let client = app.client(database::open(&app.config).await?);
-            list(app, &client, run).await
+            let run = parse_run(&run)?.to_string();
+            list(app, &Connection::open_existing(app).await?, &run).await
         }
         TasksCommand::Approve(args) => answer(app, args, Answer::Approve, "is approved").await,
         TasksCommand::Reject(args) => answer(app, args, Answer::Reject, "is rejected").await,
@@ -144,31 +145,64 @@ fn parse_output(text: Option<&str>) -> Result<Value> {
     })
 }
 
+/// Tells a task that waits what it waits for. Whoever holds the database may answer in any role; a server knows the
+/// roles of a token.
 async fn answer(app: &App<'_>, args: AnswerArgs, answer: Answer, words: &str) -> Result {
     let run = parse_run(&args.run)?;
-    let client = app.client(database::open(&app.config).await?);
-    let summary = client.store().run_summary(run).await?;
-    let spec = client.spec(summary.version).await?;
-    let key = task_key(&spec.workflow, run, &args.task)?;
-    let operator = app.operator(args.by, args.reason);
-    let roles = (!args.role.is_empty()).then_some(args.role.as_slice());
-    match client.answer(key, &answer, &operator, roles).await {
-        Ok(()) => {}
-        Err(AnswerError::Store(error)) => return Err(error.into()),
-        Err(error) => {
-            return Err(Failure::bad_input(error.to_string())
-                .remedy(format!("`mainspring tasks list {run}` shows what its tasks wait for")));
-        }
-    }
+    let api = Connection::open_existing(app).await?;
+    let by = match api.client() {
+        Some(client) => answer_here(app, client, run, &args, &answer).await?,
+        None => answer_there(&api, run, &args, &answer).await?,
+    };
     match app.out.record_format() {
         Format::Table => app.out.line(format_args!("task {} of run {run} {words}", args.task)),
-        format => app.out.value(format, &json!({"workflow_run_id": run, "task_id": args.task, "by": operator.by})),
+        format => app.out.value(format, &json!({"workflow_run_id": run, "task_id": args.task, "by": by})),
     }
     Ok(Exit::Success)
 }
 
+async fn answer_here(
+    app: &App<'_>,
+    client: &Client,
+    run: RunId,
+    args: &AnswerArgs,
+    answer: &Answer,
+) -> Result<Option<String>> {
+    let summary = client.store().run_summary(run).await?;
+    let spec = client.spec(summary.version).await?;
+    let key = task_key(&spec.workflow, run, &args.task)?;
+    let operator = app.operator(args.by.clone(), args.reason.clone());
+    let roles = (!args.role.is_empty()).then_some(args.role.as_slice());
+    match client.answer(key, answer, &operator, roles).await {
+        Ok(()) => Ok(Some(operator.by)),
+        Err(AnswerError::Store(error)) => Err(error.into()),
+        Err(error) => Err(Failure::bad_input(error.to_string())
+            .remedy(format!("`mainspring tasks list {run}` shows what its tasks wait for"))),
+    }
+}
+
+async fn answer_there(api: &Connection, run: RunId, args: &AnswerArgs, answer: &Answer) -> Result<Option<String>> {
+    if !args.role.is_empty() {
+        return Err(Failure::bad_input("--role is for a database: a server knows the roles of your token")
+            .remedy("leave --role out, or take a token with that role"));
+    }
+    let (door, body) = match answer {
+        Answer::Approve => ("actions", json!({"action": "approve", "by": args.by, "reason": args.reason})),
+        Answer::Reject => ("actions", json!({"action": "reject", "by": args.by, "reason": args.reason})),
+        Answer::Deliver { output } => {
+            ("results", json!({"status": "success", "results": output, "submitted_by": args.by}))
+        }
+        Answer::DeliverFailure { message } => {
+            ("results", json!({"status": "failed", "error": {"message": message}, "submitted_by": args.by}))
+        }
+    };
+    let run = run.to_string();
+    api.send("POST", &["workflow-runs", &run, "tasks", &args.task, door], &[], Some(&body)).await?;
+    Ok(args.by.clone())
+}
+
 /// `name`, or `name[2]` for an item.
-pub(crate) fn task_key(workflow: &Workflow, run: RunId, text: &str) -> Result<TaskKey> {
+fn task_key(workflow: &Workflow, run: RunId, text: &str) -> Result<TaskKey> {
     let (name, item) = match text.strip_suffix(']').and_then(|text| text.rsplit_once('[')) {
         None => (text, -1),
         Some((name, number)) => {
@@ -178,40 +212,45 @@ pub(crate) fn task_key(workflow: &Workflow, run: RunId, text: &str) -> Result<Ta
             (name, i32::from(item))
         }
     };
-    Ok(TaskKey { item, ..TaskKey::new(run, task_index(workflow, name)? as i32) })
+    let index = workflow.task_index(name).ok_or_else(|| {
+        let near = did_you_mean(name, workflow.tasks.iter().map(|task| task.name.as_str()));
+        let names: Vec<&str> = workflow.tasks.iter().take(20).map(|task| task.name.as_str()).collect();
+        Failure::bad_input(format!("the workflow `{}` has no task {}", workflow.name, quoted(name)))
+            .remedy(near.unwrap_or_else(|| format!("there are {}", names.join(", "))))
+    })?;
+    Ok(TaskKey { item, ..TaskKey::new(run, index as i32) })
 }
 
-async fn list(app: &App<'_>, client: &Client, run: RunId) -> Result {
-    let summary = client.store().run_summary(run).await?;
-    let spec = client.spec(summary.version).await?;
-    let rows = client.store().task_runs(run).await?;
+async fn list(app: &App<'_>, api: &Connection, run: &str) -> Result {
+    let tasks = task_runs(api, run).await?;
     match app.out.record_format() {
-        Format::Table => print(app, &rows, &spec.workflow),
-        format => {
-            let workers = views::Workers::new();
-            let items: Vec<Value> =
-                rows.iter().map(|row| Value::Object(views::task_run(row, &spec.workflow, &workers))).collect();
-            app.out.value(format, &json!({"items": items, "next": null}));
-        }
+        Format::Table => print(app, &tasks, &kinds(api, run).await?),
+        format => app.out.value(format, &json!({"items": tasks, "next": null})),
     }
     Ok(Exit::Success)
 }
 
-fn print(app: &App<'_>, rows: &[TaskRunRow], workflow: &Workflow) {
+/// What kind of task each one is, by its name.
+async fn kinds(api: &Connection, run: &str) -> Result<HashMap<String, String>> {
+    let shown = api.get(&["workflow-runs", run], &[]).await?;
+    let version = shown["version"].to_string();
+    let query = [("version", Some(version.as_str()))];
+    let graph = api.get(&["workflows", text(&shown, "workflow_id"), "graph"], &query).await?;
+    let nodes = graph["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    Ok(nodes.iter().map(|node| (text(node, "task").to_owned(), text(node, "kind").to_owned())).collect())
+}
+
+fn print(app: &App<'_>, tasks: &[Value], kinds: &HashMap<String, String>) {
     let mut table = Table::new(&["TASK", "KIND", "STATUS", ""]);
-    for row in rows {
-        let task = &workflow.tasks[row.key.index as usize];
-        let state = row.state.shown();
-        let words = if row.state == mainspring_core::state::TaskState::Waiting {
-            views::waits_for(task)
-        } else {
-            row.error.clone().unwrap_or_default()
-        };
+    for task in tasks {
+        let name = text(task, "task_id");
+        let kind = kinds.get(name.split('[').next().unwrap_or(name)).cloned().unwrap_or_default();
+        let words = task["blocked_by"][0].as_str().unwrap_or_else(|| text(task, "error"));
         table.row(vec![
-            (views::task_name(workflow, row).into_owned(), None),
-            (task.action.kind().to_owned(), None),
-            (state.to_string(), Some(views::task_paint(state))),
-            (words, None),
+            (name.to_owned(), None),
+            (kind, None),
+            (text(task, "status").to_owned(), views::state(task).map(views::task_paint)),
+            (words.to_owned(), None),
         ]);
     }
     table.print(app.out);

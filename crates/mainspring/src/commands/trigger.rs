@@ -1,13 +1,11 @@
 //! `mainspring trigger`: starts a run of a workflow that is stored already.
 
 use clap::Args;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use mainspring_engine::Submission;
-use mainspring_store::Error;
 
-use super::submit;
+use super::start::{Start, require_text, start};
+use super::stored;
+use crate::api::Connection;
 use crate::app::App;
-use crate::database;
 use crate::failure::{Failure, Result};
 use crate::inputs::InputArgs;
 use crate::signals::Signals;
@@ -32,27 +30,24 @@ pub(crate) struct TriggerArgs {
 
 pub(crate) async fn trigger(app: &App<'_>, args: TriggerArgs) -> Result {
     app.start_logs();
-    for (flag, text) in [("idempotency-key", &args.idempotency_key), ("correlation-id", &args.correlation_id)] {
-        if let Some(text) = text {
-            submit::require_text(flag, text)?;
-        }
-    }
+    require_text("idempotency-key", args.idempotency_key.as_ref())?;
+    require_text("correlation-id", args.correlation_id.as_ref())?;
     let mut signals = Signals::install()?;
-    let client = app.client(database::open(&app.config).await?);
-    let namespace = app.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
-    let spec = match client.latest(namespace, &args.name).await {
-        Ok(spec) => spec,
-        Err(Error::NotFound { what }) => {
-            return Err(Failure::bad_input(format!("there is no {what}"))
-                .remedy("store it with `mainspring apply FILE`, or name another with --namespace"));
-        }
-        Err(error) => return Err(error.into()),
+    let api = Connection::open_existing(app).await?;
+    let namespace = api.namespace_or_default();
+    let Some(stored) = stored::find(&api, namespace, &args.name).await? else {
+        let missing = format!("there is no workflow `{}` in namespace `{namespace}`", args.name);
+        return Err(Failure::bad_input(missing)
+            .remedy("store it with `mainspring apply FILE`, or name another with --namespace"));
     };
-    let submission = Submission {
-        inputs: args.inputs.values(&spec.workflow)?,
+    let run = Start {
+        workflow: stored.id,
+        version: stored.number,
+        inputs: args.inputs.values(&stored.plan)?,
+        plan: stored.plan,
+        priority: None,
         correlation_id: args.correlation_id,
         idempotency_key: args.idempotency_key,
-        ..Submission::default()
     };
-    submit::start(app, &client, spec, submission, args.follow, &mut signals).await
+    start(app, api, run, args.follow, &mut signals).await
 }

@@ -209,14 +209,14 @@ impl Watch {
 
     /// Listens to the server as long as this lives, connecting again and again.
     fn follow(&mut self) {
-        if !self.api.is_remote() {
+        if self.api.client().is_some() {
             return;
         }
         let (api, tell) = (self.api.clone(), self.tell.clone());
         self.jobs.spawn(async move {
             let query = [("namespace", api.namespace()), ("types", Some("workflow_status,task_status"))];
             loop {
-                if let Ok(mut changes) = api.changes(&query).await {
+                if let Ok(Some(mut changes)) = api.events(&["events", "stream"], &query).await {
                     _ = tell.send(Told::Live(true)).await;
                     while changes.next().await.is_some() {
                         // If there is no room, enough has been told already.

@@ -4,22 +4,21 @@
 //! less often the longer a look takes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{LogChunk, LogLine, LogStream};
 use mainspring_core::workflow::Task;
-use mainspring_core::{Micros, RunId, TaskKey};
-use mainspring_engine::{Client, Spec};
+use mainspring_core::{Micros, TaskKey, Workflow};
 use mainspring_store::{LogCursor, RunSummary, TaskRunRow};
 use tokio::sync::mpsc;
 
+use super::source::{Plan, Source};
+use crate::failure::Result;
 use crate::views;
 
 /// A look may take at most this share of the time between looks.
 const SHARE: u32 = 5;
-const CHUNKS_AT_ONCE: i64 = 64;
 
 /// A task, or one item of a task that is repeated over a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,11 +127,10 @@ struct Heard {
 }
 
 pub(crate) struct Follower {
-    client: Client,
-    run: RunId,
+    source: Source,
     /// What tasks of this process print; without it, log lines are read from the store.
     tap: Option<mpsc::Receiver<LogChunk>>,
-    pub(crate) spec: Arc<Spec>,
+    pub(crate) plan: Plan,
     pub(crate) look: Look,
     rows: HashMap<TaskKey, (TaskState, i32)>,
     cursors: HashMap<TaskKey, LogCursor>,
@@ -145,19 +143,17 @@ pub(crate) struct Follower {
 
 impl Follower {
     pub(crate) async fn new(
-        client: Client,
-        spec: Arc<Spec>,
-        run: RunId,
+        source: Source,
+        plan: Plan,
         tap: Option<mpsc::Receiver<LogChunk>>,
         is_watched: bool,
-    ) -> mainspring_store::Result<Self> {
-        let summary = client.store().run_summary(run).await?;
-        let tasks = if is_watched { unseen(&spec) } else { Vec::new() };
+    ) -> Result<Self> {
+        let summary = source.summary().await?;
+        let tasks = if is_watched { unseen(&plan) } else { Vec::new() };
         Ok(Self {
-            client,
-            run,
+            source,
             tap,
-            spec,
+            plan,
             look: Look { summary, tasks },
             rows: HashMap::new(),
             cursors: HashMap::new(),
@@ -172,6 +168,16 @@ impl Follower {
     /// How long to wait before the next look.
     pub(crate) fn pause(&self, usual: Duration) -> Duration {
         usual.max(self.took * SHARE)
+    }
+
+    /// Returns when another look is worth its cost.
+    pub(crate) async fn rest(&self, usual: Duration) {
+        self.source.rest(self.pause(usual)).await;
+    }
+
+    /// The task runs as they are.
+    pub(crate) async fn task_runs(&self) -> Result<Vec<TaskRunRow>> {
+        self.source.task_runs().await
     }
 
     /// Takes in what tasks of this process print, for ever. Dropping it loses nothing.
@@ -193,24 +199,24 @@ impl Follower {
     }
 
     /// One full look, also where nobody watched.
-    pub(crate) async fn look_at_the_end(&mut self) -> mainspring_store::Result<()> {
+    pub(crate) async fn look_at_the_end(&mut self) -> Result<()> {
         if !self.is_watched {
             self.is_watched = true;
-            self.look.tasks = unseen(&self.spec);
+            self.look.tasks = unseen(&self.plan);
             self.look().await?;
         }
         Ok(())
     }
 
     /// Where the run stands: one small read, whatever its size.
-    async fn glance(&mut self) -> mainspring_store::Result<()> {
-        self.look.summary = self.client.store().run_summary(self.run).await?;
+    async fn glance(&mut self) -> Result<()> {
+        self.look.summary = self.source.summary().await?;
         Ok(())
     }
 
     fn hear(&mut self, key: TaskKey, attempt: i32, lines: Vec<LogLine>) {
         // Nobody is going to look at lines that are only heard so that tasks are not held up.
-        if key.run == self.run
+        if key.run == self.source.run()
             && self.is_watched
             && let Some(task) = self.task(key)
         {
@@ -225,19 +231,19 @@ impl Follower {
 
     /// Looks once; returns what changed since the last look, in the order it happened. Where nobody watches, only
     /// whether the run has ended is looked at.
-    pub(crate) async fn look(&mut self) -> mainspring_store::Result<Vec<Change>> {
+    pub(crate) async fn look(&mut self) -> Result<Vec<Change>> {
         if !self.is_watched {
             self.glance().await?;
             return Ok(Vec::new());
         }
         let started = Instant::now();
-        let summary = self.client.store().run_summary(self.run).await?;
+        let summary = self.source.summary().await?;
         let has_moved = self.seen_seq != Some(summary.seq) || summary.state != self.look.summary.state;
         self.look.summary = summary;
         let mut changes = Vec::new();
         // A claim does not move the run's event number, so a run with open work is looked at anyway.
         if has_moved || self.busy {
-            let rows = self.client.store().task_runs(self.run).await?;
+            let rows = self.source.task_runs().await?;
             self.seen_seq = Some(self.look.summary.seq);
             self.busy = rows.iter().any(|row| !row.state.is_terminal());
             for row in &rows {
@@ -263,7 +269,7 @@ impl Follower {
     /// Lines of attempts that are known to have begun.
     fn tell_lines(&mut self, changes: &mut Vec<Change>) {
         for heard in std::mem::take(&mut self.heard) {
-            let key = TaskKey { run: self.run, index: heard.who.task as i32, item: heard.who.item };
+            let key = TaskKey { run: self.source.run(), index: heard.who.task as i32, item: heard.who.item };
             if self.rows.get(&key).is_none_or(|row| row.1 < heard.attempt) {
                 self.heard.push(heard);
                 continue;
@@ -274,7 +280,7 @@ impl Follower {
         }
     }
 
-    async fn compare(&mut self, row: &TaskRunRow, changes: &mut Vec<Change>) -> mainspring_store::Result<()> {
+    async fn compare(&mut self, row: &TaskRunRow, changes: &mut Vec<Change>) -> Result<()> {
         let Some(task) = self.task(row.key) else { return Ok(()) };
         let who = Who { task, item: row.key.item };
         let before = self.rows.insert(row.key, (row.state, row.attempt));
@@ -287,13 +293,12 @@ impl Follower {
             && state_before.is_some_and(|state| !state.is_terminal());
         let is_attempt = row.attempt > 0 && row.started_at.is_some();
         // Attempts that began and failed between two looks left a record each.
-        let has_failed_attempts = row.attempt > attempt_before.max(1)
-            || (row.state == TaskState::Retrying && state_before != Some(TaskState::Retrying));
-        if has_failed_attempts {
-            for attempt in self.client.store().attempts(row.key).await? {
-                let is_new = attempt.attempt > attempt_before
-                    || (attempt.attempt == attempt_before && state_before == Some(TaskState::Running));
-                if !is_new || attempt.attempt > row.attempt {
+        let told = before.map_or(0, |(state, attempt)| if is_under_way(state) { attempt - 1 } else { attempt });
+        let is_newest_open = is_under_way(row.state) || row.state.is_terminal();
+        let failed = if is_newest_open { row.attempt - 1 } else { row.attempt };
+        if failed > told {
+            for attempt in self.source.attempts(row.key).await? {
+                if attempt.attempt <= told || attempt.attempt > failed {
                     continue;
                 }
                 if attempt.attempt > attempt_before
@@ -334,7 +339,7 @@ impl Follower {
         }
         look.state = Some(row.state);
         look.attempt = row.attempt;
-        look.max_attempts = views::max_attempts(&self.spec.workflow, row);
+        look.max_attempts = views::max_attempts(&self.plan, row);
         look.started_at = row.started_at.or(look.started_at.filter(|_| row.state == TaskState::Retrying));
         look.finished_at = row.finished_at;
         look.due_at = row.due_at;
@@ -343,12 +348,12 @@ impl Follower {
     }
 
     /// Reads new lines of what runs and of what just ended.
-    async fn read_logs(&mut self, changes: &[Change]) -> mainspring_store::Result<()> {
+    async fn read_logs(&mut self, changes: &[Change]) -> Result<()> {
         let mut keys: Vec<TaskKey> =
             self.rows.iter().filter(|(_, row)| row.0 == TaskState::Running).map(|(key, _)| *key).collect();
         keys.extend(changes.iter().filter_map(|change| match change {
             Change::Ended { who, .. } | Change::Retrying { who, .. } => {
-                Some(TaskKey { run: self.run, index: who.task as i32, item: who.item })
+                Some(TaskKey { run: self.source.run(), index: who.task as i32, item: who.item })
             }
             _ => None,
         }));
@@ -357,13 +362,12 @@ impl Follower {
         for key in keys {
             loop {
                 let cursor = self.cursors.get(&key).copied().unwrap_or_default();
-                let chunks = self.client.store().read_logs(key, None, cursor, CHUNKS_AT_ONCE).await?;
-                let is_last = chunks.len() < CHUNKS_AT_ONCE as usize;
-                for (cursor, lines) in chunks {
-                    self.cursors.insert(key, cursor);
-                    self.hear(key, cursor.attempt, lines);
+                let printed = self.source.printed(key, None, cursor).await?;
+                self.cursors.insert(key, printed.after);
+                for (attempt, lines) in printed.parts {
+                    self.hear(key, attempt, lines);
                 }
-                if is_last {
+                if printed.is_last {
                     break;
                 }
             }
@@ -372,8 +376,13 @@ impl Follower {
     }
 }
 
+/// Whether the newest attempt goes on.
+fn is_under_way(state: TaskState) -> bool {
+    matches!(state, TaskState::Running | TaskState::Waiting)
+}
+
 /// The tasks of a run nobody has looked at yet.
-fn unseen(spec: &Spec) -> Vec<TaskLook> {
+fn unseen(workflow: &Workflow) -> Vec<TaskLook> {
     let unseen = |task: &Task| TaskLook {
         name: task.name.clone(),
         parks: task.foreach.is_some() || task.action.parks(),
@@ -388,5 +397,5 @@ fn unseen(spec: &Spec) -> Vec<TaskLook> {
         last_line: None,
         items: Items::default(),
     };
-    spec.workflow.tasks.iter().map(unseen).collect()
+    workflow.tasks.iter().map(unseen).collect()
 }

@@ -3,11 +3,14 @@
 mod follow;
 mod lines;
 mod live;
+mod remote;
+mod source;
 mod summary;
 
 pub(crate) use follow::{Change, Follower, Look};
 pub(crate) use lines::Lines;
 pub(crate) use live::Live;
+pub(crate) use source::{Plan, Source};
 pub(crate) use summary::{failed, print_summary};
 
 use crate::output::Output;

@@ -8,6 +8,7 @@ mod examples;
 mod guard;
 mod maintain;
 mod operate;
+mod remote;
 mod repairs;
 mod restart;
 mod run;

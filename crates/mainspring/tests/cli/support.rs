@@ -123,8 +123,10 @@ impl Place {
     /// Waits until the run has ended, and shows it.
     #[track_caller]
     pub(crate) fn ended(&self, run: &str) -> Value {
-        self.call(&["runs", "logs", "--follow", run]).expect(0);
-        self.call(&["runs", "show", run]).expect(0).json()
+        let followed = self.call(&["runs", "logs", "--follow", run]);
+        let shown = self.call(&["runs", "show", run]).expect(0).json();
+        followed.expect(i32::from(shown["status"] != "success"));
+        shown
     }
 }
 

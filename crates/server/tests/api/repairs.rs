@@ -101,7 +101,7 @@ on_both! {
         let node = house.node().await;
         let run = house.start("w").await;
         let waits = house.until_task(&run, "ask", "waiting").await;
-        assert!(waits["blocked_by"][0].as_str().unwrap().starts_with("waits for approval"), "{waits}");
+        assert!(waits["blocked_by"][0].as_str().unwrap().starts_with("waits for an approval"), "{waits}");
         act(house, &run, "ask", json!({"action": "approve", "by": "ann"}), 200).await;
         house.until_task(&run, "result", "waiting").await;
         let deliver = |body: Value| house.post(&format!("/api/v1/workflow-runs/{run}/tasks/result/results")).role(Role::Operator).json(body);

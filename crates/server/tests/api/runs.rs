@@ -94,6 +94,14 @@ on_both! {
         act("rerun", json!({"from": "c"})).send().await.expect(404);
         act("rerun", json!({})).send().await.expect(422);
         act("rerun", json!({"from": "b"})).send().await.expect(409);
+        act("rerun", json!({"from": []})).send().await.expect(422);
+        act("rerun", json!({"from": ["a", "c"]})).send().await.expect(404);
+        let again = act("rerun", json!({"from": ["a"]})).send().await.expect(200).body();
+        assert_eq!((&again["status"], &again["reopened_tasks"]), (&json!("running"), &json!(2)));
+        act("cancel", json!({"by": "ann", "reason": "enough"})).send().await.expect(200);
+        let shown = house.get(&format!("/api/v1/workflow-runs/{run}")).role(Role::Viewer).send().await.expect(200).body();
+        assert!(shown["reason"].as_str().unwrap().contains("enough"), "{shown}");
+        assert_eq!(shown["timed_out"], false);
         assert_eq!(act("rerun", json!({"from": "a"})).send().await.expect(200).body()["status"], "running");
         house.post(&format!("/api/v1/workflow-runs/{run}/cancel")).role(Role::Viewer).send().await.expect(403);
     }

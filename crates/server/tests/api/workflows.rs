@@ -80,6 +80,35 @@ on_both! {
         assert_eq!((&changed["unchanged"], &changed["differences"]["tasks"][0]["task"]), (&json!(false), &json!("a")));
     }
 
+    async fn files_come_along_in_a_bundle(house: &House) {
+        const YAML: &str = "{name: w, files: [lib/, x.sh], tasks: {a: {run: sh x.sh}}}";
+        let send = |source: &str, files: serde_json::Value| {
+            let body = json!({"source": source, "files": files}).to_string();
+            house.post("/api/v1/workflows").role(Role::Author).text("application/vnd.mainspring.bundle+json", &body)
+        };
+        let file = |path: &str, content: &str| json!({"path": path, "content": content});
+        house.post("/api/v1/workflows").role(Role::Author).text("application/yaml", YAML).send().await.expect(422);
+        for (files, place) in [
+            (json!([]), "/files"),
+            (json!([file("../x.sh", "")]), "/files/0/path"),
+            (json!([file("lib/../x.sh", "")]), "/files/0/path"),
+            (json!([file("/etc/passwd", "")]), "/files/0/path"),
+            (json!([file("x.sh", ""), file("y.sh", "")]), "/files/1/path"),
+            (json!([file("libs/x", "")]), "/files/0/path"),
+            (json!([file("x.sh", ""), file("x.sh", "")]), "/files/1/path"),
+            (json!([file("x.sh", "!")]), "/files/0/content"),
+        ] {
+            let answer = send(YAML, files).send().await.expect(422).body();
+            assert_eq!(answer["errors"][0]["pointer"], place, "{answer}");
+        }
+        send("{name: w, tasks: {}}", json!([file("x.sh", "")])).send().await.expect(422);
+        house.get("/api/v1/workflows/w").role(Role::Viewer).send().await.expect(404);
+        let files = |content: &str| json!([file("x.sh", content), file("lib/a/b", "AAA=")]);
+        assert_eq!(send(YAML, files("ZWNobyAx")).send().await.expect(201).body()["version"], 1);
+        assert_eq!(send(YAML, files("ZWNobyAx")).send().await.expect(201).body()["version"], 1);
+        assert_eq!(send(YAML, files("ZWNobyAy")).send().await.expect(201).body()["version"], 2);
+    }
+
     async fn every_error_has_its_line(house: &House) {
         let wrong = "name: w\ntasks:\n  a:\n    run: x\n    needs: [b]\n    colour: red\n";
         let answer = house.post("/api/v1/workflows").role(Role::Author).text("application/yaml", wrong).send().await.expect(422).body();

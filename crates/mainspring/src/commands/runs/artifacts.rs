@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use mainspring_core::{RunId, TaskKey};
-use mainspring_engine::Client;
-use mainspring_store::ArtifactRow;
+use mainspring_core::RunId;
 use serde_json::{Value, json};
 
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::output::{Format, Table};
+use crate::views::text;
 
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactsArgs {
@@ -21,42 +21,39 @@ pub(crate) struct ArtifactsArgs {
     get: Option<Vec<String>>,
 }
 
-pub(super) async fn artifacts(app: &App<'_>, client: &Client, run: RunId, args: ArtifactsArgs) -> Result {
-    let version = client.store().run_summary(run).await?.version;
-    let spec = client.spec(version).await?;
-    let rows = client.store().artifacts(run).await?;
-    let full_name = |row: &ArtifactRow| {
-        let task = spec.workflow.tasks.get(row.idx as usize).map_or("", |task| task.name.as_str());
-        let item = if row.item < 0 { String::new() } else { format!("[{}]", row.item) };
-        format!("{task}{item}/{}/{}", row.attempt, row.name)
-    };
+pub(super) async fn artifacts(app: &App<'_>, api: Connection, run: RunId, args: ArtifactsArgs) -> Result {
+    let run = run.to_string();
+    let rows = api.all(&["workflow-runs", &run, "artifacts"], &[]).await?;
+    let full_name = |row: &Value| format!("{}/{}/{}", text(row, "task_id"), row["attempt"], text(row, "name"));
     if let Some(wanted) = &args.get {
         let row = rows.iter().find(|row| full_name(row) == wanted[0]).ok_or_else(|| {
             Failure::bad_input(format!("the run kept no file `{}`", wanted[0]))
                 .remedy(format!("`mainspring runs artifacts {run}` lists them"))
         })?;
-        return write(app, client, run, row, &wanted[1]).await;
+        return write(app, &api, &run, row, &wanted[1]).await;
     }
     match app.out.record_format() {
         Format::Table => {
             let mut table = Table::new(&["NAME", "BYTES"]);
             for row in &rows {
-                table.row(vec![(full_name(row), None), (row.bytes.to_string(), None)]);
+                table.row(vec![(full_name(row), None), (row["bytes"].to_string(), None)]);
             }
             table.print(app.out);
         }
         format => {
             let items: Vec<Value> =
-                rows.iter().map(|row| json!({"name": full_name(row), "bytes": row.bytes})).collect();
+                rows.iter().map(|row| json!({"name": full_name(row), "bytes": row["bytes"]})).collect();
             app.out.value(format, &json!({"items": items, "next": null}));
         }
     }
     Ok(Exit::Success)
 }
 
-async fn write(app: &App<'_>, client: &Client, run: RunId, row: &ArtifactRow, file: &str) -> Result {
-    let key = TaskKey { run, index: row.idx, item: row.item };
-    let content = client.store().artifact(key, row.attempt, &row.name).await?.unwrap_or_default();
+async fn write(app: &App<'_>, api: &Connection, run: &str, row: &Value, file: &str) -> Result {
+    let attempt = row["attempt"].to_string();
+    let query = [("task", Some(text(row, "task_id"))), ("attempt", Some(attempt.as_str()))];
+    let path = ["workflow-runs", run, "artifacts", text(row, "name")];
+    let content = api.ask("GET", &path, &query, None, &[]).await?.content()?;
     if file == "-" {
         app.out.bytes(&content);
         return Ok(Exit::Success);

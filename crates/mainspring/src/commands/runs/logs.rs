@@ -3,34 +3,33 @@
 use std::collections::HashMap;
 
 use clap::Args;
+use mainspring_core::TaskKey;
 use mainspring_core::diagnostic::{did_you_mean, quoted};
+use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::LogLine;
-use mainspring_core::{TaskKey, Workflow};
-use mainspring_engine::Client;
 use mainspring_store::{LogCursor, TaskRunRow};
 use serde_json::{Value, json};
 
 use super::parse_run;
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::output::{Format, Paint, plain};
+use crate::progress::Source;
 use crate::signals::Signals;
-use crate::views;
-
-const CHUNKS_AT_ONCE: i64 = 64;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
     #[arg(value_name = "RUN")]
     pub(super) run: String,
-    /// Only this task
+    /// Only this task; `name[2]` is an item
     #[arg(value_name = "TASK")]
     task: Option<String>,
     /// Only this attempt
     #[arg(long, value_name = "N")]
     attempt: Option<i32>,
-    /// Go on until the run ends
+    /// Go on until the run ends; the exit code tells how it went
     #[arg(short, long)]
     follow: bool,
     /// Show when each line was printed
@@ -38,43 +37,74 @@ pub(crate) struct LogsArgs {
     timestamps: bool,
 }
 
-pub(super) async fn logs(app: &App<'_>, client: &Client, args: LogsArgs) -> Result {
+pub(super) async fn logs(app: &App<'_>, api: Connection, args: LogsArgs) -> Result {
     let id = parse_run(&args.run)?;
     let mut signals = Signals::install()?;
-    let spec = client.spec(client.store().run_summary(id).await?.version).await?;
-    let wanted = args.task.as_deref().map(|task| task_index(&spec.workflow, task)).transpose()?;
-    let mut reader =
-        Reader { app, client, args: &args, workflow: &spec.workflow, cursors: HashMap::new(), items: Vec::new() };
-    loop {
+    let source = Source::new(api, id);
+    let names = source.task_names().await?;
+    let wanted = args.task.as_deref().map(|task| Wanted::read(&names, task)).transpose()?;
+    let mut reader = Reader { app, source, args: &args, names, cursors: HashMap::new(), items: Vec::new() };
+    let state = loop {
         // The state first: what is printed after the end was seen is complete.
-        let summary = client.store().run_summary(id).await?;
-        for row in client.store().task_runs(id).await? {
-            let is_wanted = wanted.is_none_or(|index| index == row.key.index as usize);
+        let state = reader.source.summary().await?.state;
+        for row in reader.source.task_runs().await? {
+            let is_wanted = wanted.as_ref().is_none_or(|wanted| wanted.is(row.key));
             if is_wanted && row.attempt > 0 {
                 reader.read(&row).await?;
             }
         }
-        if !args.follow || summary.state.is_terminal() || app.out.is_gone() {
-            break;
+        if !args.follow || state.is_terminal() || app.out.is_gone() {
+            break state;
         }
         tokio::select! {
-            () = tokio::time::sleep(app.follow_every()) => {}
+            () = reader.source.rest(app.follow_every()) => {}
             _ = signals.next() => return Ok(Exit::Interrupted),
         }
-    }
+    };
     if let Some(format @ (Format::Json | Format::Yaml)) = app.out.format
         && !args.follow
     {
         app.out.value(format, &json!({"items": reader.items, "next": null}));
     }
-    Ok(Exit::Success)
+    Ok(match state {
+        RunState::Failed | RunState::Cancelled if args.follow => Exit::WorkFailed,
+        _ => Exit::Success,
+    })
+}
+
+/// A task with all its items, or one item.
+struct Wanted {
+    index: i32,
+    item: Option<i32>,
+}
+
+impl Wanted {
+    /// `name`, or `name[2]` for an item.
+    fn read(names: &[String], text: &str) -> Result<Self> {
+        let item = text.strip_suffix(']').and_then(|text| text.rsplit_once('['));
+        let item = item.and_then(|(name, number)| Some((name, number.parse::<u16>().ok()?)));
+        let (name, item) = item.map_or((text, None), |(name, item)| (name, Some(i32::from(item))));
+        match names.iter().position(|one| one == name) {
+            Some(index) => Ok(Self { index: index as i32, item }),
+            None => {
+                let near = did_you_mean(name, names.iter().map(String::as_str));
+                let some: Vec<&str> = names.iter().take(20).map(String::as_str).collect();
+                Err(Failure::bad_input(format!("the run has no task {}", quoted(text)))
+                    .remedy(near.unwrap_or_else(|| format!("there are {}", some.join(", ")))))
+            }
+        }
+    }
+
+    fn is(&self, key: TaskKey) -> bool {
+        key.index == self.index && self.item.is_none_or(|item| item == key.item)
+    }
 }
 
 struct Reader<'a> {
     app: &'a App<'a>,
-    client: &'a Client,
+    source: Source,
     args: &'a LogsArgs,
-    workflow: &'a Workflow,
+    names: Vec<String>,
     cursors: HashMap<TaskKey, (LogCursor, bool)>,
     /// Gathered for one JSON answer.
     items: Vec<Value>,
@@ -86,16 +116,16 @@ impl Reader<'_> {
         if is_done {
             return Ok(());
         }
+        let task = self.name(row.key);
         loop {
-            let chunks = self.client.store().read_logs(row.key, self.args.attempt, cursor, CHUNKS_AT_ONCE).await?;
-            let is_last = chunks.len() < CHUNKS_AT_ONCE as usize;
-            for (at, lines) in chunks {
-                cursor = at;
+            let printed = self.source.printed(row.key, self.args.attempt, cursor).await?;
+            cursor = printed.after;
+            for (attempt, lines) in &printed.parts {
                 for line in lines {
-                    self.print(row, at.attempt, &line);
+                    self.print(&task, *attempt, line);
                 }
             }
-            if is_last || self.app.out.is_gone() {
+            if printed.is_last || self.app.out.is_gone() {
                 break;
             }
         }
@@ -103,9 +133,14 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn print(&mut self, row: &TaskRunRow, attempt: i32, line: &LogLine) {
+    fn name(&self, key: TaskKey) -> String {
+        let name = usize::try_from(key.index).ok().and_then(|index| self.names.get(index));
+        let name = name.map_or_else(|| key.index.to_string(), Clone::clone);
+        if key.item < 0 { name } else { format!("{name}[{}]", key.item) }
+    }
+
+    fn print(&mut self, task: &str, attempt: i32, line: &LogLine) {
         let out = self.app.out;
-        let task = views::task_name(self.workflow, row);
         if matches!(out.format, Some(Format::Json | Format::Yaml)) {
             let item = json!({
                 "timestamp": rfc3339(line.at),
@@ -129,13 +164,4 @@ impl Reader<'_> {
             if self.args.task.is_none() { palette.paint(Paint::Dim, format_args!("{task} | ")) } else { String::new() };
         out.line(format_args!("{at}{name}{text}"));
     }
-}
-
-pub(crate) fn task_index(workflow: &Workflow, name: &str) -> Result<usize> {
-    workflow.task_index(name).ok_or_else(|| {
-        let near = did_you_mean(name, workflow.tasks.iter().map(|task| task.name.as_str()));
-        let names: Vec<&str> = workflow.tasks.iter().take(20).map(|task| task.name.as_str()).collect();
-        Failure::bad_input(format!("the workflow `{}` has no task {}", workflow.name, quoted(name)))
-            .remedy(near.unwrap_or_else(|| format!("there are {}", names.join(", "))))
-    })
 }

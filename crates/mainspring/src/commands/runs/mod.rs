@@ -6,14 +6,13 @@ mod list;
 mod logs;
 mod show;
 
-pub(crate) use logs::task_index;
-
 use clap::Subcommand;
 use mainspring_core::RunId;
 use mainspring_core::diagnostic::quoted;
+use serde_json::Value;
 
+use crate::api::{Connection, PAGE};
 use crate::app::App;
-use crate::database;
 use crate::failure::{Failure, Result};
 
 #[derive(Debug, Subcommand)]
@@ -43,24 +42,24 @@ pub(crate) enum RunsCommand {
 
 pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
     app.start_logs();
-    // What can be refused without a database is.
-    if let RunsCommand::List(args) = &command {
-        args.check()?;
-    }
+    // What can be refused without asking anybody is.
     if let Some(run) = command.run() {
         parse_run(run)?;
     }
-    let client = app.client(database::open(&app.config).await?);
+    if let RunsCommand::List(args) = &command {
+        args.check(0)?;
+    }
+    let api = Connection::open_existing(app).await?;
     match command {
-        RunsCommand::List(args) => list::list(app, &client, args).await,
-        RunsCommand::Show { run } => show::show(app, &client, parse_run(&run)?).await,
-        RunsCommand::Logs(args) => logs::logs(app, &client, args).await,
-        RunsCommand::Artifacts(args) => artifacts::artifacts(app, &client, parse_run(&args.run)?, args).await,
-        RunsCommand::Cancel(args) => act::cancel(app, &client, args).await,
-        RunsCommand::Pause(args) => act::pause(app, &client, args).await,
-        RunsCommand::Resume(args) => act::resume(app, &client, args).await,
-        RunsCommand::Retry(args) => act::retry(app, &client, args).await,
-        RunsCommand::Rerun(args) => act::rerun(app, &client, args).await,
+        RunsCommand::List(args) => list::list(app, api, args).await,
+        RunsCommand::Show { run } => show::show(app, api, parse_run(&run)?).await,
+        RunsCommand::Logs(args) => logs::logs(app, api, args).await,
+        RunsCommand::Artifacts(args) => artifacts::artifacts(app, api, parse_run(&args.run)?, args).await,
+        RunsCommand::Cancel(args) => act::cancel(app, api, args).await,
+        RunsCommand::Pause(args) => act::pause(app, api, args).await,
+        RunsCommand::Resume(args) => act::resume(app, api, args).await,
+        RunsCommand::Retry(args) => act::retry(app, api, args).await,
+        RunsCommand::Rerun(args) => act::rerun(app, api, args).await,
     }
 }
 
@@ -82,4 +81,15 @@ pub(crate) fn parse_run(text: &str) -> Result<RunId> {
         Failure::bad_input(format!("{} is not the id of a run", quoted(text)))
             .remedy("ids are UUIDs; `mainspring runs list` shows them")
     })
+}
+
+/// The task runs of a run. Each says what it waits for, unless there are very many: that is worked out from all of them
+/// for every page.
+pub(super) async fn task_runs(api: &Connection, run: &str) -> Result<Vec<Value>> {
+    let query = [("limit", Some(PAGE))];
+    let mut page = api.get(&["workflow-runs", run, "tasks"], &query).await?;
+    match page["items"].take() {
+        Value::Array(items) if page["next"].is_null() => Ok(items),
+        _ => api.all(&["task-runs"], &[("run", Some(run))]).await,
+    }
 }

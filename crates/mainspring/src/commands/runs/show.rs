@@ -1,107 +1,108 @@
 //! `mainspring runs show`.
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::time::rfc3339;
-use mainspring_core::{Micros, RunId, Workflow};
-use mainspring_engine::Client;
-use mainspring_store::{RunRow, TaskRunRow};
+use mainspring_core::work::Clock;
+use mainspring_core::{Micros, RunId};
+use mainspring_engine::SystemClock;
 use serde_json::Value;
 
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::output::{Format, Output, Paint, Table, seconds};
-use crate::views::{self, Workers};
+use crate::output::{Format, Output, Paint, Table, plain, seconds};
+use crate::views::{self, instant, text};
 
-pub(super) async fn show(app: &App<'_>, client: &Client, id: RunId) -> Result {
-    let mut run = client.store().run(id).await?;
-    if run.summary.state == RunState::Success {
-        run.outputs = outputs(client, id).await?;
-    }
-    let spec = client.spec(run.summary.version).await?;
-    let rows = client.store().task_runs(id).await?;
-    let workers: Workers =
-        client.store().live_sessions().await?.into_iter().map(|session| (session.id, session.worker)).collect();
+pub(super) async fn show(app: &App<'_>, api: Connection, id: RunId) -> Result {
+    let id = id.to_string();
+    let run = api.get(&["workflow-runs", &id], &[]).await?;
+    let tasks = super::task_runs(&api, &id).await?;
     match app.out.record_format() {
-        Format::Table => print(app.out, &run, &rows, &spec.workflow, client.now()),
+        Format::Table => print(app.out, &run, &tasks, SystemClock::new().now()),
         format => {
-            let mut shown = views::run(&run);
-            let tasks = rows.iter().map(|row| Value::Object(views::task_run(row, &spec.workflow, &workers))).collect();
-            shown.insert("tasks".into(), Value::Array(tasks));
-            app.out.value(format, &Value::Object(shown));
+            let mut shown = views::shown_run(&run);
+            shown["tasks"] = Value::Array(tasks);
+            app.out.value(format, &shown);
         }
     }
     Ok(Exit::Success)
 }
 
-/// What the workflow declares as the run's outputs; an expression that has no value is told as such.
-pub(crate) async fn outputs(client: &Client, id: RunId) -> Result<Option<Value>> {
-    Ok(match client.outputs(id).await? {
-        Ok(outputs) if outputs.is_empty() => None,
-        Ok(outputs) => Some(Value::Object(outputs)),
-        Err(failure) => Some(serde_json::json!({ "error": failure.message })),
-    })
-}
-
-fn print(out: &Output, run: &RunRow, rows: &[TaskRunRow], workflow: &Workflow, now: Micros) {
-    let summary = &run.summary;
+fn print(out: &Output, run: &Value, tasks: &[Value], now: Micros) {
     let palette = out.palette();
-    let field = |name: &str, value: String| {
-        out.line(format_args!("{} {value}", palette.paint(Paint::Dim, format_args!("{name:12}"))))
+    let field = |name: &str, value: &str| {
+        out.line(format_args!("{} {}", palette.paint(Paint::Dim, format_args!("{name:12}")), plain(value)));
     };
-    field("run", summary.id.to_string());
-    field("workflow", format!("{}/{} version {}", summary.namespace, summary.workflow, summary.version_number));
-    let stopping = match (summary.state.is_terminal(), summary.cancelling, summary.timed_out) {
-        (false, true, _) => " (being cancelled)",
-        (false, _, true) | (true, _, true) => " (its timeout has passed)",
+    let state: Option<RunState> = views::state(run);
+    field("run", text(run, "id"));
+    let (namespace, workflow) = (text(run, "namespace"), text(run, "workflow"));
+    field("workflow", &format!("{namespace}/{workflow} version {}", run["version"]));
+    let stopping = match (run["cancelling"] == true, run["timed_out"] == true) {
+        (true, _) => " (being cancelled)",
+        (_, true) => " (its timeout has passed)",
         _ => "",
     };
-    field("status", format!("{}{stopping}", palette.paint(views::run_paint(summary.state), summary.state)));
-    if let Some(reason) = &run.reason {
-        field("reason", reason.clone());
+    let status =
+        state.map_or_else(|| text(run, "status").to_owned(), |state| palette.paint(views::run_paint(state), state));
+    out.line(format_args!("{} {status}{stopping}", palette.paint(Paint::Dim, format_args!("{:12}", "status"))));
+    for (name, key) in [("reason", "reason"), ("priority", "priority"), ("correlation", "correlation_id")] {
+        show_field(run, name, key, &field);
     }
-    field("priority", summary.priority.to_string());
-    if let Some(correlation) = &run.correlation_id {
-        field("correlation", correlation.clone());
-    }
-    if let Some(inputs) = &run.inputs {
-        field("inputs", inputs.to_string());
-    }
-    if let Some(outputs) = &run.outputs {
-        field("outputs", outputs.to_string());
-    }
-    field("created", rfc3339(summary.created_at));
-    for (name, at) in [("started", summary.started_at), ("finished", summary.finished_at)] {
-        if let Some(at) = at {
-            field(name, rfc3339(at));
+    for name in ["inputs", "outputs"] {
+        if run[name].as_object().is_none_or(|fields| !fields.is_empty()) {
+            show_field(run, name, name, &field);
         }
     }
-    if rows.is_empty() {
+    for (name, key) in [("created", "created_at"), ("started", "started_at"), ("finished", "finished_at")] {
+        show_field(run, name, key, &field);
+    }
+    if tasks.is_empty() {
         return;
     }
     out.line("");
     let mut table = Table::new(&["TASK", "STATUS", "ATTEMPT", "TOOK", ""]);
-    for row in rows {
-        let attempts = if row.attempt > 0 {
-            format!("{}/{}", row.attempt, views::max_attempts(workflow, row).max(row.attempt))
-        } else {
-            String::new()
-        };
-        let took = views::duration(row, now).filter(|_| row.attempt > 0).map_or(String::new(), seconds);
-        let words = match row.state {
-            TaskState::Retrying => format!("again in {}", seconds(row.due_at.unwrap_or(now) - now)),
-            TaskState::Gated => "waits for its pool".into(),
-            TaskState::Held => "its run is not running".into(),
-            TaskState::Waiting => views::waits_for(&workflow.tasks[row.key.index as usize]),
-            _ => row.error.clone().or_else(|| row.output.as_ref().map(Value::to_string)).unwrap_or_default(),
-        };
-        let state = row.state.shown();
-        table.row(vec![
-            (views::task_name(workflow, row).into_owned(), None),
-            (state.to_string(), Some(views::task_paint(state))),
-            (attempts, None),
-            (took, None),
-            (words, None),
-        ]);
+    for task in tasks {
+        table.row(row(task, now));
     }
     table.print(out);
+}
+
+fn show_field(run: &Value, name: &str, key: &str, field: &impl Fn(&str, &str)) {
+    match &run[key] {
+        Value::Null => {}
+        Value::String(text) => field(name, text),
+        other => field(name, &other.to_string()),
+    }
+}
+
+fn row(task: &Value, now: Micros) -> Vec<(String, Option<Paint>)> {
+    let attempt = task["attempt"].as_i64().unwrap_or(0);
+    let attempts = match attempt {
+        1.. => format!("{attempt}/{}", task["max_attempts"].as_i64().unwrap_or(1).max(attempt)),
+        _ => String::new(),
+    };
+    let took = instant(task, "started_at")
+        .filter(|_| attempt > 0)
+        .map_or(String::new(), |started| seconds(instant(task, "finished_at").unwrap_or(now) - started));
+    vec![
+        (text(task, "task_id").to_owned(), None),
+        (text(task, "status").to_owned(), views::state(task).map(views::task_paint)),
+        (attempts, None),
+        (took, None),
+        (words(task, now), None),
+    ]
+}
+
+/// What there is to say about a task run: what it waits for, why it failed, or what it left.
+fn words(task: &Value, now: Micros) -> String {
+    if views::state(task) == Some(TaskState::Retrying) {
+        return format!("again in {}", seconds(instant(task, "next_retry_at").unwrap_or(now) - now));
+    }
+    if let Some(reason) = task["blocked_by"][0].as_str() {
+        return reason.to_owned();
+    }
+    match (&task["error"], &task["output"]) {
+        (Value::String(error), _) => error.clone(),
+        (_, Value::Null) => String::new(),
+        (_, output) => output.to_string(),
+    }
 }

@@ -93,16 +93,30 @@ pub(crate) async fn retry(
     MaybeJson(why): MaybeJson<Why>,
 ) -> Result<Json<Run>, Problem> {
     find(&state, &caller, id).await?;
-    state.client().reopen(id, &Reopen::Failed, &Why::operator(why, &caller)).await?;
-    Ok(Json(shown(&state, id).await?))
+    reopened(&state, id, &Reopen::Failed, &Why::operator(why, &caller)).await
+}
+
+async fn reopened(state: &ApiState, id: Uuid, what: &Reopen, operator: &Operator) -> Result<Json<Run>, Problem> {
+    let reopened = state.client().reopen(id, what, operator).await?;
+    let mut run = shown(state, id).await?;
+    run.reopened_tasks = Some(reopened.tasks);
+    Ok(Json(run))
+}
+
+/// One task, or several.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub(crate) enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
 }
 
 /// From where a run is done again.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rerun {
-    /// The task, with everything that depends on it.
-    from: String,
+    /// The task, or a list of tasks, with everything that depends on them.
+    from: OneOrMany,
     by: Option<String>,
     reason: Option<String>,
 }
@@ -118,8 +132,15 @@ pub(crate) async fn rerun(
 ) -> Result<Json<Run>, Problem> {
     let run = find(&state, &caller, id).await?;
     let client = state.client();
-    let key = task_key(&client.spec(run.version).await?.workflow, id, &rerun.from)?;
-    let operator = caller.operator(rerun.by, rerun.reason);
-    client.reopen(id, &Reopen::From(vec![key.index as usize]), &operator).await?;
-    Ok(Json(shown(&state, id).await?))
+    let spec = client.spec(run.version).await?;
+    let from = match rerun.from {
+        OneOrMany::One(task) => vec![task],
+        OneOrMany::Many(tasks) => tasks,
+    };
+    if from.is_empty() {
+        return Err(Problem::invalid("/from", "name the task to begin with"));
+    }
+    let tasks: Result<Vec<usize>, Problem> =
+        from.iter().map(|task| Ok(task_key(&spec.workflow, id, task)?.index as usize)).collect();
+    reopened(&state, id, &Reopen::From(tasks?), &caller.operator(rerun.by, rerun.reason)).await
 }

@@ -32,6 +32,8 @@ pub(crate) struct Run {
     pub(crate) phase: Option<String>,
     /// Whether it is being cancelled.
     pub(crate) cancelling: bool,
+    /// Whether its timeout has passed.
+    pub(crate) timed_out: bool,
     pub(crate) priority: i16,
     /// How often it was reopened.
     pub(crate) generation: i16,
@@ -50,6 +52,12 @@ pub(crate) struct Run {
     /// What started it; only where one run is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trigger: Option<Value>,
+    /// Why it was stopped, and by whom; only where one run is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// How many task runs are done again; only where it was reopened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reopened_tasks: Option<usize>,
     pub(crate) created_at: String,
     pub(crate) started_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +83,7 @@ impl Run {
             status: summary.state.word().to_owned(),
             phase: is_open.then(|| phase.unwrap_or(Phase::WaitingForDependencies).word().to_owned()),
             cancelling: is_open && summary.cancelling,
+            timed_out: summary.timed_out,
             priority: summary.priority,
             generation: summary.generation,
             progress: None,
@@ -83,6 +92,8 @@ impl Run {
             inputs: None,
             outputs: None,
             trigger: None,
+            reason: None,
+            reopened_tasks: None,
             created_at: rfc3339(summary.created_at),
             started_at: summary.started_at.map(rfc3339),
             finished_at: summary.finished_at.map(rfc3339),
@@ -93,7 +104,7 @@ impl Run {
 /// A run with everything about it.
 pub(crate) async fn shown(state: &ApiState, id: RunId) -> Result<Run, Problem> {
     let client = state.client();
-    let RunRow { summary, inputs, outputs, correlation_id, trigger, .. } = client.store().run(id).await?;
+    let RunRow { summary, inputs, outputs, correlation_id, trigger, reason } = client.store().run(id).await?;
     let outputs = match summary.state {
         RunState::Success => match client.outputs(id).await? {
             Ok(declared) => Some(Value::Object(declared)),
@@ -104,7 +115,7 @@ pub(crate) async fn shown(state: &ApiState, id: RunId) -> Result<Run, Problem> {
     let phase = client.store().phases(&[id]).await?.remove(&id);
     let mut run = Run::new(summary, phase);
     run.inputs = Some(inputs.unwrap_or_else(|| json!({})));
-    (run.outputs, run.correlation_id, run.trigger) = (outputs, correlation_id, trigger);
+    (run.outputs, run.correlation_id, run.trigger, run.reason) = (outputs, correlation_id, trigger, reason);
     Ok(run)
 }
 

@@ -2,7 +2,10 @@
 //!
 //! JSON may carry any printable name up to 255 characters: it is kept as the title and slugged into a name.
 
+use std::collections::HashSet;
+
 use mainspring_core::Workflow;
+use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde_json::{Map, Value, json};
 
@@ -10,6 +13,9 @@ use crate::body::{self, Document, Name};
 use crate::problem::{Fault, Problem};
 
 const LONGEST_TITLE: usize = 255;
+/// All files of a workflow together.
+const MOST_FILES: usize = 1_000;
+const MOST_FILE_BYTES: usize = 10 << 20;
 const INVALID: &str = "the workflow is not valid";
 
 /// A workflow that was read, with what the body says about it beside the dialect.
@@ -17,6 +23,7 @@ const INVALID: &str = "the workflow is not valid";
 pub(crate) struct Intake {
     pub(crate) workflow: Workflow,
     pub(crate) source: String,
+    pub(crate) files: Vec<BundleFile>,
     /// Whether it is to be switched on or off.
     pub(crate) active: Option<bool>,
     /// The name was made of the title: another workflow may have it.
@@ -25,7 +32,7 @@ pub(crate) struct Intake {
 
 /// Reads a body; `namespace` is that of the request.
 pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake, Problem> {
-    let Document { text, is_yaml } = document;
+    let Document { text, is_yaml, files } = document;
     let (source, active, is_slugged) = if is_yaml { (text, None, false) } else { from_json(text)? };
     let mut workflow = mainspring_core::parse(&source).map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
     if let Some(namespace) = namespace
@@ -37,11 +44,36 @@ pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake
         }
         namespace.clone_into(&mut workflow.namespace);
     }
-    if !workflow.files.is_empty() {
-        let said = "the files beside a workflow cannot be sent here: use `mainspring apply` where they are";
+    check_files(&workflow, &files)?;
+    Ok(Intake { workflow, source, files, active, is_slugged })
+}
+
+/// What came along is what `files` names, within bounds, and stays within the folder that it is unpacked to.
+fn check_files(workflow: &Workflow, files: &[BundleFile]) -> Result<(), Problem> {
+    if !workflow.files.is_empty() && files.is_empty() {
+        let said = "the files beside a workflow come along in a bundle: use `mainspring apply` where they are";
         return Err(Problem::invalid("/files", said));
     }
-    Ok(Intake { workflow, source, active, is_slugged })
+    if files.len() > MOST_FILES || files.iter().map(|file| file.content.len()).sum::<usize>() > MOST_FILE_BYTES {
+        return Err(Problem::invalid("/files", "more than 10 MiB or 1,000 files in all"));
+    }
+    let names = |entry: &str, path: &str| {
+        let entry = entry.trim_start_matches("./").trim_end_matches('/');
+        entry == "." || path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    let mut seen = HashSet::new();
+    for (nth, file) in files.iter().enumerate() {
+        let is_plain = !file.path.is_empty()
+            && file.path.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\\', '\0']));
+        if !is_plain || !seen.insert(&file.path) {
+            let said = "must be a path of its own, relative and without `..`";
+            return Err(Problem::invalid(&format!("/files/{nth}/path"), said));
+        }
+        if !workflow.files.iter().any(|entry| names(entry, &file.path)) {
+            return Err(Problem::invalid(&format!("/files/{nth}/path"), "`files` of the workflow does not name it"));
+        }
+    }
+    Ok(())
 }
 
 /// Texts that need no change stay as they are, so that problems name their lines.
@@ -147,7 +179,7 @@ mod tests {
     #[test]
     fn the_short_form_is_a_workflow() {
         let text = r#"{"name": "Daily Cleanup", "description": "d", "schedule_cron": "0 3 * * *", "is_active": false}"#;
-        let taken = read(Document { text: text.into(), is_yaml: false }, None).unwrap();
+        let taken = read(Document { text: text.into(), is_yaml: false, ..Document::default() }, None).unwrap();
         assert_eq!(
             (taken.workflow.name.as_str(), taken.workflow.title.as_deref()),
             ("daily-cleanup", Some("Daily Cleanup"))
@@ -161,7 +193,8 @@ mod tests {
             r#"{"name": "x", "is_active": 1}"#,
             "[]",
         ] {
-            let problem = read(Document { text: wrong.into(), is_yaml: false }, None).unwrap_err();
+            let problem =
+                read(Document { text: wrong.into(), is_yaml: false, ..Document::default() }, None).unwrap_err();
             assert_eq!(problem.status().as_u16(), 422, "{wrong}");
         }
     }

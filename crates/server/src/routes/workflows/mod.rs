@@ -115,10 +115,11 @@ pub(crate) struct DryRun {
 
 /// Store a workflow: a new one, or a new version
 ///
-/// YAML or JSON of the dialect, or the short form `{name, description, schedule_cron, is_active}`. With `If-Match` only
+/// YAML or JSON of the dialect, or the short form `{name, description, schedule_cron, is_active}`; with what `files` names as
+/// a bundle `{source, files: [{path, executable, content}]}`, contents in base64. With `If-Match` only
 /// over the edition with that ETag, with `If-None-Match: *` only if there is none of that name.
 #[utoipa::path(post, path = "/workflows", tag = "workflows", params(PutParams),
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((Object = "application/json"), (String = "application/yaml"), (Object = "application/vnd.mainspring.bundle+json"))),
     responses((status = 201, body = Workflow, description = "It is stored"), (status = 200, body = DryRun, description = "It could be stored"),
         (status = 412, description = "It was changed meanwhile")))]
 pub(crate) async fn put(
@@ -136,9 +137,9 @@ pub(crate) async fn put(
         return Ok(Json(dry_run(&state, &taken, known).await?).into_response());
     }
     let expected = precondition(&headers, known.as_ref().map(WorkflowRow::edition))?;
-    let Intake { workflow, source, active, .. } = taken;
+    let Intake { workflow, source, files, active, .. } = taken;
     let spec = client
-        .put_workflow_over(workflow, &source, &[], expected)
+        .put_workflow_over(workflow, &source, &files, expected)
         .await
         .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
     let id = spec.version.workflow_id;
