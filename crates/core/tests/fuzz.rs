@@ -12,6 +12,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 const SHORT: u32 = 300;
 
 /// Runs batches of cases until the time is over, and tells how many they were.
+#[expect(clippy::print_stderr, reason = "how much was tried is for people")]
 fn for_long<S: Strategy>(name: &str, strategy: S, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {
     let seconds = std::env::var("MAINSPRING_TEST_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -20,7 +21,7 @@ fn for_long<S: Strategy>(name: &str, strategy: S, check: impl Fn(S::Value) -> Re
         batch(&strategy, 1_000, &check);
         cases += 1_000;
     }
-    println!("{name}: {cases} cases in {seconds} s");
+    eprintln!("{name}: {cases} cases in {seconds} s");
 }
 
 fn batch<S: Strategy>(strategy: &S, cases: u32, check: impl Fn(S::Value) -> Result<(), TestCaseError>) {

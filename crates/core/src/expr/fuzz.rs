@@ -150,6 +150,7 @@ fn fuzz_expressions() {
 }
 
 #[test]
+#[expect(clippy::print_stderr, reason = "how much was tried is for people")]
 fn long_fuzz_expressions() {
     let seconds = std::env::var("MAINSPRING_TEST_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let (end, mut cases) = (Instant::now() + Duration::from_secs(seconds), 0_u64);
@@ -157,5 +158,5 @@ fn long_fuzz_expressions() {
         batch(1_000);
         cases += 1_000;
     }
-    println!("expressions: {cases} cases in {seconds} s");
+    eprintln!("expressions: {cases} cases in {seconds} s");
 }
