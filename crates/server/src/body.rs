@@ -79,7 +79,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         require_json(request.headers())?;
         let bytes = read_within_limit(request).await?;
-        from_json(&bytes).map(Json)
+        object(&bytes).map(Json)
     }
 }
 
@@ -93,7 +93,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
             return Ok(Self(None));
         }
         judged?;
-        from_json(&bytes).map(|value| Self(Some(value)))
+        object(&bytes).map(|value| Self(Some(value)))
     }
 }
 
@@ -116,6 +116,16 @@ fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 fn media_type(headers: &HeaderMap) -> Option<String> {
     let text = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
+}
+
+/// A list would be taken for the fields of a type in their order, which nobody means.
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'[') => {
+            Err(Problem::faults("the body does not fit: it is a list", vec![Fault::at("", "must be an object")]))
+        }
+        _ => from_json(bytes),
+    }
 }
 
 /// Syntax is 400, a value that does not fit is 422; both name the place. Nesting is bounded by the reader (128).
@@ -311,7 +321,7 @@ impl TryFrom<String> for Name {
 #[into_params(parameter_in = Query)]
 pub(crate) struct InNamespace {
     /// The namespace
-    #[param(value_type = Option<String>, default = "default")]
+    #[param(default = "default")]
     pub(crate) namespace: Option<Name>,
 }
 

@@ -1,10 +1,13 @@
 //! The description of the API: OpenAPI 3.1, made of what the routes say about themselves.
 
+mod frame;
+pub(crate) mod words;
+
 use std::fmt::Write as _;
 
 use axum::extract::State;
-use axum::http::HeaderValue;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,10 +15,12 @@ use sha2::{Digest, Sha256};
 use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, PathItem, PathsBuilder};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
-use utoipa::openapi::{Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, Ref, Response as Described};
+use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 
+use crate::body::Name;
 use crate::doors::access::{Access, Doors};
 use crate::problem::{Fault, ProblemBody};
+use crate::routes::secrets::SecretName;
 use crate::state::ApiState;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}\
@@ -27,12 +32,10 @@ pub(crate) fn document(doors: &Doors) -> OpenApi {
     let mut paths = PathsBuilder::new();
     for (path, item) in &doors.paths {
         let mut item = item.clone();
-        for operation in operations(&mut item) {
-            operation.responses.responses.entry("default".into()).or_insert_with(|| problem().into());
-        }
-        let is_open = doors.entries.iter().any(|entry| entry.path == *path && entry.access == Access::Open);
-        if is_open {
-            for operation in operations(&mut item) {
+        for entry in doors.entries.iter().filter(|entry| entry.path == *path) {
+            let Some(operation) = operation(&mut item, &entry.method) else { continue };
+            frame::complete(operation, &entry.method, path, entry.access);
+            if entry.access == Access::Open {
                 operation.security = Some(vec![SecurityRequirement::default()]);
             }
         }
@@ -42,6 +45,9 @@ pub(crate) fn document(doors: &Doors) -> OpenApi {
     components.schemas.extend(doors.schemas.clone());
     components.schemas.insert("Problem".into(), ProblemBody::schema());
     components.schemas.insert("Fault".into(), Fault::schema());
+    components.schemas.insert("Name".into(), Name::schema());
+    components.schemas.insert("SecretName".into(), SecretName::schema());
+    components.responses.extend(frame::shared());
     components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     OpenApiBuilder::new()
         .info(
@@ -57,27 +63,25 @@ pub(crate) fn document(doors: &Doors) -> OpenApi {
         .build()
 }
 
-fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch]
-        .into_iter()
-        .filter_map(Option::as_mut)
-}
-
-fn problem() -> Described {
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let mut described = Described::new("What is wrong, as a problem of RFC 9457");
-    described.content.insert("application/problem+json".into(), content.into());
-    described
+fn operation<'i>(item: &'i mut PathItem, method: &Method) -> Option<&'i mut Operation> {
+    match *method {
+        Method::GET => item.get.as_mut(),
+        Method::PUT => item.put.as_mut(),
+        Method::POST => item.post.as_mut(),
+        Method::DELETE => item.delete.as_mut(),
+        Method::PATCH => item.patch.as_mut(),
+        _ => None,
+    }
 }
 
 /// The OpenAPI document
-#[utoipa::path(get, path = "/openapi.json", tag = "about", responses((status = 200, description = "OpenAPI 3.1")))]
+#[utoipa::path(get, path = "/openapi.json", tag = "about", responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
 pub(crate) async fn openapi_json(State(state): State<ApiState>) -> Response {
     ([(CONTENT_TYPE, "application/json")], state.openapi().to_owned()).into_response()
 }
 
 /// The API as a page
-#[utoipa::path(get, path = "/docs", tag = "about", responses((status = 200, description = "HTML", content_type = "text/html")))]
+#[utoipa::path(get, path = "/docs", tag = "about", responses((status = 200, description = "HTML", content_type = "text/html", body = String)))]
 pub(crate) async fn docs(State(state): State<ApiState>) -> Response {
     let digest = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     let policy = format!("default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'");

@@ -41,6 +41,7 @@ pub(crate) struct PageParams {
     #[param(default = 20, maximum = 500, minimum = 1)]
     limit: Option<i64>,
     /// How many to leave out; at most 100000, use `cursor` to go deeper
+    #[param(minimum = 0, maximum = 100000)]
     offset: Option<i64>,
     /// `next` of the page before
     cursor: Option<String>,

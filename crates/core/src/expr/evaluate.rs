@@ -49,6 +49,7 @@ pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) ->
     if source.len() > MAX_EXPRESSION {
         return Err(EvalError(format!("an expression is longer than {MAX_EXPRESSION} bytes")));
     }
+    super::depth::check(source).map_err(EvalError)?;
     let used = references(source);
     let context = context(&used, scope, env);
     let explain = |reason: String| {

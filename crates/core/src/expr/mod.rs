@@ -4,6 +4,7 @@
 //! `workflow`, `env`, the tasks it names and, where they exist, `secrets`, `item`, `index` and `event`; it cannot loop, include, define macros or look at a task by a computed
 //! name, so what it reads is known before it runs.
 
+mod depth;
 mod evaluate;
 mod filters;
 mod multiplication;
@@ -13,6 +14,8 @@ mod template;
 mod times;
 mod vocabulary;
 
+#[cfg(test)]
+mod fuzz;
 #[cfg(test)]
 mod tests;
 

@@ -110,6 +110,7 @@ pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> 
     if source.len() > super::MAX_EXPRESSION {
         return Err(whole(format!("the expression is longer than {} bytes", super::MAX_EXPRESSION)));
     }
+    super::depth::check(source).map_err(whole)?;
     let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
     scan.run()?;
     let Scan { text, references, .. } = scan;

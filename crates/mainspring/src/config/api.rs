@@ -31,7 +31,7 @@ pub(super) fn read(layers: &mut Layers) -> ApiSettings {
     let rates = Rates {
         per_address: rate(layers, "server.rate_per_address", usual.per_address),
         per_identity: rate(layers, "server.rate_per_token", usual.per_identity),
-        ..usual
+        failures_per_minute: rate(layers, "server.rate_of_failures", usual.failures_per_minute),
     };
     let audit_kept = duration(layers, "audit.retention");
     let settings = Settings { origins, proxies, rates, jwt: jwt(layers), audit_kept, ..Settings::default() };

@@ -50,6 +50,7 @@ keys! {
     "server.proxies": "addresses and networks of proxies whose X-Forwarded-For counts",
     "server.rate_per_address": "requests per second from one address",
     "server.rate_per_token": "requests per second with one token",
+    "server.rate_of_failures": "wrong credentials per minute from one address",
     "server.tls_certificate": "a PEM file with the certificate chain; with it the server speaks HTTPS",
     "server.tls_key": "the PEM file of its private key",
     "jwt.algorithm": "HS256, RS256 or EdDSA: how JSON Web Tokens that count are signed",

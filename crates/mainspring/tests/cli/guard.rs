@@ -9,6 +9,7 @@ use crate::support::{Place, on_both_databases};
 on_both_databases! {
     a_first_start_leaves_a_token_that_opens_the_api
     secrets_reach_tasks_and_nothing_else
+    secrets_come_from_a_folder
 }
 
 fn a_first_start_leaves_a_token_that_opens_the_api(database: &str) {
@@ -102,4 +103,57 @@ fn secrets_reach_tasks_and_nothing_else(database: &str) {
     place.call_with(&["secrets", "set", "API_KEY"], &key).expect(2).says(&["no value for API_KEY"]);
     place.call_with(&["secrets", "delete", "API_KEY"], &key).expect(0);
     place.call_with(&["secrets", "delete", "API_KEY"], &key).expect(2).says(&["was not found"]);
+}
+
+/// One file per secret, as orchestrators mount them; a secret of the namespace stands before it.
+fn secrets_come_from_a_folder(database: &str) {
+    let place = Place::on(database);
+    std::fs::create_dir(place.path("secrets")).unwrap();
+    std::fs::create_dir(place.path("secrets/FOLDER")).unwrap();
+    place.write("secrets/API_KEY", "of the folder\n").write("secrets/TWO_LINES", "one\ntwo\n\n");
+    place
+        .write("secrets/.hidden", "x")
+        .write("secrets/BINARY", b"\xff\xfe")
+        .write("key", format!("{}\n", "0a".repeat(32)));
+    // What is mounted is a link to a link.
+    std::os::unix::fs::symlink("API_KEY", place.path("secrets/LINKED")).unwrap();
+    place.write(
+        "w.yaml",
+        "name: w\nsecrets: [API_KEY, TWO_LINES, LINKED]\ntasks:\n  t:\n    env: {A: '${{ secrets.API_KEY }}', B: '${{ secrets.TWO_LINES }}', C: '${{ secrets.LINKED }}'}\n    \
+         run: |\n      test \"${#B}\" = 8\n      test \"$A\" = \"$C\"\n      \
+         echo \"length ${#A} $A\"\n",
+    );
+    let variables = [("MAINSPRING_SECRETS_DIRECTORY", "secrets"), ("MAINSPRING_SECRETS_KEY_FILE", "key")];
+    let server = place.server(&variables);
+    let run = place.submit("w.yaml", &[]);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success", "{shown:#}");
+    let logs = place.call(&["runs", "logs", &run]).expect(0);
+    // Its last line break does not count, and what is printed is masked.
+    logs.says(&["length 13 "]);
+    assert!(!logs.stdout.contains("of the folder"), "{}", logs.stdout);
+    server.kill();
+
+    // The namespace's own is the one that counts.
+    place.write("one.yaml", "name: one\nsecrets: [API_KEY]\ntasks: {t: {run: 'echo \"length ${#A}\"', env: {A: '${{ secrets.API_KEY }}'}}}\n");
+    let mut set = place.command(&["secrets", "set", "API_KEY"]);
+    set.envs(variables)
+        .stdin(std::process::Stdio::from(std::fs::File::open(place.write("value", "short\n").path("value")).unwrap()));
+    assert!(set.status().unwrap().success());
+    let server = place.server(&variables);
+    let run = place.submit("one.yaml", &[]);
+    assert_eq!(place.ended(&run)["status"], "success");
+    place.call(&["runs", "logs", &run]).expect(0).says(&["length 5"]);
+    server.kill();
+
+    // A name that is no file there is said to be missing, and a folder that is not there stops nothing.
+    place.write(
+        "none.yaml",
+        "name: none\nsecrets: [FOLDER]\ntasks: {t: {run: 'true', env: {A: '${{ secrets.FOLDER }}'}}}\n",
+    );
+    let _server = place.server(&[("MAINSPRING_SECRETS_DIRECTORY", "nowhere"), ("MAINSPRING_SECRETS_KEY_FILE", "key")]);
+    let run = place.submit("none.yaml", &[]);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "failed", "{shown:#}");
+    assert!(shown.to_string().contains("FOLDER"), "{shown:#}");
 }

@@ -25,10 +25,8 @@ pub(crate) struct Wanted {
     #[param(default = 0)]
     pub(super) seq: Option<i64>,
     /// Only runs of this namespace
-    #[param(value_type = Option<String>)]
     pub(super) namespace: Option<Name>,
     /// Only runs of the workflow of this name
-    #[param(value_type = Option<String>)]
     pub(super) workflow: Option<Name>,
     /// Types of messages, separated by commas: workflow_status, task_status, worker_heartbeat, log. All but log unless given
     pub(super) types: Option<String>,

@@ -21,14 +21,14 @@ pub(crate) fn register(doors: &mut Doors) {
 }
 
 /// Whether the process lives
-#[utoipa::path(get, path = "/live", tag = "about", responses((status = 200, description = "It does")))]
+#[utoipa::path(get, path = "/live", tag = "about", responses((status = 200, description = "It does", body = Object)))]
 pub(crate) async fn live() -> Response {
     Json(json!({"status": "ok"})).into_response()
 }
 
 /// Whether it may be sent work
 #[utoipa::path(get, path = "/ready", tag = "about",
-    responses((status = 200, description = "It may"), (status = 503, description = "It may not")))]
+    responses((status = 200, description = "It may", body = Object), (status = 503, description = "It may not", body = Object)))]
 pub(crate) async fn ready(State(state): State<ApiState>) -> Response {
     match state.health().is_ready().await {
         true => Json(json!({"status": "ready"})).into_response(),
@@ -37,7 +37,7 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Response {
 }
 
 /// What it is
-#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "Its name")))]
+#[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "Its name", body = Object)))]
 pub(crate) async fn healthz() -> Response {
     Json(json!({"status": "ok", "service": "mainspring-api"})).into_response()
 }

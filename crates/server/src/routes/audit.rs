@@ -42,13 +42,14 @@ pub(crate) struct AuditEntry {
 #[into_params(parameter_in = Query)]
 pub(crate) struct AuditParams {
     /// Only of this namespace
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// Only by this actor, as `/auth/me` shows it
     actor: Option<String>,
     /// From this time on (RFC 3339)
+    #[param(format = "date-time")]
     since: Option<String>,
     /// Before this time (RFC 3339)
+    #[param(format = "date-time")]
     until: Option<String>,
 }
 

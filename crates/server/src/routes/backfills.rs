@@ -94,7 +94,7 @@ impl From<BackfillRow> for Backfill {
 
 /// Make up for a range of a schedule's past
 #[utoipa::path(post, path = "/workflows/{workflow}/backfill", tag = "schedules",
-    params(("workflow" = String, Path, description = "id or name"), InNamespace), request_body = StartBackfill,
+    params(("workflow" = Name, Path, description = "id or name"), InNamespace), request_body = StartBackfill,
     responses((status = 201, body = Backfill)))]
 pub(crate) async fn start(
     State(state): State<ApiState>,
@@ -122,7 +122,7 @@ pub(crate) async fn start(
 
 /// List the backfills of a workflow, the newest first
 #[utoipa::path(get, path = "/workflows/{workflow}/backfills", tag = "schedules",
-    params(("workflow" = String, Path, description = "id or name"), InNamespace, PageParams),
+    params(("workflow" = Name, Path, description = "id or name"), InNamespace, PageParams),
     responses((status = 200, body = List<Backfill>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
@@ -139,7 +139,7 @@ pub(crate) async fn list(
 }
 
 /// Show a backfill
-#[utoipa::path(get, path = "/backfills/{id}", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/backfills/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = Backfill)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -152,7 +152,7 @@ pub(crate) async fn show(
 }
 
 /// Make no more runs of a backfill; those that were made go on
-#[utoipa::path(post, path = "/backfills/{id}/cancel", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/backfills/{id}/cancel", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = Backfill), (status = 409, description = "It has ended already")))]
 pub(crate) async fn cancel(
     State(state): State<ApiState>,

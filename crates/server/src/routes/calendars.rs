@@ -123,7 +123,7 @@ pub(crate) async fn list(
 }
 
 /// Show a calendar
-#[utoipa::path(get, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
+#[utoipa::path(get, path = "/calendars/{name}", tag = "schedules", params(("name" = Name, Path), InNamespace),
     responses((status = 200, body = CalendarShown)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -136,7 +136,7 @@ pub(crate) async fn show(
 }
 
 /// Make or replace a calendar; the schedules that name it are computed anew
-#[utoipa::path(put, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
+#[utoipa::path(put, path = "/calendars/{name}", tag = "schedules", params(("name" = Name, Path), InNamespace),
     request_body = PutCalendar, responses((status = 200, body = CalendarShown)))]
 pub(crate) async fn put(
     State(state): State<ApiState>,
@@ -152,7 +152,7 @@ pub(crate) async fn put(
 }
 
 /// Remove a calendar that no schedule names
-#[utoipa::path(delete, path = "/calendars/{name}", tag = "schedules", params(("name" = String, Path), InNamespace),
+#[utoipa::path(delete, path = "/calendars/{name}", tag = "schedules", params(("name" = Name, Path), InNamespace),
     responses((status = 204, description = "It is gone"), (status = 409, description = "A schedule names it")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -112,7 +112,7 @@ pub(crate) async fn list(
 }
 
 /// Show a namespace
-#[utoipa::path(get, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path)),
+#[utoipa::path(get, path = "/namespaces/{name}", tag = "namespaces", params(("name" = Name, Path)),
     responses((status = 200, body = Namespace)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -139,7 +139,7 @@ pub(crate) async fn create(
 }
 
 /// Change the description or the quotas
-#[utoipa::path(patch, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path)),
+#[utoipa::path(patch, path = "/namespaces/{name}", tag = "namespaces", params(("name" = Name, Path)),
     request_body = ChangeNamespace, responses((status = 200, body = Namespace)))]
 pub(crate) async fn change(
     State(state): State<ApiState>,
@@ -160,7 +160,7 @@ pub(crate) async fn change(
 }
 
 /// Remove a namespace; with `cascade` everything in it goes too
-#[utoipa::path(delete, path = "/namespaces/{name}", tag = "namespaces", params(("name" = String, Path), DeleteParams),
+#[utoipa::path(delete, path = "/namespaces/{name}", tag = "namespaces", params(("name" = Name, Path), DeleteParams),
     responses((status = 204, description = "It is gone"), (status = 409, description = "Something is in it")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

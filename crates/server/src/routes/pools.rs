@@ -65,7 +65,7 @@ pub(crate) async fn list(
 }
 
 /// Show a pool
-#[utoipa::path(get, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+#[utoipa::path(get, path = "/pools/{name}", tag = "pools", params(("name" = Name, Path), InNamespace),
     responses((status = 200, body = Pool)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -78,7 +78,7 @@ pub(crate) async fn show(
 }
 
 /// Set how many task runs of a pool may go on at once
-#[utoipa::path(put, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+#[utoipa::path(put, path = "/pools/{name}", tag = "pools", params(("name" = Name, Path), InNamespace),
     request_body = PutPool, responses((status = 200, body = Pool)))]
 pub(crate) async fn put(
     State(state): State<ApiState>,
@@ -98,7 +98,7 @@ pub(crate) async fn put(
 }
 
 /// Remove a pool that no workflow names
-#[utoipa::path(delete, path = "/pools/{name}", tag = "pools", params(("name" = String, Path), InNamespace),
+#[utoipa::path(delete, path = "/pools/{name}", tag = "pools", params(("name" = Name, Path), InNamespace),
     responses((status = 204, description = "It is gone"), (status = 409, description = "A workflow names it")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -119,7 +119,6 @@ pub(crate) struct FireShown {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Wanted {
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// The name of the workflow
     workflow: Option<String>,
@@ -248,7 +247,7 @@ pub(crate) async fn list(
 }
 
 /// Show a schedule
-#[utoipa::path(get, path = "/schedules/{id}", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/schedules/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -259,7 +258,7 @@ pub(crate) async fn show(
 }
 
 /// When a schedule fires next
-#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = String, Path), Ahead),
+#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = Uuid, Path), Ahead),
     responses((status = 200, body = List<NextFire>)))]
 pub(crate) async fn next(
     State(state): State<ApiState>,
@@ -281,7 +280,7 @@ pub(crate) async fn next(
 }
 
 /// What became of the fires of a schedule, the latest first
-#[utoipa::path(get, path = "/schedules/{id}/fires", tag = "schedules", params(("id" = String, Path), PageParams),
+#[utoipa::path(get, path = "/schedules/{id}/fires", tag = "schedules", params(("id" = Uuid, Path), PageParams),
     responses((status = 200, body = List<FireShown>)))]
 pub(crate) async fn fires(
     State(state): State<ApiState>,
@@ -297,7 +296,7 @@ pub(crate) async fn fires(
 }
 
 /// Pause or resume a schedule
-#[utoipa::path(patch, path = "/schedules/{id}", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(patch, path = "/schedules/{id}", tag = "schedules", params(("id" = Uuid, Path)),
     request_body = ChangeSchedule, responses((status = 200, body = Schedule)))]
 pub(crate) async fn change(
     State(state): State<ApiState>,
@@ -312,7 +311,7 @@ pub(crate) async fn change(
 }
 
 /// Let a schedule rest
-#[utoipa::path(post, path = "/schedules/{id}/pause", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/schedules/{id}/pause", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn pause(
     State(state): State<ApiState>,
@@ -324,7 +323,7 @@ pub(crate) async fn pause(
 }
 
 /// Let a schedule go on; what it missed is up to its catch-up policy
-#[utoipa::path(post, path = "/schedules/{id}/resume", tag = "schedules", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/schedules/{id}/resume", tag = "schedules", params(("id" = Uuid, Path)),
     responses((status = 200, body = Schedule)))]
 pub(crate) async fn resume(
     State(state): State<ApiState>,

@@ -40,7 +40,7 @@ pub(crate) struct SearchParams {
     /// Words that must all occur
     q: String,
     /// Where to search
-    #[param(value_type = Option<String>, default = "default")]
+    #[param(default = "default")]
     namespace: Option<Name>,
 }
 

@@ -43,8 +43,9 @@ pub(crate) struct PutSecret {
 }
 
 /// As workflows name it: a letter or `_`, then letters, digits and `_`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(try_from = "String")]
+#[schema(value_type = String, pattern = "^[A-Za-z_][A-Za-z0-9_]{0,127}$", example = "API_KEY")]
 pub(crate) struct SecretName(String);
 
 impl TryFrom<String> for SecretName {
@@ -96,7 +97,7 @@ pub(crate) async fn list(
 }
 
 /// Whether a secret exists
-#[utoipa::path(get, path = "/secrets/{name}", tag = "secrets", params(("name" = String, Path), InNamespace),
+#[utoipa::path(get, path = "/secrets/{name}", tag = "secrets", params(("name" = SecretName, Path), InNamespace),
     responses((status = 200, body = Secret)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -109,7 +110,7 @@ pub(crate) async fn show(
 }
 
 /// Keep a secret, sealed; an earlier value is gone
-#[utoipa::path(put, path = "/secrets/{name}", tag = "secrets", params(("name" = String, Path), InNamespace),
+#[utoipa::path(put, path = "/secrets/{name}", tag = "secrets", params(("name" = SecretName, Path), InNamespace),
     request_body = PutSecret,
     responses((status = 200, body = Secret), (status = 201, body = Secret), (status = 409, description = "No key")))]
 pub(crate) async fn put(
@@ -134,7 +135,7 @@ pub(crate) async fn put(
 }
 
 /// Forget a secret
-#[utoipa::path(delete, path = "/secrets/{name}", tag = "secrets", params(("name" = String, Path), InNamespace),
+#[utoipa::path(delete, path = "/secrets/{name}", tag = "secrets", params(("name" = SecretName, Path), InNamespace),
     responses((status = 204, description = "It is gone")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -21,6 +21,7 @@ use crate::body::{InNamespace, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
+use crate::openapi::words::{TaskRunId, TaskWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -36,22 +37,25 @@ pub(crate) fn register(doors: &mut Doors) {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
     /// `pending`, `ready`, `running`, `retrying`, `waiting`, `success`, `failed`, `skipped`, `upstream_failed`, `cancelled` or `resolved_manually`
+    #[param(inline, value_type = Option<TaskWord>)]
     status: Option<String>,
     /// Of this run
     #[param(value_type = Option<String>, format = "uuid")]
     run: Option<Uuid>,
     /// Of runs of this workflow, by id or name
+    #[param(value_type = Option<Name>)]
     workflow: Option<String>,
     /// Only of this namespace
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// The worker that executes or executed them
     worker: Option<String>,
     /// Of this queue
     queue: Option<String>,
     /// Of runs made at this time or later
+    #[param(format = "date-time")]
     since: Option<String>,
     /// Of runs made before this time
+    #[param(format = "date-time")]
     until: Option<String>,
 }
 
@@ -66,7 +70,8 @@ fn task_state(text: &str) -> Result<TaskState, Problem> {
 
 /// List task runs, those of the newest runs first; what has ended needs a run, a workflow or `since`
 #[utoipa::path(get, path = "/task-runs", tag = "runs", params(PageParams, ListParams),
-    responses((status = 200, body = List<TaskRun>)))]
+    responses((status = 200, body = List<TaskRun>), (status = 404, description = "There is no such workflow"),
+        (status = 422, description = "What has ended needs a bound, or an offset was given")))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
@@ -76,11 +81,11 @@ pub(crate) async fn list(
     let wanted = params.status.as_deref().map(task_state).transpose()?;
     let namespaces = caller.sees_of(params.namespace.as_ref().map(Name::as_str))?;
     if page.offset > 0 {
-        return Err(Problem::malformed("this list is paged by `cursor`: pass on `next` of the page before"));
+        return Err(Problem::invalid("offset", "this list is paged by `cursor`: pass on `next` of the page before"));
     }
     let is_bounded = params.run.is_some() || params.workflow.is_some() || params.since.is_some();
     if !is_bounded && wanted.is_none_or(TaskState::is_terminal) {
-        return Err(Problem::malformed("task runs that have ended need a bound: one of run, workflow, since"));
+        return Err(Problem::invalid("since", "task runs that have ended need a bound: one of run, workflow, since"));
     }
     let workflow = match &params.workflow {
         None => None,
@@ -122,7 +127,7 @@ pub(crate) async fn list(
 }
 
 /// Show a task run by its id
-#[utoipa::path(get, path = "/task-runs/{id}", tag = "runs", params(("id" = String, Path), tasks::ShowParams),
+#[utoipa::path(get, path = "/task-runs/{id}", tag = "runs", params(("id" = inline(TaskRunId), Path), tasks::ShowParams),
     responses((status = 200, body = TaskRun)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,

@@ -57,7 +57,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
 
 /// Start what listens to a webhook
 #[utoipa::path(post, path = "/webhooks/{namespace}/{name}", tag = "events",
-    params(("namespace" = String, Path), ("name" = String, Path)), request_body = Object,
+    params(("namespace" = Name, Path), ("name" = Name, Path)), request_body = Object,
     responses((status = 202, body = Called), (status = 401, description = "Neither a signature nor a token that fits")))]
 pub(crate) async fn call(
     State(state): State<ApiState>,

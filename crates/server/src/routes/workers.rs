@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::body::{Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::identity::Role;
+use crate::openapi::words::WorkerWord;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -73,6 +74,7 @@ fn shown(row: SessionRow, running: &HashMap<i64, i64>) -> Worker {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
     /// `active`, `draining` or `inactive`; those that live unless given
+    #[param(inline, value_type = Option<WorkerWord>)]
     status: Option<String>,
 }
 

@@ -1,7 +1,8 @@
 //! What every route has in common.
 
+use axum::http::Method;
 use mainspring_server::Role;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::on_both;
 
@@ -79,5 +80,41 @@ on_both! {
         for header in ["x-local", "x-mainspring-local", "x-forwarded-for", "forwarded"] {
             house.get("/api/v1/pools").header(header, "127.0.0.1").send().await.expect(401);
         }
+    }
+
+    /// Fields in their order are no object: serde would take them for one.
+    async fn a_list_is_no_object(house: &House) {
+        house.post("/api/v1/namespaces").role(Role::Admin).json(json!({"name": "x"})).send().await.expect(201);
+        for (method, target, list) in [
+            (Method::PATCH, "/api/v1/namespaces/x", json!([null, null, null])),
+            (Method::POST, "/api/v1/namespaces", json!(["y", null, null, null])),
+            (Method::PUT, "/api/v1/pools/p", json!([1])),
+        ] {
+            let answer = house.call(method, target).role(Role::Admin).json(list).send().await.expect(422);
+            assert!(answer.text.contains("must be an object"), "{}", answer.text);
+        }
+    }
+
+    /// Client generators name functions by it, and an answer that is not described has no type.
+    async fn every_operation_is_described_whole(house: &House) {
+        let document: Value = serde_json::from_str(house.api.openapi()).unwrap();
+        let mut ids = std::collections::BTreeSet::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let id = operation["operationId"].as_str().unwrap();
+                assert!(ids.insert(id.to_owned()), "{method} {path}: `{id}` is the id of two operations");
+                let responses = operation["responses"].as_object().unwrap();
+                assert!(responses.contains_key("400"), "{method} {path}");
+                assert!(!responses.contains_key("default"), "{method} {path} describes what it does not know");
+                for (status, response) in responses {
+                    let response = match response["$ref"].as_str() {
+                        Some(name) => &document["components"]["responses"][name.rsplit('/').next().unwrap()],
+                        None => response,
+                    };
+                    assert!(response["description"].as_str().is_some_and(|says| !says.is_empty()), "{method} {path} {status}");
+                }
+            }
+        }
+        assert!(ids.len() > 90, "{ids:?}");
     }
 }

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use mainspring_engine::{Client, Secrets, SystemClock, Vault};
+use mainspring_engine::{Client, NodeConfig, Secrets, SystemClock, Vault};
 use mainspring_server::{Api, Grant, Role, Settings, Token};
 use mainspring_store::{Flavor, NewToken};
 use mainspring_testkit::node::TestNode;
@@ -112,6 +112,18 @@ impl House {
     /// A node that executes what is ready, until the test ends.
     pub(crate) async fn node(&self) -> TestNode {
         TestNode::start(self.database.store(), Registry::builder().build()).await.unwrap()
+    }
+
+    /// One that also opens the secrets of the house.
+    pub(crate) async fn trusted_node(&self) -> TestNode {
+        let config = NodeConfig {
+            name: "trusted".into(),
+            heartbeat: Duration::from_millis(50),
+            lease_ttl: Duration::from_secs(60),
+            process_slots: 4,
+            ..NodeConfig::default()
+        };
+        TestNode::start_as(self.client.clone(), config, Registry::builder().build()).await.unwrap()
     }
 
     /// What is shown of a run once it has this status.

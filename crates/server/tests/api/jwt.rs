@@ -11,39 +11,48 @@ use serde_json::{Value, json};
 
 use crate::house::House;
 
-const SECRET: &[u8] = b"a shared secret that is long enough for it";
+pub(crate) const SECRET: &[u8] = b"a shared secret that is long enough for it";
 
 fn part(value: &Value) -> String {
     URL_SAFE_NO_PAD.encode(value.to_string())
 }
 
-fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
+pub(crate) fn signed(header: &Value, claims: &Value, sign: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let message = format!("{}.{}", part(header), part(claims));
     let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
     format!("{message}.{signature}")
 }
 
-fn hmac(secret: &[u8]) -> impl Fn(&[u8]) -> Vec<u8> {
+pub(crate) fn hmac(secret: &[u8]) -> impl Fn(&[u8]) -> Vec<u8> {
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
     move |message| ring::hmac::sign(&key, message).as_ref().to_vec()
 }
 
-fn hs256(claims: &Value) -> String {
+pub(crate) fn hs256(claims: &Value) -> String {
     signed(&json!({"alg": "HS256", "typ": "JWT"}), claims, hmac(SECRET))
 }
 
+/// With a shared secret, which is written to the file.
+pub(crate) async fn house_with(key_file: &Path, settings: Settings) -> House {
+    std::fs::write(key_file, SECRET).unwrap();
+    House::with(Flavor::Sqlite, Settings { jwt: Some(issuer(JwtAlgorithm::Hs256, key_file)), ..settings }).await
+}
+
 async fn house(algorithm: JwtAlgorithm, key_file: &Path) -> House {
-    let jwt = JwtSettings {
+    House::with(Flavor::Sqlite, Settings { jwt: Some(issuer(algorithm, key_file)), ..Settings::default() }).await
+}
+
+fn issuer(algorithm: JwtAlgorithm, key_file: &Path) -> JwtSettings {
+    JwtSettings {
         algorithm,
         key_file: key_file.to_owned(),
         audiences: vec!["mainspring".into()],
         issuers: vec!["https://issuer".into()],
         leeway: 0,
-    };
-    House::with(Flavor::Sqlite, Settings { jwt: Some(jwt), ..Settings::default() }).await
+    }
 }
 
-fn claims(house: &House) -> Value {
+pub(crate) fn claims(house: &House) -> Value {
     let later = house.client.now() / 1_000_000 + 3_600;
     json!({"sub": "ada", "exp": later, "aud": "mainspring", "iss": "https://issuer",
            "mainspring": [{"namespace": "here", "role": "operator"}]})

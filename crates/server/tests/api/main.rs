@@ -1,14 +1,18 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
 mod auth;
+mod classes;
 mod doors;
 mod events;
 mod frame;
+mod fuzz;
 mod house;
+mod injection;
 mod jobs;
 mod jwt;
 mod live;
 mod look;
+mod namespaces;
 mod pools;
 mod repairs;
 mod runs;

@@ -107,6 +107,17 @@ on_both! {
         }
     }
 
+    /// What is deep in an expression would be deep on the stack of whoever reads it.
+    async fn deep_expressions_do_not_end_the_server(house: &House) {
+        for piece in ["-", "not ", "1+(", "|upper", ".a", "1 if 1 else ", "1 ** "] {
+            let deep = piece.repeat(4_000 / piece.len());
+            let text = json!({"name": "w", "tasks": {"t": {"run": "x", "if": deep}}});
+            let shown = house.post("/api/v1/workflows/validate").role(Role::Viewer).json(text.clone()).send().await.expect(200).body();
+            assert_eq!(shown["valid"], false, "{piece}");
+            house.post("/api/v1/workflows").role(Role::Author).json(text).send().await.expect(422);
+        }
+    }
+
     async fn large_and_deep_bodies_are_refused(house: &House) {
         let put = |body: &str| house.put("/api/v1/pools/p").role(Role::Admin).text("application/json", body);
         put(&format!("{{\"slots\": {}}}", " ".repeat(2 << 20))).send().await.expect(413);

@@ -40,7 +40,7 @@ impl Why {
 }
 
 /// Cancel a run: what has not started never will, what runs is stopped
-#[utoipa::path(post, path = "/workflow-runs/{id}/cancel", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/cancel", tag = "runs", params(("id" = Uuid, Path)),
     request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It has ended")))]
 pub(crate) async fn cancel(
     State(state): State<ApiState>,
@@ -56,7 +56,7 @@ pub(crate) async fn cancel(
 }
 
 /// Pause a run: nothing more of it starts, what runs goes on
-#[utoipa::path(post, path = "/workflow-runs/{id}/pause", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/pause", tag = "runs", params(("id" = Uuid, Path)),
     request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It is not running")))]
 pub(crate) async fn pause(
     State(state): State<ApiState>,
@@ -70,7 +70,7 @@ pub(crate) async fn pause(
 }
 
 /// Let a paused run go on
-#[utoipa::path(post, path = "/workflow-runs/{id}/resume", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/resume", tag = "runs", params(("id" = Uuid, Path)),
     request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "It is not paused")))]
 pub(crate) async fn resume(
     State(state): State<ApiState>,
@@ -84,7 +84,7 @@ pub(crate) async fn resume(
 }
 
 /// Do the failed tasks of a run again, and what did not run because of them
-#[utoipa::path(post, path = "/workflow-runs/{id}/retry", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/retry", tag = "runs", params(("id" = Uuid, Path)),
     request_body(content = Option<Why>), responses((status = 200, body = Run), (status = 409, description = "There is nothing to do again")))]
 pub(crate) async fn retry(
     State(state): State<ApiState>,
@@ -122,7 +122,7 @@ pub(crate) struct Rerun {
 }
 
 /// Do a task of an ended run again, and everything that depends on it
-#[utoipa::path(post, path = "/workflow-runs/{id}/rerun", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/rerun", tag = "runs", params(("id" = Uuid, Path)),
     request_body = Rerun, responses((status = 200, body = Run), (status = 409, description = "The run has not failed")))]
 pub(crate) async fn rerun(
     State(state): State<ApiState>,

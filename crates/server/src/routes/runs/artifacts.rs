@@ -35,7 +35,7 @@ pub(crate) struct Artifact {
 }
 
 /// List the files that a run left
-#[utoipa::path(get, path = "/workflow-runs/{id}/artifacts", tag = "runs", params(("id" = String, Path, format = "uuid"), PageParams),
+#[utoipa::path(get, path = "/workflow-runs/{id}/artifacts", tag = "runs", params(("id" = Uuid, Path), PageParams),
     responses((status = 200, body = List<Artifact>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
@@ -71,7 +71,7 @@ pub(crate) struct GetParams {
 
 /// Get a file that a run left
 #[utoipa::path(get, path = "/workflow-runs/{id}/artifacts/{name}", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("name" = String, Path), GetParams),
+    params(("id" = Uuid, Path), ("name" = String, Path), GetParams),
     responses((status = 200, description = "Its content", content_type = "application/octet-stream")))]
 pub(crate) async fn get(
     State(state): State<ApiState>,

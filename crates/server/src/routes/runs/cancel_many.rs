@@ -2,14 +2,13 @@
 
 use axum::Json;
 use axum::extract::State;
-use mainspring_core::RunId;
 use mainspring_core::state::RunState;
+use mainspring_core::{RunId, time};
 use mainspring_store::{CancelOutcome, RunFilter};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::instant;
 use crate::body::{Json as Body, Name};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
@@ -30,15 +29,16 @@ pub(super) fn register(doors: &mut Doors) {
 pub(crate) struct CancelMany {
     /// The name of their workflow.
     workflow: Option<String>,
-    #[schema(value_type = Option<String>)]
     namespace: Option<Name>,
     /// `pending`, `running` or `paused`; all of them unless given.
     status: Option<String>,
     correlation_id: Option<String>,
     tag: Option<String>,
     /// Made at this time or later.
+    #[schema(format = "date-time")]
     since: Option<String>,
     /// Made before this time.
+    #[schema(format = "date-time")]
     until: Option<String>,
     /// Only tell what would be cancelled.
     #[serde(default)]
@@ -88,7 +88,11 @@ pub(crate) async fn cancel_many(
             None => return Err(Problem::invalid("/status", "must be pending, running or paused")),
         },
     };
-    let (since, until) = (instant("since", wanted.since.as_deref())?, instant("until", wanted.until.as_deref())?);
+    let instant = |pointer: &str, text: Option<&str>| {
+        let said = "must be a time like 2026-01-31T08:00:00Z";
+        text.map(|text| time::parse(text).ok_or_else(|| Problem::invalid(pointer, said))).transpose()
+    };
+    let (since, until) = (instant("/since", wanted.since.as_deref())?, instant("/until", wanted.until.as_deref())?);
     let client = state.client();
     let mut runs = Vec::new();
     for state in states {

@@ -69,6 +69,7 @@ pub(crate) struct LogParams {
     /// Only of this attempt
     attempt: Option<i32>,
     /// Only behind this place, as `after` of an answer said
+    #[param(pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$")]
     after: Option<String>,
     /// Go on as lines come (server-sent events)
     follow: Option<bool>,
@@ -76,7 +77,7 @@ pub(crate) struct LogParams {
 
 /// Read the log of a task run
 #[utoipa::path(get, path = "/workflow-runs/{id}/tasks/{task}/logs", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path), LogParams), responses((status = 200, body = Logs)))]
+    params(("id" = Uuid, Path), ("task" = String, Path), LogParams), responses((status = 200, body = Logs)))]
 pub(crate) async fn logs(
     State(state): State<ApiState>,
     caller: Caller,

@@ -23,6 +23,7 @@ use crate::body::{Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
+use crate::openapi::words::RunWord;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -44,17 +45,19 @@ pub(crate) fn register(doors: &mut Doors) {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
     /// `pending`, `running`, `paused`, `success`, `failed` or `cancelled`
+    #[param(inline, value_type = Option<RunWord>)]
     status: Option<String>,
     /// The id or name of their workflow
     workflow: Option<String>,
     /// Only of this namespace
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// What started them: `manual`, `cron`, `event`, …
     trigger: Option<String>,
     /// Made at this time or later, RFC 3339
+    #[param(format = "date-time")]
     since: Option<String>,
     /// Made before this time, RFC 3339
+    #[param(format = "date-time")]
     until: Option<String>,
     /// With this correlation id
     correlation_id: Option<String>,
@@ -149,7 +152,7 @@ pub(crate) async fn list(
 }
 
 /// Show a run
-#[utoipa::path(get, path = "/workflow-runs/{id}", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(get, path = "/workflow-runs/{id}", tag = "runs", params(("id" = Uuid, Path)),
     responses((status = 200, body = Run)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,

@@ -126,7 +126,7 @@ async fn show(state: &ApiState, spec: &Spec, key: TaskKey) -> Result<Json<TaskRu
 
 /// Act on a task run
 #[utoipa::path(post, path = "/workflow-runs/{id}/tasks/{task}/actions", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ActionBody,
+    params(("id" = Uuid, Path), ("task" = String, Path)), request_body = ActionBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
 pub(crate) async fn act(
     State(state): State<ApiState>,
@@ -156,7 +156,7 @@ pub(crate) struct ManyBody {
 }
 
 /// Act on many task runs of a run; each succeeds or fails by itself
-#[utoipa::path(post, path = "/workflow-runs/{id}/tasks/actions", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/workflow-runs/{id}/tasks/actions", tag = "runs", params(("id" = Uuid, Path)),
     request_body = ManyBody, responses((status = 200, body = Outcomes)))]
 pub(crate) async fn act_on_many(
     State(state): State<ApiState>,
@@ -168,7 +168,7 @@ pub(crate) async fn act_on_many(
 }
 
 /// Act on many steps of a task: another name of the actions on task runs
-#[utoipa::path(post, path = "/v1/tasks/{id}/workflow_steps/batch", tag = "runs", params(("id" = String, Path, format = "uuid")),
+#[utoipa::path(post, path = "/v1/tasks/{id}/workflow_steps/batch", tag = "runs", params(("id" = Uuid, Path)),
     request_body = ManyBody, responses((status = 200, body = Outcomes)))]
 pub(crate) async fn act_on_steps(
     State(state): State<ApiState>,
@@ -228,7 +228,7 @@ pub(crate) struct SettleBody {
 
 /// Resolve a task run by hand
 #[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = SettleBody,
+    params(("id" = Uuid, Path), ("task" = String, Path)), request_body = SettleBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
 pub(crate) async fn settle(
     State(state): State<ApiState>,
@@ -268,7 +268,7 @@ pub(crate) struct ConfigBody {
 
 /// Allow a task run other attempts than its workflow says
 #[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}/config", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ConfigBody,
+    params(("id" = Uuid, Path), ("task" = String, Path)), request_body = ConfigBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It runs or has ended")))]
 pub(crate) async fn configure(
     State(state): State<ApiState>,
@@ -316,7 +316,7 @@ pub(crate) struct ResultBody {
 
 /// Deliver the result that a task run waits for
 #[utoipa::path(post, path = "/workflow-runs/{id}/tasks/{task}/results", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path)), request_body = ResultBody,
+    params(("id" = Uuid, Path), ("task" = String, Path)), request_body = ResultBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It does not wait for a result")))]
 pub(crate) async fn deliver(
     State(state): State<ApiState>,

@@ -15,6 +15,7 @@ use crate::body::{Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
+use crate::openapi::words::Besides;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -35,7 +36,7 @@ pub(crate) async fn workers(state: &ApiState, rows: &[&TaskRunRow]) -> Result<Wo
 }
 
 /// List the task runs of a run, in the order of the workflow
-#[utoipa::path(get, path = "/workflow-runs/{id}/tasks", tag = "runs", params(("id" = String, Path, format = "uuid"), PageParams),
+#[utoipa::path(get, path = "/workflow-runs/{id}/tasks", tag = "runs", params(("id" = Uuid, Path), PageParams),
     responses((status = 200, body = List<TaskRun>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
@@ -64,12 +65,13 @@ pub(crate) async fn list(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ShowParams {
     /// `logs` for what it printed
+    #[param(inline, value_type = Option<Besides>)]
     pub(crate) include: Option<String>,
 }
 
 /// Show a task run: `{task}` is a name, `name[index]` for an item, or a task-run id
 #[utoipa::path(get, path = "/workflow-runs/{id}/tasks/{task}", tag = "runs",
-    params(("id" = String, Path, format = "uuid"), ("task" = String, Path), ShowParams), responses((status = 200, body = TaskRun)))]
+    params(("id" = Uuid, Path), ("task" = String, Path), ShowParams), responses((status = 200, body = TaskRun)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
     caller: Caller,

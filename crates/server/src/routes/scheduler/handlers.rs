@@ -45,7 +45,6 @@ pub(crate) struct Announcement {
     /// What waiting tasks compare with their own key; `key` of the data unless given
     key: Option<String>,
     #[serde(alias = "platform_id")]
-    #[schema(value_type = Option<String>)]
     namespace: Option<Name>,
 }
 
@@ -183,7 +182,6 @@ pub(crate) struct NewHandler {
     #[schema(value_type = Option<Object>)]
     action_config: Option<Value>,
     #[serde(alias = "platform_id")]
-    #[schema(value_type = Option<String>)]
     namespace: Option<Name>,
     /// Whether it handles the events of all namespaces
     global: Option<bool>,
@@ -209,7 +207,6 @@ pub(crate) struct ChangeHandler {
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
     /// The namespace; global handlers are listed too
-    #[param(value_type = Option<String>)]
     #[serde(alias = "platform_id")]
     namespace: Option<Name>,
     /// The event, as the handler has it

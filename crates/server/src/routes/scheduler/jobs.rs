@@ -19,6 +19,7 @@ use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
 use crate::idempotency::IdempotencyKey;
+use crate::openapi::words::{JobType, JobWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -218,12 +219,13 @@ pub(crate) async fn create_bulk(
 #[into_params(parameter_in = Query)]
 pub(crate) struct Which {
     /// The namespace
-    #[param(value_type = Option<String>)]
     #[serde(alias = "platform_id")]
     namespace: Option<Name>,
     /// cron, one_time, recurring or dependent
+    #[param(inline, value_type = Option<JobType>)]
     r#type: Option<String>,
     /// active, paused, completed or cancelled
+    #[param(inline, value_type = Option<JobWord>)]
     status: Option<String>,
     /// A tag
     tag: Option<String>,

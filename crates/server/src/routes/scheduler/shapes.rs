@@ -41,7 +41,6 @@ pub(crate) struct Job {
     retry_delay_ms: u64,
     timeout_ms: u64,
     /// low, medium, high, critical, or a number from 0 to 1000
-    #[schema(value_type = String)]
     priority: Value,
     /// How many executions may go on at once; null is unlimited
     concurrency: Option<u32>,
@@ -139,7 +138,6 @@ pub(crate) struct NewJob {
     name: String,
     description: Option<String>,
     #[serde(alias = "platform_id")]
-    #[schema(value_type = Option<String>)]
     pub(super) namespace: Option<Name>,
     /// cron, one_time, recurring or dependent
     r#type: Option<String>,
@@ -166,7 +164,7 @@ pub(crate) struct NewJob {
     max_retries: Option<u32>,
     retry_delay_ms: Option<u64>,
     timeout_ms: Option<u64>,
-    #[schema(value_type = Option<String>)]
+    /// low, medium, high, critical, or a number from 0 to 1000
     priority: Option<Value>,
     concurrency: Option<u32>,
     allow_overlap: Option<bool>,

@@ -38,7 +38,6 @@ pub(crate) struct SchedulerStats {
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfNamespace {
     /// The namespace; all that may be seen unless given
-    #[param(value_type = Option<String>)]
     #[serde(alias = "platform_id")]
     namespace: Option<Name>,
 }

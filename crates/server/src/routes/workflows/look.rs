@@ -34,7 +34,7 @@ pub(super) fn register(doors: &mut Doors) {
 
 /// List the versions of a workflow, newest first
 #[utoipa::path(get, path = "/workflows/{workflow}/versions", tag = "workflows",
-    params(("workflow" = String, Path), PageParams, InNamespace), responses((status = 200, body = List<Version>)))]
+    params(("workflow" = Name, Path), PageParams, InNamespace), responses((status = 200, body = List<Version>)))]
 pub(crate) async fn versions(
     State(state): State<ApiState>,
     caller: Caller,
@@ -54,7 +54,7 @@ pub(crate) async fn versions(
 
 /// Show a version with its text
 #[utoipa::path(get, path = "/workflows/{workflow}/versions/{version}", tag = "workflows",
-    params(("workflow" = String, Path), ("version" = i32, Path), InNamespace), responses((status = 200, body = Version)))]
+    params(("workflow" = Name, Path), ("version" = i32, Path), InNamespace), responses((status = 200, body = Version)))]
 pub(crate) async fn version(
     State(state): State<ApiState>,
     caller: Caller,
@@ -107,14 +107,14 @@ pub(crate) struct GraphEdge {
 #[into_params(parameter_in = Query)]
 pub(crate) struct GraphParams {
     /// The namespace of a workflow that is named
-    #[param(value_type = Option<String>, default = "default")]
+    #[param(default = "default")]
     namespace: Option<Name>,
     /// Of this version; the newest unless given
     version: Option<i32>,
 }
 
 /// The graph of a workflow as JSON
-#[utoipa::path(get, path = "/workflows/{workflow}/graph", tag = "workflows", params(("workflow" = String, Path), GraphParams),
+#[utoipa::path(get, path = "/workflows/{workflow}/graph", tag = "workflows", params(("workflow" = Name, Path), GraphParams),
     responses((status = 200, body = Graph)))]
 pub(crate) async fn graph(
     State(state): State<ApiState>,
@@ -180,7 +180,7 @@ pub(crate) struct Fires {
 
 /// Check a workflow: all errors at once, the order of its tasks, when it would be started
 #[utoipa::path(post, path = "/workflows/validate", tag = "workflows",
-    request_body(content((Object = "application/json"), (String = "application/yaml"))),
+    request_body(content((Value = "application/json"), (Value = "application/yaml"))),
     responses((status = 200, body = Validation)))]
 pub(crate) async fn validate(State(state): State<ApiState>, document: Document) -> Json<Validation> {
     Json(match intake::read(document, None) {

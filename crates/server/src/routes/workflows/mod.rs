@@ -48,7 +48,6 @@ pub(crate) fn register(doors: &mut Doors) {
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
     /// Only of this namespace
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// Only active ones, or only paused ones
     active: Option<bool>,
@@ -93,7 +92,6 @@ pub(crate) async fn list(
 #[into_params(parameter_in = Query)]
 pub(crate) struct PutParams {
     /// The namespace, where the workflow does not say one
-    #[param(value_type = Option<String>)]
     namespace: Option<Name>,
     /// Check it and store nothing
     dry_run: Option<bool>,
@@ -119,7 +117,7 @@ pub(crate) struct DryRun {
 /// a bundle `{source, files: [{path, executable, content}]}`, contents in base64. With `If-Match` only
 /// over the edition with that ETag, with `If-None-Match: *` only if there is none of that name.
 #[utoipa::path(post, path = "/workflows", tag = "workflows", params(PutParams),
-    request_body(content((Object = "application/json"), (String = "application/yaml"), (Object = "application/vnd.mainspring.bundle+json"))),
+    request_body(content((Object = "application/json"), (Object = "application/yaml"), (Object = "application/vnd.mainspring.bundle+json"))),
     responses((status = 201, body = Workflow, description = "It is stored"), (status = 200, body = DryRun, description = "It could be stored"),
         (status = 412, description = "It was changed meanwhile")))]
 pub(crate) async fn put(
@@ -185,7 +183,7 @@ async fn dry_run(state: &ApiState, taken: &Intake, known: Option<WorkflowRow>) -
 }
 
 /// Show a workflow, by id or name
-#[utoipa::path(get, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+#[utoipa::path(get, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = Name, Path), InNamespace),
     responses((status = 200, body = Workflow)))]
 pub(crate) async fn show(
     State(state): State<ApiState>,
@@ -205,7 +203,7 @@ pub(crate) struct Switch {
 }
 
 /// Activate or pause a workflow
-#[utoipa::path(patch, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+#[utoipa::path(patch, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = Name, Path), InNamespace),
     request_body = Switch, responses((status = 200, body = Workflow), (status = 412, description = "It was changed meanwhile")))]
 pub(crate) async fn switch(
     State(state): State<ApiState>,
@@ -230,14 +228,14 @@ pub(crate) async fn switch(
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeleteParams {
     /// The namespace of a workflow that is named
-    #[param(value_type = Option<String>, default = "default")]
+    #[param(default = "default")]
     namespace: Option<Name>,
     /// Cancel its open runs first
     cancel: Option<bool>,
 }
 
 /// Delete a workflow with its versions and ended runs
-#[utoipa::path(delete, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = String, Path), DeleteParams),
+#[utoipa::path(delete, path = "/workflows/{workflow}", tag = "workflows", params(("workflow" = Name, Path), DeleteParams),
     responses((status = 204, description = "It is gone"), (status = 409, description = "Runs of it go on")))]
 pub(crate) async fn delete(
     State(state): State<ApiState>,

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::shapes::find;
-use crate::body::{InNamespace, MaybeJson, Path, Query};
+use crate::body::{InNamespace, MaybeJson, Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
@@ -43,7 +43,7 @@ pub(crate) struct TriggerBody {
 }
 
 /// Start a run of a workflow
-#[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = String, Path), InNamespace),
+#[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = Name, Path), InNamespace),
     request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = Run, description = "The key made it before"),
         (status = 409, description = "Its concurrency limit refuses another run")))]
 pub(crate) async fn trigger(

@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::wire::{PATIENCE, Site};
+use crate::fuzz::Length;
 
 /// A connection on which the WebSocket was agreed, and nothing else was said.
 async fn agreed(site: &Site, mut stream: TcpStream) -> TcpStream {
@@ -113,36 +114,71 @@ async fn frames_that_break_the_rules_end_their_connection_and_nothing_else() {
     site.close().await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_bytes_never_bring_the_server_down() {
-    let site = Site::open(Flavor::Sqlite).await;
-    let mut random = fastrand::Rng::with_seed(0x6d61_696e);
-    let mut clients = tokio::task::JoinSet::new();
-    for _ in 0..150 {
-        let mut bytes: Vec<u8> = Vec::new();
-        for _ in 0..random.usize(1..6) {
-            let payload: Vec<u8> = (0..random.usize(0..300)).map(|_| random.u8(..)).collect();
-            match random.u8(0..3) {
-                0 => bytes.extend(payload),
-                1 => bytes.extend(frame(random.u8(..), &payload)),
-                _ => bytes.extend(frame(0x81, &payload)),
+/// Noise, frames with any head, and text that may be an order, whole or in fragments.
+fn made_up(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::new();
+    for _ in 0..random.usize(1..6) {
+        let payload: Vec<u8> = (0..random.usize(0..300)).map(|_| random.u8(..)).collect();
+        match random.u8(0..5) {
+            0 => bytes.extend(payload),
+            1 => bytes.extend(frame(random.u8(..), &payload)),
+            2 => bytes.extend(frame(0x81, &payload)),
+            3 => {
+                let keys = ["subscribe", "unsubscribe", "run", "seq", "types", "namespace", "workflow", ""];
+                let values =
+                    ["null", "{}", "[]", "-1", "1e99", "\"x\"", "{\"run\": \"x\"}", "{\"seq\": 9223372036854775808}"];
+                let order = format!("{{\"{}\": {}}}", random.choice(keys).unwrap(), random.choice(values).unwrap());
+                bytes.extend(frame(0x81, order.as_bytes()));
+            }
+            _ => {
+                let cut = random.usize(0..=payload.len());
+                bytes.extend(frame(random.u8(1..3), &payload[..cut]));
+                bytes.extend(frame(0x89, &payload[..payload.len().min(100)]));
+                bytes.extend(frame(random.choice([0x00, 0x80]).unwrap(), &payload[cut..]));
             }
         }
-        // Whatever it was, this ends it.
-        bytes.extend(frame(0x88, &[3, 232]));
-        let mut stream = connected(&site).await;
-        clients.spawn(async move {
-            let _ = stream.write_all(&bytes).await;
-            let _ = stream.shutdown().await;
-            ends(stream, &[]).await
-        });
     }
-    while let Some(client) = clients.join_next().await {
-        client.unwrap();
+    // Whatever it was, this ends it.
+    bytes.extend(frame(0x88, &[3, 232]));
+    bytes
+}
+
+#[expect(clippy::print_stderr, reason = "how much was tried is for people")]
+async fn random_bytes(length: Length) {
+    const AT_ONCE: usize = 150;
+    let site = Site::open(Flavor::Sqlite).await;
+    let mut random = length.random();
+    let mut done = 0;
+    while length.goes_on(done) {
+        let mut clients = tokio::task::JoinSet::new();
+        for _ in 0..AT_ONCE {
+            let bytes = made_up(&mut random);
+            let mut stream = connected(&site).await;
+            clients.spawn(async move {
+                let _ = stream.write_all(&bytes).await;
+                let _ = stream.shutdown().await;
+                ends(stream, &[]).await
+            });
+            done += 1;
+        }
+        while let Some(client) = clients.join_next().await {
+            client.unwrap();
+        }
+        site.deserted().await;
+        site.house.get("/live").send().await.expect(200);
     }
-    site.deserted().await;
-    site.house.get("/live").send().await.expect(200);
+    eprintln!("websocket: {done} connections");
     site.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fuzz_websocket_frames() {
+    random_bytes(Length::Cases(150)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn long_fuzz_websocket_frames() {
+    random_bytes(Length::long()).await;
 }
 
 fn resident_bytes() -> u64 {
