@@ -16,9 +16,9 @@ use mainspring_store::{
 use uuid::Uuid;
 
 use crate::client::Client;
+use crate::fire_units::settle_created;
 use crate::firing::{FireError, Fires};
 use crate::node::Shared;
-use crate::timekeeping::settle_created;
 
 const AT_ONCE: i64 = 20;
 /// How many runs one step makes at most.

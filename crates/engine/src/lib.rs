@@ -11,6 +11,7 @@ mod dispatch;
 mod dispatcher;
 mod duties;
 mod events;
+mod fire_units;
 mod firing;
 mod follower;
 mod inbox;

@@ -54,7 +54,7 @@ pub struct NodeConfig {
     pub leads: bool,
     /// The longest sleep of the loop that fires triggers.
     pub schedule_interval: Duration,
-    /// How many triggers it takes at once when few are due.
+    /// How many fires go into one unit when few are due.
     pub schedule_batch: usize,
 }
 

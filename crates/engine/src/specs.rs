@@ -9,8 +9,9 @@ use mainspring_store::{Store, VersionRef};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// How many versions are kept in memory.
-const KEPT: usize = 500;
+/// How many tasks of versions are kept in memory; a version counts as some, however few it has.
+const KEPT_TASKS: usize = 400_000;
+const AT_LEAST: usize = 80;
 const KEPT_LIMITS: usize = 10_000;
 
 /// A stored version with what is derived from it.
@@ -65,10 +66,16 @@ impl Spec {
     }
 }
 
+#[derive(Debug, Default)]
+struct Known {
+    specs: HashMap<i64, Arc<Spec>>,
+    weight: usize,
+}
+
 #[derive(Debug)]
 pub(crate) struct Specs {
     store: Store,
-    known: Mutex<HashMap<i64, Arc<Spec>>>,
+    known: Mutex<Known>,
     /// Limits that triggers have for themselves; a limit is never forgotten.
     own_limits: Mutex<HashMap<Uuid, i32>>,
 }
@@ -91,7 +98,7 @@ impl Specs {
     }
 
     pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&version).cloned()
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).specs.get(&version).cloned()
     }
 
     pub(crate) async fn get(&self, version: i64) -> mainspring_store::Result<Arc<Spec>> {
@@ -122,10 +129,16 @@ impl Specs {
 
     pub(crate) fn keep(&self, spec: Spec) -> Arc<Spec> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= KEPT {
-            known.clear();
+        if let Some(known) = known.specs.get(&spec.version.id) {
+            return Arc::clone(known);
         }
-        let id = spec.version.id;
-        Arc::clone(known.entry(id).or_insert_with(|| Arc::new(spec)))
+        let weight = spec.workflow.tasks.len().max(AT_LEAST);
+        if known.weight + weight > KEPT_TASKS {
+            *known = Known::default();
+        }
+        let spec = Arc::new(spec);
+        known.weight += weight;
+        known.specs.insert(spec.version.id, Arc::clone(&spec));
+        spec
     }
 }

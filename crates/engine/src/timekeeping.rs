@@ -16,19 +16,22 @@ use std::time::{Duration, Instant};
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Fire, Schedule, Turn};
 use mainspring_core::workflow::Trigger;
-use mainspring_store::{Created, DueTrigger, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Term};
+use mainspring_store::{DueTrigger, Error, FireOf, Fired, Firing, NewFire, Result, Term};
 use uuid::Uuid;
 
+use crate::fire_units::Units;
 use crate::firing::{FireError, Fires};
 use crate::node::Shared;
 use crate::specs::Spec;
 
-/// How many fires one unit makes at most.
-const FIRES_PER_UNIT: usize = 1_000;
-/// How many triggers a turn takes at most.
-const MOST_AT_ONCE: usize = 4_000;
-/// How many parsed schedules are kept.
-const KEPT: usize = 20_000;
+/// How many fires one unit makes at most. It makes as few as are configured if not many are due: the first do not wait for
+/// the others, and several units go side by side.
+const MOST_PER_UNIT: usize = 1_000;
+/// How many triggers a turn takes, and how many at most if there are always more.
+const AT_ONCE: usize = 1_000;
+const MOST_AT_ONCE: usize = 16_000;
+/// How many parsed schedules are kept, twice: those used lately and those before.
+const KEPT: usize = 10_000;
 /// A clock that is behind by less has not been set.
 const NOTABLE: Micros = 2_000_000;
 const AFTER_ERROR: Duration = Duration::from_millis(200);
@@ -93,7 +96,7 @@ impl Timekeeping {
         self.busy_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }
 
-    fn note_fires(&self, late: impl Iterator<Item = Micros>) {
+    pub(crate) fn note_fires(&self, late: impl Iterator<Item = Micros>) {
         let mut lags = self.lags.lock().unwrap_or_else(PoisonError::into_inner);
         for late in late {
             let at = usize::try_from(late / 1_000).unwrap_or(0).min(LAGS - 1);
@@ -117,7 +120,7 @@ impl Timekeeping {
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut terms = shared.term.subscribe();
-    let mut keeper = Keeper { limit: shared.config.schedule_batch.max(1), ..Keeper::default() };
+    let mut keeper = Keeper { limit: AT_ONCE, ..Keeper::default() };
     loop {
         let held = match shared.stop.run_until_cancelled(terms.wait_for(Option::is_some)).await {
             Some(Ok(term)) => term.clone(),
@@ -147,10 +150,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+type Timetables = HashMap<Uuid, (i64, Arc<Timetable>)>;
+
 #[derive(Debug, Default)]
 struct Keeper {
     /// By trigger; of one revision each.
-    known: HashMap<Uuid, (i64, Arc<Timetable>)>,
+    known: Timetables,
+    known_before: Timetables,
     limit: usize,
     /// The latest time of day at which something was due.
     latest: Micros,
@@ -175,12 +181,12 @@ struct Pending {
 
 impl Keeper {
     /// Fires what is due and says how long nothing will be.
-    async fn turn(&mut self, shared: &Shared, term: &Term) -> Result<Duration> {
+    async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
         let due = store.due_triggers(wall, self.limit as i64).await?;
         if due.is_empty() {
-            self.limit = shared.config.schedule_batch.max(1);
+            self.limit = AT_ONCE;
             let next = store.next_fire().await?;
             // What fires next may have been made since; where others are settled is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
@@ -191,9 +197,8 @@ impl Keeper {
         }
         self.latest = self.latest.max(wall);
         let full = due.len() == self.limit;
-        let pending = self.pending(shared, term, due, wall).await?;
-        self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { shared.config.schedule_batch.max(1) };
-        self.fire_all(shared, term, pending, wall).await
+        self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
+        self.fire_all(shared, term, due, wall).await
     }
 
     /// What each due trigger does now. One that cannot be understood is taken out of sight, with the reason.
@@ -232,10 +237,12 @@ impl Keeper {
         shared: &Shared,
         due: &DueTrigger,
     ) -> Result<std::result::Result<Arc<Timetable>, String>> {
-        if let Some((revision, timetable)) = self.known.get(&due.id)
-            && *revision == due.revision
+        let known = self.known.get(&due.id).cloned().or_else(|| self.known_before.remove(&due.id));
+        if let Some((revision, timetable)) = known
+            && revision == due.revision
         {
-            return Ok(Ok(Arc::clone(timetable)));
+            self.keep(due, &timetable);
+            return Ok(Ok(timetable));
         }
         let trigger = match due.trigger() {
             Ok(trigger) => trigger,
@@ -253,73 +260,68 @@ impl Keeper {
             Ok(schedule) => schedule,
             Err(error) => return Ok(Err(error)),
         };
-        if self.known.len() >= KEPT {
-            self.known.clear();
-        }
         let timetable = Arc::new(Timetable { trigger, schedule });
-        self.known.insert(due.id, (due.revision, Arc::clone(&timetable)));
+        self.keep(due, &timetable);
         Ok(Ok(timetable))
     }
 
-    /// Fires everything in units of bounded size. A unit that is stale ends the turn: the next one looks again.
-    async fn fire_all(
-        &mut self,
-        shared: &Shared,
-        term: &Term,
-        mut pending: Vec<Pending>,
-        wall: Micros,
-    ) -> Result<Duration> {
-        let mut at = 0;
-        while at < pending.len() {
-            let mut unit: Vec<Firing> = Vec::new();
-            let mut room = FIRES_PER_UNIT;
-            while at < pending.len() && room > 0 {
-                let firing = pending[at].next_part(shared, room).await?;
-                room = room.saturating_sub(firing.fires.len().max(1));
-                unit.push(firing);
-                if pending[at].is_done() {
-                    at += 1;
-                }
-            }
-            match self.fire_unit(shared, term, &unit, wall).await? {
-                Fired::Done(_) => {}
-                Fired::Stale => break,
-                Fired::Deposed => return Ok(shared.config.schedule_interval),
-            }
-            if shared.stop.is_cancelled() {
-                break;
-            }
+    fn keep(&mut self, due: &DueTrigger, timetable: &Arc<Timetable>) {
+        if self.known.len() >= KEPT {
+            let forgotten = std::mem::replace(&mut self.known_before, std::mem::take(&mut self.known));
+            // Taking thousands apart would hold up what is due.
+            tokio::task::spawn_blocking(move || drop(forgotten));
         }
-        Ok(Duration::ZERO)
+        self.known.insert(due.id, (due.revision, Arc::clone(timetable)));
     }
 
-    async fn fire_unit(&mut self, shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Result<Fired> {
-        let client = &shared.client;
-        let fired = client.repeat(|| client.store.fire(client.now(), wall, term, unit)).await;
-        match fired {
-            Ok(Fired::Done(created)) => {
-                after(shared, unit, &created).await?;
-                Ok(Fired::Done(created))
+    /// Fires everything in units of bounded size: while one is under way the next is prepared. A unit that is stale ends the
+    /// turn: the next one looks again.
+    async fn fire_all(
+        &mut self,
+        shared: &Arc<Shared>,
+        term: &Term,
+        due: Vec<DueTrigger>,
+        wall: Micros,
+    ) -> Result<Duration> {
+        let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
+        let size = (due.len() / 4).clamp(fewest, MOST_PER_UNIT);
+        let mut units = Units::new(Arc::clone(shared), term.clone(), wall);
+        let mut due = due.into_iter();
+        let mut fired = Fired::Done(Vec::new());
+        while matches!(fired, Fired::Done(_)) && due.len() > 0 && !shared.stop.is_cancelled() {
+            let some = due.by_ref().take(size).collect();
+            let pending = self.pending(shared, term, some, wall).await?;
+            fired = send_all(shared, &mut units, pending, size).await?;
+        }
+        if matches!(fired, Fired::Done(_)) {
+            fired = units.finish().await?;
+        }
+        Ok(if fired == Fired::Deposed { shared.config.schedule_interval } else { Duration::ZERO })
+    }
+}
+
+/// Sends what is due in units of so many fires.
+async fn send_all(shared: &Shared, units: &mut Units, mut pending: Vec<Pending>, size: usize) -> Result<Fired> {
+    let mut at = 0;
+    while at < pending.len() {
+        let mut unit: Vec<Firing> = Vec::new();
+        let mut room = size;
+        // What a trigger does next builds on what it did before.
+        let goes_on = pending[at].done > 0;
+        while at < pending.len() && room > 0 {
+            let firing = pending[at].next_part(shared, room).await?;
+            room = room.saturating_sub(firing.fires.len().max(1));
+            unit.push(firing);
+            if pending[at].is_done() {
+                at += 1;
             }
-            // The database refuses something of it: find out what.
-            Err(Error::Rejected(error)) if unit.len() > 1 => {
-                tracing::warn!(%error, "a batch of fires was refused; trying one by one");
-                for firing in unit {
-                    let single = Box::pin(self.fire_unit(shared, term, std::slice::from_ref(firing), wall)).await?;
-                    if single == Fired::Deposed {
-                        return Ok(single);
-                    }
-                }
-                Ok(Fired::Done(Vec::new()))
-            }
-            Err(Error::Rejected(error)) => {
-                let without = without_runs(&unit[0], &error.to_string());
-                tracing::error!(trigger = %unit[0].trigger, %error, "the database refused a fire");
-                client.store.fire(client.now(), wall, term, &[without]).await
-            }
-            other => other,
+        }
+        let fired = units.send(unit, goes_on).await?;
+        if !matches!(fired, Fired::Done(_)) {
+            return Ok(fired);
         }
     }
+    Ok(Fired::Done(Vec::new()))
 }
 
 impl Pending {
@@ -370,47 +372,4 @@ impl Pending {
         };
         Ok(NewFire { nominal: fire.nominal, what })
     }
-}
-
-/// What has to happen when a unit is done.
-async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<()> {
-    let wall = shared.client.clock.wall();
-    let fires = unit.iter().flat_map(|firing| &firing.fires);
-    shared.client.timekeeping.note_fires(
-        unit.iter()
-            .flat_map(|firing| firing.fires.iter().map(|fire| (firing.next_fire_at, fire)))
-            .filter(|(_, fire)| matches!(fire.what, FireOf::Run(_) | FireOf::Failed(_)))
-            .map(|(due, fire)| wall - fire.nominal.max(due)),
-    );
-    let runs = fires.filter_map(|fire| match &fire.what {
-        FireOf::Run(run) => Some(&**run),
-        _ => None,
-    });
-    settle_created(shared, runs.zip(created)).await?;
-    shared.client.bell.look();
-    Ok(())
-}
-
-/// Big runs are made in chunks, and one that waits may ask others to make room.
-pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (&NewRun, &Created)>) -> Result<()> {
-    for (run, created) in runs {
-        if *created == Created::Queued(run.id) {
-            shared.client.make_room_for(run).await?;
-        }
-        if run.version.main_tasks > 5_000 {
-            shared.duty.notify_one();
-        }
-    }
-    Ok(())
-}
-
-/// The same fire with the reason instead of its runs.
-fn without_runs(firing: &Firing, reason: &str) -> Firing {
-    let mut firing = firing.clone();
-    for fire in &mut firing.fires {
-        if matches!(fire.what, FireOf::Run(_)) {
-            fire.what = FireOf::Failed(format!("the database refused it: {reason}"));
-        }
-    }
-    firing
 }

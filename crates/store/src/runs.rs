@@ -31,6 +31,11 @@ pub struct NewRun {
 }
 
 impl NewRun {
+    /// Whether making it locks rows that other runs share: those of its limit or of its pools.
+    pub fn takes_slots(&self) -> bool {
+        self.limit.is_some() || !self.version.pools.is_empty()
+    }
+
     /// What happens when the limit is used up.
     pub fn overlap(&self) -> Option<Overlap> {
         self.overlap.or_else(|| Some(self.version.concurrency.as_ref()?.overlap))

@@ -43,21 +43,31 @@ impl Store {
             .await?
                 })
             }
-            Some(seen) => write!(self, |conn| {
-                sqlx::query_as(
-                "UPDATE terms SET epoch = epoch + 1, term_id = $2, node = $3, beat = 0, released = FALSE \
-                 WHERE name = $1 AND epoch = $4 AND term_id = $5 AND beat = $6 RETURNING name, epoch, term_id, node, beat, released"
-            )
-            .bind(name)
-            .bind(term_id)
-            .bind(node)
-            .bind(seen.epoch)
-            .bind(seen.term_id)
-            .bind(seen.beat)
-            .fetch_optional(conn)
-            .await?
-            }),
+            Some(seen) => self.take_over(node, term_id, seen).await?,
         })
+    }
+
+    /// Waits for the units that hold the term: what they do belongs to it.
+    async fn take_over(&self, node: Uuid, term_id: Uuid, seen: &Term) -> Result<Option<Term>> {
+        let mut tx = self.begin().await?;
+        let sql = locking!(tx, "SELECT epoch FROM terms WHERE name = $1", "FOR UPDATE");
+        let _: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql).bind(&seen.name).fetch_optional(conn).await?);
+        let taken: Option<Term> = within!(tx, |conn| {
+            sqlx::query_as(
+            "UPDATE terms SET epoch = epoch + 1, term_id = $2, node = $3, beat = 0, released = FALSE \
+             WHERE name = $1 AND epoch = $4 AND term_id = $5 AND beat = $6 RETURNING name, epoch, term_id, node, beat, released"
+        )
+        .bind(&seen.name)
+        .bind(term_id)
+        .bind(node)
+        .bind(seen.epoch)
+        .bind(seen.term_id)
+        .bind(seen.beat)
+        .fetch_optional(conn)
+        .await?
+        });
+        tx.commit().await?;
+        Ok(taken)
     }
 
     /// The holder says that it lives; false if the term is not its own any more.
@@ -89,9 +99,10 @@ impl Store {
     }
 }
 
-/// Holds the term for the rest of the transaction. A plain read would let an old leader commit after the takeover.
+/// Holds the term for the rest of the transaction. A plain read would let an old leader commit after the takeover. The
+/// holder's beats pass: units that follow each other closely must not make it look dead.
 pub(crate) async fn hold(tx: &mut Tx, term: &Term) -> Result<bool> {
-    let sql = locking!(tx, "SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3", "FOR SHARE");
+    let sql = locking!(tx, "SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3", "FOR KEY SHARE");
     let held: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql)
         .bind(&term.name)
         .bind(term.epoch)

@@ -68,6 +68,7 @@ impl Bench {
         Report::new("schedules_lag", n, started.elapsed())
             .with_percentiles(&mut lags)
             .with("worst_ms", json!(worst.as_secs_f64() * 1_000.0))
+            .with("histogram_10_ms", json!(histogram(&status.lags)))
             .print();
         node.shutdown(Duration::from_secs(5)).await;
         Ok(())
@@ -141,6 +142,13 @@ impl Bench {
         }
         Ok(self.client.store().insert_triggers(now, &batch).await?)
     }
+}
+
+/// How many were less than 10 ms late, less than 20 ms, and so on, up to the last that was.
+fn histogram(lags: &[u64]) -> Vec<u64> {
+    let mut counts: Vec<u64> = lags.chunks(10).map(|millis| millis.iter().sum()).collect();
+    counts.truncate(counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1));
+    counts
 }
 
 /// A trigger that fires at this time of every day.

@@ -62,7 +62,7 @@ keys! {
     "secrets.directory": "a folder with one file per secret",
     "audit.retention": "entries of the audit log are forgotten after so long",
     "scheduler.interval": "the longest sleep of the loop that fires schedules",
-    "scheduler.batch_size": "how many schedules it takes at once when few are due",
+    "scheduler.batch_size": "how many fires go into one batch when few are due",
     "scheduler.minimum_interval": "workflows whose schedules fire more often are refused",
     "worker.id": "the name of this worker",
     "worker.slots": "processes at once",

@@ -57,7 +57,7 @@ fn scheduler(layers: &mut Layers) -> SchedulerSettings {
     }
     SchedulerSettings {
         interval,
-        batch_size: integer(layers, "scheduler.batch_size", 1, 4_000).map_or(100, |size| size as usize),
+        batch_size: integer(layers, "scheduler.batch_size", 1, 1_000).map_or(100, |size| size as usize),
         minimum_interval: duration(layers, "scheduler.minimum_interval"),
     }
 }

@@ -9,24 +9,18 @@ use crate::trigger_sync::TriggerSeed;
 
 /// Moves every trigger that is still as it was seen; returns how many were.
 pub(crate) async fn swap(connection: &mut PgConnection, at: Micros, firings: &[Firing]) -> Result<u64> {
-    let swapped = sqlx::query(
-        "UPDATE triggers t SET covered_at = u.covered, next_nominal = u.next_nominal, next_fire_at = u.next_fire, fired = t.fired + u.added, \
-                last_fire_at = CASE WHEN u.added > 0 THEN $1 ELSE t.last_fire_at END, problem = NULL \
-         FROM unnest($2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[]) \
-              AS u(id, revision, expected, covered, next_nominal, next_fire, added) \
-         WHERE t.id = u.id AND t.revision = u.revision AND t.next_fire_at = u.expected AND NOT t.paused AND t.present AND t.active",
-    )
-    .bind(at)
-    .bind(firings.iter().map(|firing| firing.trigger).collect::<Vec<_>>())
-    .bind(firings.iter().map(|firing| firing.revision).collect::<Vec<_>>())
-    .bind(firings.iter().map(|firing| firing.next_fire_at).collect::<Vec<_>>())
-    .bind(firings.iter().map(|firing| firing.covered).collect::<Vec<_>>())
-    .bind(firings.iter().map(|firing| firing.next.map(|next| next.nominal)).collect::<Vec<_>>())
-    .bind(firings.iter().map(|firing| firing.next.map(|next| next.fire_at)).collect::<Vec<_>>())
-    .bind(firings.iter().map(Firing::executions).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(swapped.rows_affected())
+    let (swapped,): (i64,) = sqlx::query_as("SELECT swap_triggers_v1($1, $2, $3, $4, $5, $6, $7, $8)")
+        .bind(at)
+        .bind(firings.iter().map(|firing| firing.trigger).collect::<Vec<_>>())
+        .bind(firings.iter().map(|firing| firing.revision).collect::<Vec<_>>())
+        .bind(firings.iter().map(|firing| firing.next_fire_at).collect::<Vec<_>>())
+        .bind(firings.iter().map(|firing| firing.covered).collect::<Vec<_>>())
+        .bind(firings.iter().map(|firing| firing.next.map(|next| next.nominal)).collect::<Vec<_>>())
+        .bind(firings.iter().map(|firing| firing.next.map(|next| next.fire_at)).collect::<Vec<_>>())
+        .bind(firings.iter().map(Firing::executions).collect::<Vec<_>>())
+        .fetch_one(connection)
+        .await?;
+    Ok(swapped.max(0) as u64)
 }
 
 pub(crate) async fn insert(connection: &mut PgConnection, at: Micros, seeds: &[FireSeed]) -> Result<()> {

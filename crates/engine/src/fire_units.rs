@@ -1,0 +1,137 @@
+//! The units of fires that are under way: sent while the next one is prepared.
+//!
+//! Units that lock nothing but their own triggers go side by side; one that takes slots of limits goes alone, because two
+//! of them could wait for each other.
+
+use std::sync::Arc;
+
+use mainspring_core::Micros;
+use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewRun, Result, Term};
+use tokio::task::JoinSet;
+
+use crate::node::Shared;
+
+/// The database works on one while another is prepared and sent.
+const AT_ONCE: usize = 2;
+
+pub(crate) struct Units {
+    shared: Arc<Shared>,
+    term: Term,
+    wall: Micros,
+    under_way: JoinSet<Result<Fired>>,
+}
+
+impl Units {
+    pub(crate) fn new(shared: Arc<Shared>, term: Term, wall: Micros) -> Self {
+        Self { shared, term, wall, under_way: JoinSet::new() }
+    }
+
+    /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Says how an earlier one ended that
+    /// did not go well; this one was not sent then.
+    pub(crate) async fn send(&mut self, unit: Vec<Firing>, after_others: bool) -> Result<Fired> {
+        let alone = after_others || takes_slots(&unit);
+        let fired = self.wait_for_fewer_than(if alone { 1 } else { AT_ONCE }).await?;
+        if !matches!(fired, Fired::Done(_)) {
+            return Ok(fired);
+        }
+        let (shared, term, wall) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
+        self.under_way.spawn(async move { fire(&shared, &term, &unit, wall).await });
+        if alone { self.finish().await } else { Ok(fired) }
+    }
+
+    /// Waits for all that are under way.
+    pub(crate) async fn finish(&mut self) -> Result<Fired> {
+        self.wait_for_fewer_than(1).await
+    }
+
+    async fn wait_for_fewer_than(&mut self, count: usize) -> Result<Fired> {
+        while self.under_way.len() >= count
+            && let Some(ended) = self.under_way.join_next().await
+        {
+            let fired =
+                ended.unwrap_or_else(|error| Err(Error::Conflict(format!("a unit of fires broke off: {error}"))))?;
+            if !matches!(fired, Fired::Done(_)) {
+                return Ok(fired);
+            }
+        }
+        Ok(Fired::Done(Vec::new()))
+    }
+}
+
+fn takes_slots(unit: &[Firing]) -> bool {
+    unit.iter().flat_map(|firing| &firing.fires).any(|fire| match &fire.what {
+        FireOf::Run(run) => run.takes_slots(),
+        _ => false,
+    })
+}
+
+async fn fire(shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Result<Fired> {
+    let client = &shared.client;
+    let fired = client.repeat(|| client.store.fire(client.now(), wall, term, unit)).await;
+    match fired {
+        Ok(Fired::Done(created)) => {
+            after(shared, unit, &created).await?;
+            Ok(Fired::Done(created))
+        }
+        // The database refuses something of it: find out what.
+        Err(Error::Rejected(error)) if unit.len() > 1 => {
+            tracing::warn!(%error, "a batch of fires was refused; trying one by one");
+            for firing in unit {
+                let single = Box::pin(fire(shared, term, std::slice::from_ref(firing), wall)).await?;
+                if single == Fired::Deposed {
+                    return Ok(single);
+                }
+            }
+            Ok(Fired::Done(Vec::new()))
+        }
+        Err(Error::Rejected(error)) => {
+            let without = without_runs(&unit[0], &error.to_string());
+            tracing::error!(trigger = %unit[0].trigger, %error, "the database refused a fire");
+            client.store.fire(client.now(), wall, term, &[without]).await
+        }
+        other => other,
+    }
+}
+
+/// What has to happen when a unit is done.
+async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<()> {
+    let wall = shared.client.clock.wall();
+    let fires = unit.iter().flat_map(|firing| &firing.fires);
+    shared.client.timekeeping.note_fires(
+        unit.iter()
+            .flat_map(|firing| firing.fires.iter().map(|fire| (firing.next_fire_at, fire)))
+            .filter(|(_, fire)| matches!(fire.what, FireOf::Run(_) | FireOf::Failed(_)))
+            .map(|(due, fire)| wall - fire.nominal.max(due)),
+    );
+    let runs = fires.filter_map(|fire| match &fire.what {
+        FireOf::Run(run) => Some(&**run),
+        _ => None,
+    });
+    settle_created(shared, runs.zip(created)).await?;
+    shared.client.bell.look();
+    Ok(())
+}
+
+/// Big runs are made in chunks, and one that waits may ask others to make room.
+pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (&NewRun, &Created)>) -> Result<()> {
+    for (run, created) in runs {
+        if *created == Created::Queued(run.id) {
+            shared.client.make_room_for(run).await?;
+        }
+        if run.version.main_tasks > 5_000 {
+            shared.duty.notify_one();
+        }
+    }
+    Ok(())
+}
+
+/// The same fire with the reason instead of its runs.
+fn without_runs(firing: &Firing, reason: &str) -> Firing {
+    let mut firing = firing.clone();
+    for fire in &mut firing.fires {
+        if matches!(fire.what, FireOf::Run(_)) {
+            fire.what = FireOf::Failed(format!("the database refused it: {reason}"));
+        }
+    }
+    firing
+}
