@@ -906,6 +906,17 @@ function stopped_v1(
     stage smallint)
     returns boolean body 173349c6155e36e9b20418005db9899c
 
+function swap_triggers_v1(
+    p_at bigint,
+    p_id uuid[],
+    p_revision bigint[],
+    p_expected bigint[],
+    p_covered bigint[],
+    p_nominal bigint[],
+    p_fire bigint[],
+    p_added bigint[])
+    returns bigint set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body d6a0056e1666ef4887f10ba9e1b585da
+
 function verdict_v1(
     rule smallint,
     o integer,
