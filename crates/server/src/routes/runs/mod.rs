@@ -23,7 +23,7 @@ use crate::body::{Name, Path, Query};
 use crate::doors::access::{Access, Doors};
 use crate::doors::caller::Caller;
 use crate::doors::identity::Role;
-use crate::openapi::words::RunWord;
+use crate::openapi::words::{BesidesRuns, RunWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -64,6 +64,7 @@ pub(crate) struct ListParams {
     /// Of versions with this tag
     tag: Option<String>,
     /// `progress` for how many of their task runs have ended
+    #[param(inline, value_type = Option<BesidesRuns>)]
     include: Option<String>,
 }
 
