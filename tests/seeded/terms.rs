@@ -30,7 +30,7 @@ impl Scene {
         witness::install(database.url()).await.unwrap();
         let proxy = Proxy::start(&witness::named(database.url(), "old")).await.unwrap();
         if plain_read {
-            proxy.rewrite("FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3 FOR SHARE", PLAIN);
+            proxy.rewrite("FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3 FOR KEY SHARE", PLAIN);
         }
         let old = Store::connect(&Connect::new(proxy.url())).await.unwrap();
         let new = Store::connect(&Connect::new(witness::named(database.url(), "new"))).await.unwrap();
@@ -102,6 +102,7 @@ async fn unit_during_a_takeover(plain_read: bool) -> (bool, Vec<Violation>) {
     let url = scene.database.url();
     let mut taking = PgConnection::connect(&witness::named(url, "new")).await.unwrap();
     sqlx::query("BEGIN").execute(&mut taking).await.unwrap();
+    sqlx::query("SELECT epoch FROM terms FOR UPDATE").execute(&mut taking).await.unwrap();
     let sql = "UPDATE terms SET epoch = epoch + 1, term_id = $1, node = $2, beat = 0";
     sqlx::query(sql).bind(Uuid::from_u128(12)).bind(Uuid::from_u128(2)).execute(&mut taking).await.unwrap();
     let (old, term, session) = (scene.old.clone(), scene.term.clone(), scene.session);
