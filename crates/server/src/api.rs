@@ -1,6 +1,7 @@
 //! The API as a value: served by a listener, or called by this very process without any socket.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -17,6 +18,9 @@ use crate::doors::{Grant, Role, RouteEntry, Token};
 use crate::problem::Problem;
 use crate::router::assemble;
 use crate::state::{ApiState, Settings};
+
+const FIRST_TOKEN_TRIES: u32 = 30;
+const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// Clones share everything.
 #[derive(Debug, Clone)]
@@ -97,7 +101,15 @@ impl Api {
             created_by: "server".into(),
             expires_at: None,
         };
-        client.store().add_token(now, &new).await?;
+        // If its reply is lost, the same one is kept again: one that nobody has seen would lock everybody out.
+        let mut tries = 0;
+        while let Err(error) = client.store().add_token(now, &new).await {
+            tries += 1;
+            if !error.is_transient() || tries == FIRST_TOKEN_TRIES {
+                return Err(error.into());
+            }
+            tokio::time::sleep(BETWEEN_TRIES).await;
+        }
         Ok(Some(token))
     }
 

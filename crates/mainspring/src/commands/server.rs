@@ -142,7 +142,10 @@ async fn start(app: &App<'_>) -> Result<Running> {
     let (mut api, mut first_token) = (None, None);
     if let Some(listener) = listener {
         let served = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
-        first_token = served.first_token().await.map_err(|problem| Failure::failed(problem.detail()))?;
+        first_token = served.first_token().await.map_err(|problem| match problem.status().as_u16() {
+            503 => Failure::unreachable("the database went away while the server started"),
+            _ => Failure::failed(problem.detail()),
+        })?;
         api = Some((listener, served));
     }
     let node = LocalNode::start(client.clone(), node_config, app.pool_config(), registry).await?;

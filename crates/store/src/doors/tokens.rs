@@ -38,10 +38,11 @@ pub struct TokenRow {
 const COARSE: Micros = 60_000_000;
 
 impl Store {
+    /// May be repeated: the same token is kept once.
     pub async fn add_token(&self, now: Micros, token: &NewToken) -> Result<()> {
         write!(self, |conn| sqlx::query(
             "INSERT INTO api_tokens (id, name, hash, grants, created_by, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7)"
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"
         )
         .bind(token.id)
         .bind(&token.name)
