@@ -6,6 +6,7 @@
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
+use crate::clauses::hex_ids;
 use crate::db::{Db, Store, read, within};
 use crate::error::{Error, Result};
 use crate::fires::{self, Fired, NewFire};
@@ -215,11 +216,10 @@ impl Store {
                     .await?
             }
             Db::Sqlite(sqlite) => {
-                let ids: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 sqlx::query_as(
                     "SELECT r.id FROM json_each($1) j CROSS JOIN runs r ON r.id = unhex(j.value) WHERE r.state < 3",
                 )
-                .bind(serde_json::to_string(&ids).unwrap_or_default())
+                .bind(hex_ids(runs))
                 .fetch_all(&sqlite.readers)
                 .await?
             }

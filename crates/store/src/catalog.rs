@@ -7,6 +7,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
+use crate::clauses::{in_namespaces, tagged};
 use crate::db::{Db, Flavor, Store, locking, read, within};
 use crate::error::{Error, Result};
 
@@ -143,25 +144,11 @@ macro_rules! filtered {
         };
         let mut query = QueryBuilder::<$database>::new(COLUMNS);
         query.push(" WHERE 1 = 1");
-        if let Some(namespaces) = &filter.namespaces {
-            query.push(" AND w.namespace IN (SELECT NULL");
-            for namespace in namespaces {
-                query.push(" UNION ALL SELECT ").push_bind(namespace);
-            }
-            query.push(")");
-        }
+        in_namespaces!(query, &filter.namespaces);
         if let Some(active) = filter.active {
             query.push(" AND w.active = ").push_bind(active);
         }
-        if let Some(tag) = &filter.tag {
-            match $flavor {
-                Flavor::Postgres => query.push(
-                    " AND EXISTS (SELECT 1 FROM json_array_elements_text(CAST(v.spec AS json) -> 'tags') t(value) WHERE t.value = ",
-                ),
-                Flavor::Sqlite => query.push(" AND EXISTS (SELECT 1 FROM json_each(v.spec, '$.tags') t WHERE t.value = "),
-            };
-            query.push_bind(tag).push(")");
-        }
+        tagged!(query, $flavor, &filter.tag);
         if let Some(text) = &filter.text {
             query.push(format_args!(
                 " AND {found}(lower(w.name || ' ' || coalesce({json} ->> 'title', '') || ' ' || coalesce({json} ->> 'description', '')), "

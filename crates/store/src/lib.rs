@@ -7,6 +7,7 @@
 mod backfills;
 mod calendars;
 mod catalog;
+mod clauses;
 mod db;
 mod deliveries;
 mod doors;

@@ -7,6 +7,7 @@
 use mainspring_core::{RunId, TaskKey};
 use uuid::Uuid;
 
+use crate::clauses::hex_ids;
 use crate::db::{Db, Store, read};
 use crate::error::Result;
 use crate::reads::{RunSummary, SUMMARY, SummaryRow};
@@ -51,12 +52,8 @@ impl Store {
                 sqlx::query_as(sql).bind(runs).fetch_all(&pg.pool).await?
             }
             Db::Sqlite(sqlite) => {
-                let ids: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 let sql = format!("{SUMMARY} WHERE r.id IN (SELECT unhex(k.value) FROM json_each($1) k)");
-                sqlx::query_as(sqlx::AssertSqlSafe(sql))
-                    .bind(serde_json::to_string(&ids).unwrap_or_default())
-                    .fetch_all(&sqlite.readers)
-                    .await?
+                sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(hex_ids(runs)).fetch_all(&sqlite.readers).await?
             }
         };
         rows.into_iter().map(RunSummary::try_from).collect()

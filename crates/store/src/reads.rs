@@ -8,6 +8,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
+use crate::clauses::hex_ids;
 use crate::db::{Db, Store, read};
 use crate::error::{Error, Result};
 
@@ -284,7 +285,6 @@ impl Store {
                 .await?
             }
             Db::Sqlite(sqlite) => {
-                let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 let keys: Vec<(String, i32)> = upstream.iter().map(|key| (key.0.simple().to_string(), key.1)).collect();
                 let items: Vec<(String, i32, i32)> =
                     items.iter().map(|key| (key.run.simple().to_string(), key.index, key.item)).collect();
@@ -297,7 +297,7 @@ impl Store {
                      UNION ALL SELECT i.run_id, i.idx, i.item, 0, 0, i.value \
                      FROM json_each($3) k CROSS JOIN items i ON i.run_id = unhex(k.value ->> 0) AND i.idx = (k.value ->> 1) AND i.item = (k.value ->> 2)",
                 )
-                .bind(serde_json::to_string(&runs).unwrap_or_default())
+                .bind(hex_ids(runs))
                 .bind(serde_json::to_string(&keys).unwrap_or_default())
                 .bind(serde_json::to_string(&items).unwrap_or_default())
                 .fetch_all(&sqlite.readers)

@@ -5,6 +5,7 @@ use mainspring_core::{Micros, RunId};
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
+use crate::clauses::{in_namespaces, tagged};
 use crate::db::{Db, Flavor, Store, read};
 use crate::error::Result;
 use crate::reads::{RunSummary, SUMMARY, SummaryRow};
@@ -79,13 +80,7 @@ macro_rules! filtered {
         if let Some(workflow) = filter.workflow_id {
             query.push(" AND r.workflow_id = ").push_bind(workflow);
         }
-        if let Some(namespaces) = &filter.namespaces {
-            query.push(" AND w.namespace IN (SELECT NULL");
-            for namespace in namespaces {
-                query.push(" UNION ALL SELECT ").push_bind(namespace);
-            }
-            query.push(")");
-        }
+        in_namespaces!(query, &filter.namespaces);
         if let Some(trigger) = &filter.trigger {
             // A run that nobody says anything about was started by hand.
             let json = match $flavor {
@@ -97,15 +92,7 @@ macro_rules! filtered {
             ));
             query.push_bind(trigger);
         }
-        if let Some(tag) = &filter.tag {
-            match $flavor {
-                Flavor::Postgres => query.push(
-                    " AND EXISTS (SELECT 1 FROM json_array_elements_text(CAST(v.spec AS json) -> 'tags') t(value) WHERE t.value = ",
-                ),
-                Flavor::Sqlite => query.push(" AND EXISTS (SELECT 1 FROM json_each(v.spec, '$.tags') t WHERE t.value = "),
-            };
-            query.push_bind(tag).push(")");
-        }
+        tagged!(query, $flavor, &filter.tag);
         if let Some(correlation) = &filter.correlation_id {
             query
                 .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")

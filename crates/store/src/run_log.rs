@@ -7,6 +7,7 @@
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 
+use crate::clauses::hex_ids;
 use crate::db::{Store, read};
 use crate::error::{Error, Result};
 use crate::transitions::Transition;
@@ -148,11 +149,10 @@ impl Store {
                     .await?
             }
             crate::db::Db::Sqlite(sqlite) => {
-                let ids: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 sqlx::query_as(
                     "SELECT r.id, r.seq, r.state FROM json_each($1) k CROSS JOIN runs r ON r.id = unhex(k.value)",
                 )
-                .bind(serde_json::to_string(&ids).unwrap_or_default())
+                .bind(hex_ids(runs))
                 .fetch_all(&sqlite.readers)
                 .await?
             }

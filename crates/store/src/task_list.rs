@@ -7,6 +7,7 @@ use mainspring_core::{Micros, TaskKey};
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
+use crate::clauses::{hex_ids, in_namespaces};
 use crate::db::{Db, Store, read};
 use crate::error::Result;
 use crate::limits::LimitRow;
@@ -113,13 +114,7 @@ macro_rules! filtered {
         if let Some(workflow) = filter.workflow {
             query.push(" AND r.workflow_id = ").push_bind(workflow);
         }
-        if let Some(namespaces) = &filter.namespaces {
-            query.push(" AND w.namespace IN (SELECT NULL");
-            for namespace in namespaces {
-                query.push(" UNION ALL SELECT ").push_bind(namespace);
-            }
-            query.push(")");
-        }
+        in_namespaces!(query, &filter.namespaces);
         if let Some(worker) = &filter.worker {
             query.push(" AND t.session IN (SELECT id FROM sessions WHERE worker = ").push_bind(worker).push(")");
         }
@@ -211,12 +206,11 @@ impl Store {
                 .await?
             }
             Db::Sqlite(sqlite) => {
-                let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 sqlx::query_as(
                     "SELECT t.run_id, max(CASE t.state WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE 0 END) \
                      FROM json_each($1) j CROSS JOIN task_runs t ON t.run_id = unhex(j.value) GROUP BY t.run_id",
                 )
-                .bind(serde_json::to_string(&runs).unwrap_or_default())
+                .bind(hex_ids(runs))
                 .fetch_all(&sqlite.readers)
                 .await?
             }
@@ -239,11 +233,10 @@ impl Store {
                     .await?
             }
             Db::Sqlite(sqlite) => {
-                let runs: Vec<String> = runs.iter().map(|run| run.simple().to_string()).collect();
                 sqlx::query_as(
                     "SELECT h.run_id, count(*) FROM json_each($1) j CROSS JOIN history h ON h.run_id = unhex(j.value) GROUP BY h.run_id",
                 )
-                .bind(serde_json::to_string(&runs).unwrap_or_default())
+                .bind(hex_ids(runs))
                 .fetch_all(&sqlite.readers)
                 .await?
             }
