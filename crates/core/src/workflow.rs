@@ -103,6 +103,9 @@ pub struct Workflow {
     /// What `outputs` look at.
     #[serde(default, skip_serializing_if = "is_default")]
     pub output_reads: Reads,
+    /// Whether an expression looks at `run.scheduled_for`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reads_schedule: bool,
     pub tasks: Vec<Task>,
 }
 

@@ -30,6 +30,8 @@ pub struct Submission {
     pub trigger: Option<Value>,
     /// What happens when its concurrency limit is used up; that of the workflow unless given.
     pub overlap: Option<Overlap>,
+    /// The time of day at which it begins, if that is to come.
+    pub start_at: Option<Micros>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -293,6 +295,7 @@ impl Client {
             idempotency_key: submission.idempotency_key,
             limit,
             overlap: submission.overlap,
+            start_at: submission.start_at,
         })
     }
 

@@ -65,6 +65,7 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
             shared.client.bell.look();
         }
     }
+    begin_runs(shared).await?;
     match_events(shared).await?;
     let mut went_on = false;
     while store.has_continuations().await? && store.proceed(shared.client.now()).await? {
@@ -77,6 +78,20 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     }
     if went_on {
         shared.client.bell.look();
+    }
+    Ok(())
+}
+
+/// Lets runs begin that were to start later, and wakes for the next of them.
+async fn begin_runs(shared: &Shared) -> mainspring_store::Result<()> {
+    let store = &shared.client.store;
+    while let Some(start) = store.next_start().await? {
+        let (now, wall) = (shared.client.now(), shared.client.clock.wall());
+        if start > wall {
+            shared.wake_at(now + (start - wall));
+            break;
+        }
+        store.begin_due_runs(now, wall, DUE_AT_ONCE).await?;
     }
     Ok(())
 }

@@ -125,10 +125,14 @@ impl Shared {
 
     /// Something becomes due then: the loop that promotes must not sleep through it.
     pub(crate) fn due_then(&self, due_at: i64) {
+        self.wake_at(due_at);
+        self.duty.notify_one();
+    }
+
+    /// The same for what that loop has found itself.
+    pub(crate) fn wake_at(&self, due_at: i64) {
         let mut next = self.next_due.lock().unwrap_or_else(PoisonError::into_inner);
         *next = Some(next.map_or(due_at, |known| known.min(due_at)));
-        drop(next);
-        self.duty.notify_one();
     }
 
     pub(crate) fn new_session(&self) -> NewSession {

@@ -44,8 +44,7 @@ pub(crate) async fn load(
     let mut items: Vec<TaskKey> = Vec::new();
     for (claim, spec) in claims {
         let key = claim.token.key;
-        // Only a version with triggers has runs that something but a person started.
-        if !spec.workflow.inputs.is_empty() || !spec.workflow.triggers.is_empty() {
+        if !spec.workflow.inputs.is_empty() || spec.workflow.reads_schedule {
             runs.push(key.run);
         }
         if key.item >= 0 {

@@ -99,6 +99,7 @@ fn new_run(id: Uuid, version: &VersionRef) -> NewRun {
         idempotency_key: None,
         limit: None,
         overlap: None,
+        start_at: None,
     }
 }
 

@@ -561,6 +561,12 @@ table sessions with (fillfactor=50)
     PRIMARY KEY (id)
     CREATE INDEX sessions_live ON public.sessions USING btree (id) WHERE (NOT dead)
 
+table starts
+    run_id uuid not null
+    due_at bigint not null
+    PRIMARY KEY (run_id)
+    CREATE INDEX starts_due ON public.starts USING btree (due_at)
+
 table submissions
     namespace text not null
     key text not null

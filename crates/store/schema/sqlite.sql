@@ -476,6 +476,13 @@ CREATE TABLE sessions (
 
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
 
+CREATE TABLE starts (
+    run_id BLOB PRIMARY KEY,
+    due_at INTEGER NOT NULL
+);
+
+CREATE INDEX starts_due ON starts (due_at);
+
 CREATE TABLE submissions (
     namespace   TEXT NOT NULL,
     key         TEXT NOT NULL,

@@ -44,6 +44,7 @@ mod sessions;
 mod settle;
 mod snapshot;
 mod sqlite;
+mod starts;
 mod task_list;
 mod terms;
 mod transitions;

@@ -14,6 +14,7 @@ use crate::limits::hand_on;
 use crate::proceed::{self, BEYOND_EVERY_TASK};
 use crate::sessions::LiveRow;
 use crate::settle::settle;
+use crate::starts;
 use crate::terms::{self, Term};
 use crate::transitions::{Transition, goes_on};
 use crate::waits::call_off;
@@ -108,6 +109,8 @@ impl Store {
     /// Returns only when no further task of the run can be claimed.
     pub async fn cancel_run(&self, now: Micros, action: Uuid, id: RunId, operator: &Operator) -> Result<CancelOutcome> {
         let mut tx = self.begin().await?;
+        // One that was to start later begins now, to end at once.
+        starts::begin(&mut tx, now, id).await?;
         let mut run = lock_run(&mut tx, id).await?;
         if run.state.is_terminal() {
             return Ok(CancelOutcome::AlreadyEnded(run.state));
@@ -225,11 +228,9 @@ impl Store {
 }
 
 /// Writes the flags of a run that is to stop, and ends what they stop. A queued run gives up its place; a paused one runs
-/// again, to its end. Finalisers that may still run are left alone. True if something is left to do.
+/// again, to its end; one that is still being made stops with the last of its rows. Finalisers that may still run are left
+/// alone. True if something is left to do.
 pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
-    if run.flags & RUN_BEING_MADE != 0 {
-        return Err(Error::Conflict(format!("run {} is still being made: repeat in a moment", run.id)));
-    }
     within!(tx, |conn| {
         sqlx::query(
             "INSERT INTO run_details (run_id, reason) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason",
@@ -240,6 +241,15 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
         .await?
         .rows_affected()
     });
+    if run.flags & RUN_BEING_MADE != 0 {
+        within!(tx, |conn| sqlx::query("UPDATE runs SET flags = $2 WHERE id = $1")
+            .bind(run.id)
+            .bind(run.flags)
+            .execute(conn)
+            .await?
+            .rows_affected());
+        return Ok(true);
+    }
     let was = std::mem::replace(&mut run.state, RunState::Running);
     within!(tx, |conn| sqlx::query(
         "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \

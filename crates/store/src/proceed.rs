@@ -7,7 +7,7 @@ use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::limits::hand_on;
-use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run};
+use crate::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run, stopped};
 use crate::settle::{Count, settle};
 use crate::transitions::{Transition, goes_on};
 
@@ -118,11 +118,8 @@ impl Store {
     }
 }
 
-/// A child is cancelled as its parent was. One that is still being made is left for the next turn.
+/// A child is cancelled as its parent was.
 async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Option<i32>> {
-    if run.flags & RUN_BEING_MADE != 0 {
-        return Ok(Some(0));
-    }
     if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
         run.flags |= RUN_CANCELLING;
         goes_on(tx, now, run.id, Transition::CancelledWithParent).await?;
@@ -131,7 +128,8 @@ async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Op
     Ok(None)
 }
 
-/// Makes the rows from `position` on, held; after the last the run is admitted, or queued behind its limit.
+/// Makes the rows from `position` on, held; after the last the run is admitted, or queued behind its limit, or ended if it
+/// was cancelled meanwhile.
 async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) -> Result<Option<i32>> {
     let end = position + CHUNK as i32;
     let made = within!(tx, |conn| {
@@ -166,7 +164,11 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     .await?
     .rows_affected()
     });
-    if admitted {
+    if flags & RUN_CANCELLING != 0 {
+        let state = if admitted { RunState::Running } else { RunState::Pending };
+        let reason = stopped(tx, run.id).await?.message;
+        stop_run(tx, now, &mut LockedRun { flags, state, ..run.clone() }, &reason).await?;
+    } else if admitted {
         goes_on(tx, now, run.id, Transition::Admitted).await?;
         enqueue(tx, now, run.id, ADMIT).await?;
     } else if let Some(limit) = run.limit {

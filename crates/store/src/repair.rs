@@ -138,7 +138,7 @@ async fn hold(tx: &mut Tx, row: &LiveRow) -> Result<()> {
 
 fn refuse_unsettled_runs(run: &LockedRun) -> Result<()> {
     if run.flags & RUN_BEING_MADE != 0 {
-        return Err(Error::Conflict(format!("run {} is still being made: repeat in a moment", run.id)));
+        return Err(Error::Conflict(format!("the tasks of run {} are not made yet: repeat once it has begun", run.id)));
     }
     if run.is_stopped() {
         return Err(Error::Conflict(format!("run {} is being stopped: what is open of it ends by itself", run.id)));

@@ -25,6 +25,7 @@ const TABLES: &[&str] = &[
     "cancel_requests",
     "unsuccessful_runs",
     "continuations",
+    "starts",
     "waits",
     "items",
     "artifacts",

@@ -45,6 +45,8 @@ const OPEN_RUNS: &str = "WITH RECURSIVE open (run_id) AS ( \
 const CONTINUED_RUNS: &str =
     "SELECT DISTINCT run_id FROM continuations WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
 
+const PUT_OFF_RUNS: &str = "SELECT run_id FROM starts WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
+
 /// Looked for among those that wait for a limit, never along the key of all runs.
 const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FROM runs WHERE waits_for IS NOT NULL) \
      SELECT id FROM queued WHERE open = 0 AND id < $1 ORDER BY id DESC LIMIT $2";
@@ -140,13 +142,14 @@ impl Store {
     }
 
     /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big
-    /// unit goes on or because they have no tasks and wait for their turn.
+    /// unit goes on, because they have no tasks and wait for their turn, or because they start later.
     async fn page_of_open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
         let before = before.unwrap_or(RunId::max());
         let mut open = self.runs_before(OPEN_RUNS, before).await?;
         open.extend(self.runs_before(CONTINUED_RUNS, before).await?);
         if state == Some(RunState::Pending) {
             open.extend(self.runs_before(EMPTY_QUEUED_RUNS, before).await?);
+            open.extend(self.runs_before(PUT_OFF_RUNS, before).await?);
         }
         open.sort_unstable_by(|one, other| other.cmp(one));
         open.dedup();

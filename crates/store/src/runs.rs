@@ -28,6 +28,8 @@ pub struct NewRun {
     pub limit: Option<i32>,
     /// What happens when the limit is used up; that of the workflow unless given.
     pub overlap: Option<Overlap>,
+    /// The time of day at which it begins, if not at once. It takes its place behind its limit then, whatever `overlap` says.
+    pub start_at: Option<Micros>,
 }
 
 impl NewRun {
@@ -83,6 +85,7 @@ pub(crate) struct RunSeed {
 impl RunSeed {
     fn new(run: &NewRun, now: Micros, state: RunState) -> Self {
         let version = &run.version;
+        let begins = run.start_at.unwrap_or(now);
         Self {
             id: run.id,
             version: version.id,
@@ -92,7 +95,7 @@ impl RunSeed {
             rank: flags::rank(run.priority.unwrap_or(version.priority)),
             open: version.main_tasks,
             limit: run.limit,
-            deadline_at: version.timeout_ms.map(|timeout| now.saturating_add(timeout as i64 * 1_000)),
+            deadline_at: version.timeout_ms.map(|timeout| begins.saturating_add(timeout as i64 * 1_000)),
             inputs: run.inputs.clone(),
             correlation_id: run.correlation_id.clone(),
             trigger: run.trigger.clone(),
@@ -106,7 +109,7 @@ impl RunSeed {
 
 impl Store {
     /// Makes runs, all of them or none. Plain ones go in bulk; those with an idempotency key, a limit, no task, or very
-    /// many tasks go one by one in the same transaction.
+    /// many tasks, and those that start later, go one by one in the same transaction.
     pub async fn create_runs(&self, now: Micros, runs: &[NewRun]) -> Result<Vec<Created>> {
         if runs.iter().all(is_plain) {
             let seeds: Vec<RunSeed> = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
@@ -168,6 +171,7 @@ pub(crate) async fn create_all(tx: &mut Tx, now: Micros, runs: &[&NewRun]) -> Re
 fn is_plain(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
         && run.limit.is_none()
+        && run.start_at.is_none()
         && run.version.main_tasks > 0
         && run.version.main_tasks as usize <= CHUNK
 }
@@ -202,6 +206,16 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
                     .await?);
             return Ok(Created::Repeated(earlier));
         }
+    }
+    if let Some(until) = run.start_at {
+        let mut seed = RunSeed::new(run, now, RunState::Pending);
+        seed.flags |= flags::RUN_BEING_MADE;
+        if run.limit.is_none() {
+            seed.flags |= flags::RUN_ADMITTED;
+        }
+        insert_run_only(tx, now, &seed).await?;
+        crate::starts::put_off(tx, run.id, until).await?;
+        return Ok(Created::New(run.id));
     }
     let admitted = match run.limit {
         None => true,

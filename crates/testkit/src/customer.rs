@@ -24,13 +24,6 @@ pub struct Customer {
     pub unknown: usize,
 }
 
-/// What became of one try.
-enum Try<T> {
-    Done(T),
-    /// Not yet, or nobody knows.
-    Again,
-}
-
 impl Customer {
     pub fn new(client: Client) -> Self {
         Self { client, operator: Operator::new("customer", None), unknown: 0 }
@@ -58,13 +51,9 @@ impl Customer {
     /// Cancels until the store has acknowledged it, and notes how many attempts there were by then.
     pub async fn cancel(&mut self, order: &Order, run: RunId) -> anyhow::Result<Cancelled> {
         self.insist(&format!("the cancel of {run}"), async |customer: &Self| {
-            match customer.client.cancel(run, &customer.operator).await {
-                // A big run that is still being made cannot be cancelled yet.
-                Err(Error::Conflict(_)) => return Ok(Try::Again),
-                outcome => _ = outcome?,
-            }
+            customer.client.cancel(run, &customer.operator).await?;
             let attempts = customer.attempts(order, run).await?;
-            Ok(Try::Done(Cancelled { run, attempts, until: None }))
+            Ok(Cancelled { run, attempts, until: None })
         })
         .await
     }
@@ -75,14 +64,14 @@ impl Customer {
             match customer.client.pause(run, &customer.operator).await {
                 // Its own earlier try may have done it.
                 Err(Error::Conflict(_)) if customer.summary(run).await?.state != RunState::Paused => {
-                    return Ok(Try::Done(None));
+                    return Ok(None);
                 }
                 Err(Error::Conflict(_)) | Ok(()) => {}
                 Err(error) => return Err(error),
             }
             let generation = customer.summary(run).await?.generation;
             let before = customer.all_attempts(run).await?;
-            Ok(Try::Done(Some(Paused { run, generation, before, after: Vec::new() })))
+            Ok(Some(Paused { run, generation, before, after: Vec::new() }))
         })
         .await
     }
@@ -91,16 +80,14 @@ impl Customer {
     pub async fn resume(&mut self, paused: Paused) -> anyhow::Result<Paused> {
         let run = paused.run;
         let after = self
-            .insist(&format!("a look at {run}"), async |customer: &Self| {
-                Ok(Try::Done(customer.all_attempts(run).await?))
-            })
+            .insist(&format!("a look at {run}"), async |customer: &Self| Ok(customer.all_attempts(run).await?))
             .await?;
         self.insist(&format!("the resumption of {run}"), async |customer: &Self| {
             match customer.client.resume(run, &customer.operator).await {
                 Err(Error::Conflict(_)) if customer.summary(run).await?.state != RunState::Paused => {}
                 outcome => outcome?,
             }
-            Ok(Try::Done(()))
+            Ok(())
         })
         .await?;
         Ok(Paused { after, ..paused })
@@ -110,7 +97,7 @@ impl Customer {
     pub async fn ended(&mut self, run: RunId) -> anyhow::Result<Option<RunSummary>> {
         self.insist(&format!("a look at {run}"), async |customer: &Self| {
             let summary = customer.summary(run).await?;
-            Ok(Try::Done(summary.state.is_terminal().then_some(summary)))
+            Ok(summary.state.is_terminal().then_some(summary))
         })
         .await
     }
@@ -121,9 +108,7 @@ impl Customer {
             return Ok(None);
         }
         let attempts = self
-            .insist(&format!("a look at {run}"), async |customer: &Self| {
-                Ok(Try::Done(customer.attempts(order, run).await?))
-            })
+            .insist(&format!("a look at {run}"), async |customer: &Self| Ok(customer.attempts(order, run).await?))
             .await?;
         let what = if order.from_the_start { Reopen::From(vec![0]) } else { Reopen::Failed };
         self.insist(&format!("the reopening of {run}"), async |customer: &Self| {
@@ -131,12 +116,12 @@ impl Customer {
             if customer.summary(run).await?.generation == ended.generation {
                 match customer.client.reopen(run, &what, &customer.operator).await {
                     // Everything of it had succeeded when it was cancelled.
-                    Err(Error::Conflict(_)) => return Ok(Try::Done(None)),
+                    Err(Error::Conflict(_)) => return Ok(None),
                     outcome => _ = outcome?,
                 }
             }
             let generation = ended.generation + 1;
-            Ok(Try::Done(Some(Reopened { run, generation, attempts: attempts.clone() })))
+            Ok(Some(Reopened { run, generation, attempts: attempts.clone() }))
         })
         .await
     }
@@ -145,13 +130,12 @@ impl Customer {
     async fn insist<T>(
         &mut self,
         what: &str,
-        mut attempt: impl AsyncFnMut(&Self) -> mainspring_store::Result<Try<T>>,
+        mut attempt: impl AsyncFnMut(&Self) -> mainspring_store::Result<T>,
     ) -> anyhow::Result<T> {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             match attempt(self).await {
-                Ok(Try::Done(done)) => return Ok(done),
-                Ok(Try::Again) => {}
+                Ok(done) => return Ok(done),
                 Err(error) if error.is_transient() => self.unknown += 1,
                 Err(error) => return Err(error).with_context(|| what.to_owned()),
             }

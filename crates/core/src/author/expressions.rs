@@ -30,6 +30,8 @@ pub(super) struct Checker<'a> {
 pub(super) struct Seen {
     pub(super) tasks: Vec<Read>,
     pub(super) secrets: Vec<String>,
+    /// Whether what the run was meant for is looked at.
+    pub(super) schedule: bool,
 }
 
 /// That an expression looks at a task.
@@ -82,6 +84,7 @@ impl Checker<'_> {
             }
             seen.tasks.append(&mut own.tasks);
             seen.secrets.append(&mut own.secrets);
+            seen.schedule |= own.schedule;
         }
         for text in texts.iter().filter(|text| !is_env(text)) {
             let allowed = places::of_task(&text.field, task);
@@ -202,7 +205,9 @@ impl Checker<'_> {
             }
         };
         for reference in &analysis.references {
-            let Some(name) = reference.path.first() else { continue };
+            let name = reference.path.first();
+            seen.schedule |= reference.root == "run" && name.is_none_or(|name| name == "scheduled_for");
+            let Some(name) = name else { continue };
             match reference.root.as_str() {
                 "tasks" => seen.tasks.extend(self.names.get(name.as_str()).map(|target| Read {
                     target: *target,

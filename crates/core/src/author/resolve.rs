@@ -37,6 +37,7 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
     for text in &texts {
         let mut seen = Seen::default();
         let stored = checker.workflow_text(text, &sources, &mut seen, report);
+        workflow.reads_schedule |= seen.schedule;
         if let (Field::Env(name), false) = (&text.field, seen.secrets.is_empty()) {
             checker.secret_env.insert(name.clone());
         }
@@ -54,6 +55,7 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         let mut seen = Seen::default();
         checker.task_texts(&mut spec.task, &spec.texts, &mut seen, report);
         fill_reads(&mut spec.task, &seen, &spec.texts);
+        workflow.reads_schedule |= seen.schedule;
         reads.push(seen.tasks);
     }
     let dependents = dag::dependents(tasks.len(), |index| &tasks[index].task.needs);

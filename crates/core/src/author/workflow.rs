@@ -42,6 +42,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             files: Vec::new(),
             outputs: IndexMap::new(),
             output_reads: Reads::default(),
+            reads_schedule: false,
             tasks: Vec::new(),
         },
         tasks: Vec::new(),

@@ -71,7 +71,7 @@ fn split(workflow: &Workflow) -> (Value, BTreeMap<String, Value>) {
         tasks.insert(task.name.clone(), Value::Object(fields));
     }
     let mut whole = object(workflow);
-    for apart in ["tasks", "output_reads"] {
+    for apart in ["tasks", "output_reads", "reads_schedule"] {
         whole.shift_remove(apart);
     }
     (Value::Object(whole), tasks)

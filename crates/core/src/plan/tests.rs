@@ -228,6 +228,20 @@ fn approvals_ask() {
 }
 
 #[test]
+fn it_is_known_who_looks_at_what_a_run_was_meant_for() {
+    let when = "${{ run.scheduled_for }}";
+    for yaml in [
+        format!("{{name: w, env: {{A: '{when}'}}, tasks: {{t: {{run: x}}}}}}"),
+        format!("{{name: w, tasks: {{t: {{run: x, env: {{A: '{when}'}}}}}}}}"),
+        "{name: w, tasks: {t: {run: x, if: \"run.scheduled_for > 'x'\"}}}".to_owned(),
+        "{name: w, tasks: {t: {run: 'echo ${{ run }}'}}}".to_owned(),
+    ] {
+        assert!(read(&yaml).reads_schedule, "{yaml}");
+    }
+    assert!(!read("{name: w, tasks: {t: {run: 'echo ${{ run.id }}'}}}").reads_schedule);
+}
+
+#[test]
 fn a_run_has_outputs() {
     let workflow = read(
         "{name: w, tasks: {a-b: {run: x}}, outputs: {n: '${{ tasks.a-b.output.n }}', t: 'n=${{ tasks.a-b.output.n }}'}}",

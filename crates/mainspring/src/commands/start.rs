@@ -22,6 +22,8 @@ pub(super) struct Start {
     pub(super) version: i64,
     pub(super) plan: Plan,
     pub(super) inputs: Map<String, Value>,
+    /// When it is to start, if not at once.
+    pub(super) at: Option<String>,
     pub(super) priority: Option<i16>,
     pub(super) correlation_id: Option<String>,
     pub(super) idempotency_key: Option<String>,
@@ -31,6 +33,7 @@ pub(super) struct Start {
 pub(super) async fn start(app: &App<'_>, api: Connection, start: Start, wait: bool, signals: &mut Signals) -> Result {
     let body = json!({
         "inputs": start.inputs,
+        "at": start.at,
         "priority": start.priority,
         "correlation_id": start.correlation_id,
         "idempotency_key": start.idempotency_key,
@@ -95,7 +98,10 @@ fn show_started(app: &App<'_>, run: &Value, is_repeated: bool) {
             let id = run["id"].as_str().unwrap_or_default();
             let how = match run["status"].as_str() {
                 _ if is_repeated => "was submitted before",
-                Some("pending") => "waits for its turn",
+                Some("pending") => match run["trigger"]["scheduled_for"].as_str() {
+                    Some(at) => &format!("starts at {at}"),
+                    None => "waits for its turn",
+                },
                 _ => "was submitted",
             };
             app.out.line(format_args!("run {id} {how}"));

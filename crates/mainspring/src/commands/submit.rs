@@ -65,6 +65,7 @@ pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
         version,
         plan: Plan::Read(Arc::new(loaded.workflow)),
         inputs,
+        at: None,
         priority: args.priority,
         correlation_id: args.correlation_id,
         idempotency_key: args.idempotency_key,

@@ -20,6 +20,9 @@ pub(crate) struct TriggerArgs {
     /// Follow the run to its end; the exit code tells how it went
     #[arg(short, long)]
     follow: bool,
+    /// Start it then, like 2026-01-31T08:00:00+01:00; at once if that has passed
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
     /// The same key again is the same run
     #[arg(long, value_name = "KEY")]
     idempotency_key: Option<String>,
@@ -45,6 +48,7 @@ pub(crate) async fn trigger(app: &App<'_>, args: TriggerArgs) -> Result {
         version: stored.number,
         inputs: args.inputs.values(&stored.plan)?,
         plan: stored.plan,
+        at: args.at,
         priority: None,
         correlation_id: args.correlation_id,
         idempotency_key: args.idempotency_key,

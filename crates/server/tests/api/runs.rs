@@ -1,5 +1,6 @@
 //! `/workflow-runs` and `/task-runs`.
 
+use mainspring_core::time::rfc3339;
 use mainspring_server::{Grant, Role};
 use serde_json::{Value, json};
 
@@ -38,6 +39,33 @@ on_both! {
         assert_eq!(rest["items"], json!([]));
         let with_logs = house.get(&format!("/api/v1/task-runs/{run}.1?include=logs")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&with_logs["task_id"], &with_logs["logs"][0]["level"]), (&json!("b"), &json!("error")));
+        node.stop().await;
+    }
+
+    async fn a_run_can_be_told_to_start_later(house: &House) {
+        house.store("name: w\ntasks:\n  a:\n    env: {AT: '${{ run.scheduled_for }}'}\n    run: echo \"at=$AT\" > $MAINSPRING_OUTPUT\n").await;
+        let node = house.node().await;
+        let trigger = |at: String| house.post("/api/v1/workflows/w/trigger").role(Role::Operator).json(json!({"at": at})).send();
+        let wall = house.client.clock().wall();
+        let (soon, far) = (rfc3339(wall + 1_500_000), rfc3339(wall + 3_600_000_000));
+        let run = trigger(soon.clone()).await.expect(201).body();
+        assert_eq!((&run["status"], &run["started_at"], &run["trigger"]["scheduled_for"]), (&json!("pending"), &json!(null), &json!(soon)));
+        let never = trigger(far.clone()).await.expect(201).body();
+        let never = never["id"].as_str().unwrap();
+        let id = run["id"].as_str().unwrap();
+        let ended = house.until(id, "success").await;
+        assert!(ended["started_at"].as_str() >= Some(soon.as_str()), "{ended}");
+        assert_eq!(house.task(id, "a").await["output"]["at"], json!(soon));
+        let pending = house.get("/api/v1/workflow-runs?status=pending").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(ids(&pending), [never]);
+        house.post(&format!("/api/v1/workflow-runs/{never}/cancel")).role(Role::Operator).send().await.expect(200);
+        house.until(never, "cancelled").await;
+        let past = trigger("2020-01-01T00:00:00Z".into()).await.expect(201).body();
+        house.until(past["id"].as_str().unwrap(), "success").await;
+        for bad in ["tomorrow", "", "2026-02-30T00:00:00Z"] {
+            let problem = trigger(bad.into()).await.expect(422).body();
+            assert_eq!(problem["errors"][0]["pointer"], "/at", "{problem}");
+        }
         node.stop().await;
     }
 

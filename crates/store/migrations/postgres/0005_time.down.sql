@@ -1,3 +1,4 @@
+DROP TABLE starts;
 DROP TABLE backfills;
 DROP TABLE calendars;
 DROP TABLE fires;

@@ -92,3 +92,10 @@ CREATE TABLE backfills (
     finished_at  bigint
 );
 CREATE INDEX backfills_active ON backfills (created_at) WHERE status = 0;
+
+-- Runs that begin at a time of day to come. Until then they are pending and being made, without task runs or a slot.
+CREATE TABLE starts (
+    run_id uuid PRIMARY KEY,
+    due_at bigint NOT NULL
+);
+CREATE INDEX starts_due ON starts (due_at);

@@ -258,6 +258,7 @@ async fn make_runs(store: &Store) -> Shared {
             idempotency_key: None,
             limit: version.concurrency.as_ref().map(|_| limit),
             overlap: None,
+            start_at: None,
         };
         let run = new.id;
         store.create_runs(shared.now(), &[new]).await.unwrap();

@@ -1,7 +1,7 @@
 //! Rows and runs that time moves: retries that become due, runs whose deadline passes.
 
-use mainspring_core::state::TaskState;
-use mainspring_store::Reopen;
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_store::{Created, NewRun, Reopen, RunFilter};
 
 use crate::conformance;
 use crate::world::{MILLI, SECOND, World, operator};
@@ -151,5 +151,67 @@ conformance! {
         w.pass(MILLI);
         w.play(&[], &[]).await;
         w.expect("failed a=success c=success d=success").await;
+    }
+
+    async fn a_run_begins_when_its_time_has_come(w: &mut World) {
+        let version = w.version("{name: w, timeout: 10s, tasks: {a: {run: x}, b: {run: x, needs: a}}}").await;
+        let start = w.now + 60 * SECOND;
+        let new = w.new_run(&version).await;
+        w.create(NewRun { start_at: Some(start), ..new }).await;
+        w.expect("pending").await;
+        assert_eq!(w.store.next_start().await.unwrap(), Some(start));
+        let pending = RunFilter { state: Some(RunState::Pending), limit: 10, ..RunFilter::default() };
+        assert_eq!(w.store.list_runs(&pending).await.unwrap().len(), 1);
+        w.pass(30 * SECOND);
+        assert_eq!(w.store.begin_due_runs(w.now, start - 1, 10).await.unwrap(), 0);
+        w.check_now().await;
+        assert!(w.claim(1).await.is_empty());
+        w.pass(30 * SECOND);
+        assert_eq!(w.store.begin_due_runs(w.now, start, 10).await.unwrap(), 1);
+        w.check_now().await;
+        assert_eq!(w.store.begin_due_runs(w.now, start, 10).await.unwrap(), 0, "it begins once");
+        w.proceed().await;
+        w.expect("running a=ready b=pending").await;
+        assert_eq!(w.store.next_deadline().await.unwrap(), Some(start + 10 * SECOND), "its time runs from its start");
+        assert_eq!(w.store.next_start().await.unwrap(), None);
+        w.play(&[], &[]).await;
+    }
+
+    async fn a_run_that_was_to_begin_later_is_cancelled(w: &mut World) {
+        let version = w.version("{name: w, concurrency: {limit: 1}, tasks: {a: {run: x}, b: {run: x, needs: a}}}").await;
+        let new = w.new_run(&version).await;
+        w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
+        w.cancel().await;
+        w.expect("cancelled a=cancelled b=cancelled").await;
+        assert_eq!(w.store.begin_due_runs(w.now, w.now + SECOND, 10).await.unwrap(), 0);
+    }
+
+    async fn a_run_that_begins_later_queues_for_its_limit_then(w: &mut World) {
+        let version = w.version("{name: w, concurrency: {limit: 1}, tasks: {a: {run: x}}}").await;
+        let new = w.new_run(&version).await;
+        let later = new.id;
+        w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
+        let new = w.new_run(&version).await;
+        let first = w.create(new).await;
+        assert!(matches!(first, Created::New(_)), "the later one holds nothing yet: {first:?}");
+        w.pass(SECOND);
+        assert_eq!(w.store.begin_due_runs(w.now, w.now, 10).await.unwrap(), 1);
+        w.store.proceed_run(w.now, later).await.unwrap();
+        assert_eq!(w.store.run_summary(later).await.unwrap().state, RunState::Pending);
+        w.play(&[], &[]).await;
+        w.run = later;
+        w.proceed().await;
+        w.expect("running a=ready").await;
+        w.play(&[], &[]).await;
+    }
+
+    async fn a_run_without_tasks_begins_and_ends(w: &mut World) {
+        let version = w.version("{name: w, tasks: {}}").await;
+        let new = w.new_run(&version).await;
+        w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
+        w.pass(SECOND);
+        assert_eq!(w.store.begin_due_runs(w.now, w.now, 10).await.unwrap(), 1);
+        w.proceed().await;
+        assert_eq!(w.run_state().await, RunState::Success);
     }
 }

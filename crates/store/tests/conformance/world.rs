@@ -116,6 +116,7 @@ impl World {
             idempotency_key: None,
             limit,
             overlap: None,
+            start_at: None,
         }
     }
 

@@ -202,6 +202,10 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
         "something is left to do only for runs that exist",
         "SELECT ID(c.run_id) || ' kind ' || c.kind FROM continuations c LEFT JOIN runs r ON r.id = c.run_id WHERE r.id IS NULL",
     ),
+    (
+        "only runs that have not begun start later",
+        "SELECT ID(s.run_id) FROM starts s LEFT JOIN runs r ON r.id = s.run_id WHERE r.id IS NULL OR r.state <> 0 OR r.flags & 32 = 0",
+    ),
 ];
 
 /// What holds besides once every run was driven to its end.

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use mainspring_core::time;
 use mainspring_core::workflow::MAX_PRIORITY;
+use mainspring_core::{Micros, time};
 use mainspring_engine::Submission;
 use mainspring_store::Created;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ pub(crate) struct TriggerBody {
     inputs: Option<Map<String, Value>>,
     /// 0 (last) to 1000 (first), or `low`, `medium`, `high`, `critical`.
     priority: Option<Value>,
-    /// RFC 3339: when it is to start.
+    /// RFC 3339: when it is to start; at once if that has passed. Until then it is pending and can be cancelled.
     at: Option<String>,
     /// The same key in the same namespace makes one run.
     idempotency_key: Option<String>,
@@ -57,13 +57,18 @@ pub(crate) async fn trigger(
     let row = find(&state, &caller, &workflow, &within).await?;
     let body = body.unwrap_or_default();
     let client = state.client();
-    refuse_later(body.at.as_deref(), client.now())?;
+    let start_at = later(body.at.as_deref(), client.clock().wall())?;
+    let mut trigger = json!({"kind": "manual", "by": caller.identity().name});
+    if let Some(at) = start_at {
+        trigger["scheduled_for"] = time::rfc3339(at).into();
+    }
     let submission = Submission {
         inputs: body.inputs.unwrap_or_default(),
         priority: body.priority.as_ref().map(priority).transpose()?,
         correlation_id: body.correlation_id,
         idempotency_key: body.idempotency_key.or(key),
-        trigger: Some(json!({"kind": "manual", "by": caller.identity().name})),
+        trigger: Some(trigger),
+        start_at,
         ..Submission::default()
     };
     if submission.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
@@ -88,15 +93,11 @@ pub(crate) async fn trigger(
     Ok((status, Json(shown)).into_response())
 }
 
-/// A start in the future is a fire of the clock, which does not take single starts of a workflow yet.
-fn refuse_later(at: Option<&str>, now: mainspring_core::Micros) -> Result<(), Problem> {
-    let Some(text) = at else { return Ok(()) };
+/// When it starts, if that is to come: what lies in the past starts at once.
+fn later(at: Option<&str>, wall: Micros) -> Result<Option<Micros>, Problem> {
+    let Some(text) = at else { return Ok(None) };
     let at = time::parse(text).ok_or_else(|| Problem::invalid("/at", "must be a time like 2026-01-31T08:00:00Z"))?;
-    if at > now {
-        let said = "a later start is not served yet: give the workflow a trigger `at`, or start it then";
-        return Err(Problem::invalid("/at", said));
-    }
-    Ok(())
+    Ok(Some(at).filter(|at| *at > wall))
 }
 
 /// A number, or one of four words.
