@@ -2,28 +2,36 @@
 //!
 //! Units that lock nothing but their own triggers go side by side; one that takes slots of limits goes alone, because two
 //! of them could wait for each other.
+//!
+//! What fires at the same instant is made before any of it is started: lanes that woke after the first unit would take the
+//! database from the others, and those would be late.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
-use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewRun, Result, Term};
+use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Term};
 use tokio::task::JoinSet;
 
 use crate::node::Shared;
 
 /// The database works on one while another is prepared and sent.
 const AT_ONCE: usize = 2;
+/// Runs that were made wait so long at most for the others of their turn.
+const LONGEST_SILENCE: Duration = Duration::from_millis(50);
 
 pub(crate) struct Units {
     shared: Arc<Shared>,
     term: Term,
     wall: Micros,
     under_way: JoinSet<Result<Fired>>,
+    /// Since when there are runs that nobody was told of.
+    silent_since: Option<Instant>,
 }
 
 impl Units {
     pub(crate) fn new(shared: Arc<Shared>, term: Term, wall: Micros) -> Self {
-        Self { shared, term, wall, under_way: JoinSet::new() }
+        Self { shared, term, wall, under_way: JoinSet::new(), silent_since: None }
     }
 
     /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Says how an earlier one ended that
@@ -44,6 +52,12 @@ impl Units {
         self.wait_for_fewer_than(1).await
     }
 
+    fn ring(&mut self) {
+        if self.silent_since.take().is_some() {
+            self.shared.client.bell.look();
+        }
+    }
+
     async fn wait_for_fewer_than(&mut self, count: usize) -> Result<Fired> {
         while self.under_way.len() >= count
             && let Some(ended) = self.under_way.join_next().await
@@ -53,16 +67,26 @@ impl Units {
             if !matches!(fired, Fired::Done(_)) {
                 return Ok(fired);
             }
+            if self.silent_since.get_or_insert_with(Instant::now).elapsed() > LONGEST_SILENCE {
+                self.ring();
+            }
         }
         Ok(Fired::Done(Vec::new()))
     }
 }
 
+impl Drop for Units {
+    fn drop(&mut self) {
+        // One that is given up may have been done.
+        if !self.under_way.is_empty() {
+            self.silent_since.get_or_insert_with(Instant::now);
+        }
+        self.ring();
+    }
+}
+
 fn takes_slots(unit: &[Firing]) -> bool {
-    unit.iter().flat_map(|firing| &firing.fires).any(|fire| match &fire.what {
-        FireOf::Run(run) => run.takes_slots(),
-        _ => false,
-    })
+    unit.iter().flat_map(|firing| &firing.fires).filter_map(NewFire::run).any(NewRun::takes_slots)
 }
 
 async fn fire(shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Result<Fired> {
@@ -103,13 +127,7 @@ async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<
             .filter(|(_, fire)| matches!(fire.what, FireOf::Run(_) | FireOf::Failed(_)))
             .map(|(due, fire)| wall - fire.nominal.max(due)),
     );
-    let runs = fires.filter_map(|fire| match &fire.what {
-        FireOf::Run(run) => Some(&**run),
-        _ => None,
-    });
-    settle_created(shared, runs.zip(created)).await?;
-    shared.client.bell.look();
-    Ok(())
+    settle_created(shared, fires.filter_map(NewFire::run).zip(created)).await
 }
 
 /// Big runs are made in chunks, and one that waits may ask others to make room.

@@ -127,6 +127,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             _ => return,
         };
         let Some(term) = held else { continue };
+        if let Err(error) = shared.client.store.prepare_to_fire().await {
+            tracing::debug!(%error, "preparing to fire; the first fires do it then");
+        }
         shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
         while terms.borrow().as_ref() == Some(&term) {
             let started = Instant::now();

@@ -921,7 +921,7 @@ function swap_triggers_v1(
     p_nominal bigint[],
     p_fire bigint[],
     p_added bigint[])
-    returns bigint set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body d6a0056e1666ef4887f10ba9e1b585da
+    returns bigint set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 43997f7217fd3d21b8ff64f95f0e964b
 
 function verdict_v1(
     rule smallint,

@@ -6,13 +6,14 @@
 use std::collections::HashMap;
 
 use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
+use mainspring_core::state::RunState;
 use mainspring_core::workflow::Trigger;
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
-use crate::db::{Store, Tx, read, within};
+use crate::db::{Db, Store, Tx, read, within};
 use crate::error::{Error, Result};
-use crate::runs::{self, Created, NewRun};
+use crate::runs::{self, Created, NewRun, RunSeed};
 use crate::terms::{self, Term};
 use crate::trigger_sync::TriggerSeed;
 use crate::triggers::schedule;
@@ -82,6 +83,14 @@ impl NewFire {
 
     pub fn blacked_out(closed: BlackedOut) -> Self {
         Self { nominal: closed.first, what: FireOf::BlackedOut { until: closed.last } }
+    }
+
+    /// The run it starts.
+    pub fn run(&self) -> Option<&NewRun> {
+        match &self.what {
+            FireOf::Run(run) => Some(run),
+            _ => None,
+        }
     }
 
     /// Whether it counts for `max_executions`.
@@ -234,6 +243,14 @@ impl Store {
     /// Fires triggers, all of them or none, as the leader of this term. `now` is when the runs are made, `at` the time of
     /// day that the clock went by.
     pub async fn fire(&self, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
+        if let Db::Postgres(pg) = &*self.db
+            && let Some(unit) = PlainUnit::of(now, firings)
+        {
+            let mut connection = pg.warm.take(&pg.pool).await?;
+            let fired = postgres::fires::fire(&mut connection, now, at, term, &unit).await?;
+            pg.warm.keep(connection);
+            return Ok(fired);
+        }
         let mut tx = self.begin().await?;
         if !terms::hold(&mut tx, term).await? {
             return Ok(Fired::Deposed);
@@ -250,6 +267,19 @@ impl Store {
         let created = make(&mut tx, now, at, NO_BACKFILL, &of).await?;
         tx.commit().await?;
         Ok(Fired::Done(created))
+    }
+
+    /// Has the database understand once what firing will ask of it, so that the first who fire are not late for it.
+    pub async fn prepare_to_fire(&self) -> Result<()> {
+        let Db::Postgres(pg) = &*self.db else { return Ok(()) };
+        let mut connections = Vec::new();
+        for _ in 0..pg.warm.size() {
+            let mut connection = pg.warm.take(&pg.pool).await?;
+            postgres::fires::prepare(&mut connection).await?;
+            connections.push(connection);
+        }
+        connections.into_iter().for_each(|connection| pg.warm.keep(connection));
+        Ok(())
     }
 
     /// Takes a trigger that cannot fire out of the clock's sight until it is changed, and says why.
@@ -310,6 +340,26 @@ impl Store {
     }
 }
 
+/// Firings of runs that lock nothing: what is written of them is known before.
+pub(crate) struct PlainUnit<'u> {
+    pub(crate) firings: &'u [Firing],
+    pub(crate) runs: Vec<RunSeed>,
+    pub(crate) fires: Vec<FireSeed>,
+}
+
+impl<'u> PlainUnit<'u> {
+    fn of(now: Micros, firings: &'u [Firing]) -> Option<Self> {
+        let all = || firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire)));
+        let runs: Vec<&NewRun> = all().filter_map(|(_, fire)| fire.run()).collect();
+        if !runs.iter().all(|run| runs::is_plain(run) && !run.takes_slots()) {
+            return None;
+        }
+        let runs = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
+        let fires = all().map(|(trigger, fire)| FireSeed::of(trigger, NO_BACKFILL, fire)).collect();
+        Some(Self { firings, runs, fires })
+    }
+}
+
 /// Makes the runs of these fires and writes all of them down; what became of the runs, in order.
 pub(crate) async fn make(
     tx: &mut Tx,
@@ -318,13 +368,7 @@ pub(crate) async fn make(
     backfill: Uuid,
     fires: &[(Uuid, &NewFire)],
 ) -> Result<Vec<Created>> {
-    let wanted: Vec<&NewRun> = fires
-        .iter()
-        .filter_map(|(_, fire)| match &fire.what {
-            FireOf::Run(run) => Some(&**run),
-            _ => None,
-        })
-        .collect();
+    let wanted: Vec<&NewRun> = fires.iter().filter_map(|(_, fire)| fire.run()).collect();
     let created = runs::create_all(tx, now, &wanted).await?;
     let refused: HashMap<RunId, &Created> =
         wanted.iter().map(|run| run.id).zip(&created).filter(|(_, created)| **created == Created::Refused).collect();

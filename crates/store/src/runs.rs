@@ -83,7 +83,7 @@ pub(crate) struct RunSeed {
 }
 
 impl RunSeed {
-    fn new(run: &NewRun, now: Micros, state: RunState) -> Self {
+    pub(crate) fn new(run: &NewRun, now: Micros, state: RunState) -> Self {
         let version = &run.version;
         let begins = run.start_at.unwrap_or(now);
         Self {
@@ -168,7 +168,7 @@ pub(crate) async fn create_all(tx: &mut Tx, now: Micros, runs: &[&NewRun]) -> Re
     Ok(created)
 }
 
-fn is_plain(run: &NewRun) -> bool {
+pub(crate) fn is_plain(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
         && run.limit.is_none()
         && run.start_at.is_none()

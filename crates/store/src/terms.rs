@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, read, within, write};
 use crate::error::Result;
+use crate::postgres;
 
 /// One term of one singleton duty.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -102,12 +103,17 @@ impl Store {
 /// Holds the term for the rest of the transaction. A plain read would let an old leader commit after the takeover. The
 /// holder's beats pass: units that follow each other closely must not make it look dead.
 pub(crate) async fn hold(tx: &mut Tx, term: &Term) -> Result<bool> {
-    let sql = locking!(tx, "SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3", "FOR KEY SHARE");
-    let held: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql)
-        .bind(&term.name)
-        .bind(term.epoch)
-        .bind(term.term_id)
-        .fetch_optional(conn)
-        .await?);
-    Ok(held.is_some())
+    match tx {
+        Tx::Postgres(tx) => postgres::hold_term(tx, &term.name, term.epoch, term.term_id).await,
+        Tx::Sqlite(tx) => {
+            let held: Option<(i64,)> =
+                sqlx::query_as("SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3")
+                    .bind(&term.name)
+                    .bind(term.epoch)
+                    .bind(term.term_id)
+                    .fetch_optional(tx.connection())
+                    .await?;
+            Ok(held.is_some())
+        }
+    }
 }

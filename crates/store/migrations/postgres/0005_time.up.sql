@@ -63,7 +63,8 @@ BEGIN
     UPDATE triggers t SET covered_at = u.covered, next_nominal = u.nominal, next_fire_at = u.fire, fired = t.fired + u.added,
            last_fire_at = CASE WHEN u.added > 0 THEN p_at ELSE t.last_fire_at END, problem = NULL
     FROM unnest(p_id, p_revision, p_expected, p_covered, p_nominal, p_fire, p_added) AS u(id, revision, expected, covered, nominal, fire, added)
-    WHERE t.id = u.id AND t.revision = u.revision AND t.next_fire_at = u.expected AND NOT t.paused AND t.present AND t.active;
+    -- Said so that only the key fits: through triggers_due, a plan made among few would read all that are due for each.
+    WHERE t.id = u.id AND t.revision = u.revision AND t.next_fire_at = u.expected AND NOT t.paused AND coalesce(t.present AND t.active, FALSE);
     GET DIAGNOSTICS swapped = ROW_COUNT;
     RETURN swapped;
 END $$;

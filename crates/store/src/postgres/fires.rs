@@ -1,11 +1,52 @@
 //! Firing many triggers with a few statements over arrays.
 
 use mainspring_core::Micros;
-use sqlx::PgConnection;
+use sqlx::{Connection, PgConnection};
+use uuid::Uuid;
 
+use super::{hold_term, runs};
 use crate::error::Result;
-use crate::fires::{FireSeed, Firing};
+use crate::fires::{FireSeed, Fired, Firing, PlainUnit};
+use crate::runs::Created;
+use crate::terms::Term;
 use crate::trigger_sync::TriggerSeed;
+
+/// Fires a unit on a connection of its own, all of it or nothing.
+pub(crate) async fn fire(
+    connection: &mut PgConnection,
+    now: Micros,
+    at: Micros,
+    term: &Term,
+    unit: &PlainUnit<'_>,
+) -> Result<Fired> {
+    let mut tx = connection.begin().await?;
+    let fired = if !hold_term(&mut tx, &term.name, term.epoch, term.term_id).await? {
+        Fired::Deposed
+    } else if swap(&mut tx, at, unit.firings).await? != unit.firings.len() as u64 {
+        Fired::Stale
+    } else {
+        if !unit.runs.is_empty() {
+            runs::create(&mut tx, now, &unit.runs, &[]).await?;
+        }
+        if !unit.fires.is_empty() {
+            insert(&mut tx, at, &unit.fires).await?;
+        }
+        tx.commit().await?;
+        return Ok(Fired::Done(unit.runs.iter().map(|run| Created::New(run.id)).collect()));
+    };
+    tx.rollback().await?;
+    Ok(fired)
+}
+
+/// A unit of nothing: its statements are parsed and planned, and the functions compiled.
+pub(crate) async fn prepare(connection: &mut PgConnection) -> Result<()> {
+    let mut tx = connection.begin().await?;
+    hold_term(&mut tx, "", 0, Uuid::nil()).await?;
+    swap(&mut tx, 0, &[]).await?;
+    runs::prepare(&mut tx).await?;
+    insert(&mut tx, 0, &[]).await?;
+    Ok(tx.rollback().await?)
+}
 
 /// Moves every trigger that is still as it was seen; returns how many were.
 pub(crate) async fn swap(connection: &mut PgConnection, at: Micros, firings: &[Firing]) -> Result<u64> {

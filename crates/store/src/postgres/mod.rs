@@ -7,9 +7,23 @@ pub(crate) mod settle;
 pub(crate) mod warm;
 
 use mainspring_core::TaskKey;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::error::Result;
 use crate::exchange::{Claimed, TaskToken};
+
+/// Whether the term is held; it is for the rest of the transaction then.
+pub(crate) async fn hold_term(connection: &mut PgConnection, name: &str, epoch: i64, id: Uuid) -> Result<bool> {
+    let held: Option<(i64,)> =
+        sqlx::query_as("SELECT epoch FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3 FOR KEY SHARE")
+            .bind(name)
+            .bind(epoch)
+            .bind(id)
+            .fetch_optional(connection)
+            .await?;
+    Ok(held.is_some())
+}
 
 /// An answer row of `exchange_v1` and `settle_v1`.
 #[derive(Debug, sqlx::FromRow)]

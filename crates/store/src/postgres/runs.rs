@@ -9,7 +9,22 @@ use crate::runs::RunSeed;
 /// Makes the runs and their first rows, and what they were given, as one statement.
 pub(crate) async fn create(connection: &mut PgConnection, now: Micros, seeds: &[RunSeed], pools: &[i32]) -> Result<()> {
     let given: Vec<&RunSeed> = seeds.iter().filter(|seed| seed.has_details()).collect();
-    let sql = if given.is_empty() {
+    call(connection, now, seeds, pools, (!given.is_empty()).then_some(&given)).await
+}
+
+/// Makes nothing, so that the database knows how when it has to be quick.
+pub(crate) async fn prepare(connection: &mut PgConnection) -> Result<()> {
+    call(connection, 0, &[], &[], Some(&[])).await
+}
+
+async fn call(
+    connection: &mut PgConnection,
+    now: Micros,
+    seeds: &[RunSeed],
+    pools: &[i32],
+    given: Option<&[&RunSeed]>,
+) -> Result<()> {
+    let sql = if given.is_none() {
         "SELECT create_runs_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)"
     } else {
         "WITH details AS (INSERT INTO run_details (run_id, inputs, correlation_id, trigger) SELECT * FROM unnest($12::uuid[], $13::text[], $14::text[], $15::text[])) \
@@ -27,7 +42,7 @@ pub(crate) async fn create(connection: &mut PgConnection, now: Micros, seeds: &[
         .bind(seeds.iter().map(|seed| seed.limit).collect::<Vec<_>>())
         .bind(seeds.iter().map(|seed| seed.deadline_at).collect::<Vec<_>>())
         .bind(pools.to_vec());
-    if !given.is_empty() {
+    if let Some(given) = given {
         query = query
             .bind(given.iter().map(|seed| seed.id).collect::<Vec<_>>())
             .bind(given.iter().map(|seed| seed.inputs.clone()).collect::<Vec<_>>())

@@ -27,6 +27,11 @@ impl Warm {
         Self { stack: Mutex::new(Some(Vec::new())), size: AT_MOST.min(pool_size as usize / 4) }
     }
 
+    /// How many it keeps at most.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// The connection used last, or one of the pool.
     pub(crate) async fn take(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>> {
         let top = self.stack.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Vec::pop);

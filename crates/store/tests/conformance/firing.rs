@@ -9,7 +9,7 @@ use crate::triggers::{fires, trigger};
 use crate::world::{SECOND, World, execute};
 
 /// A fire of what is due, from what was read to one interval later.
-fn firing(due: &DueTrigger, run: NewRun) -> Firing {
+pub(crate) fn firing(due: &DueTrigger, run: NewRun) -> Firing {
     let next = due.next_fire_at + 10 * SECOND;
     Firing {
         trigger: due.id,

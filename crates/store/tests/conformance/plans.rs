@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 
 use mainspring_core::plan::Decision;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_store::{Connect, Exchange, Reopen, RunFilter, Store};
+use mainspring_store::{Connect, Exchange, Fired, NewRun, Reopen, RunFilter, Store};
 use mainspring_testkit::TestDatabase;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
+use crate::firing::firing;
 use crate::world::{SECOND, World, execute, operator};
 
 /// Tables that grow without bound, or with what runs.
@@ -26,6 +27,8 @@ const BIG: &[&str] = &[
     "submissions",
     "operator_actions",
     "run_transitions",
+    "fires",
+    "starts",
 ];
 
 #[derive(Clone, Default)]
@@ -237,4 +240,48 @@ async fn hot_statements_use_their_indexes_among_100_000_rows() {
     w.lane = w.store.open_lane(w.node, w.now).await.unwrap();
     walk(&mut w, &plans).await;
     w.run = uuid::Uuid::nil();
+}
+
+#[tokio::test]
+async fn the_clock_uses_its_indexes_among_20_000_triggers() {
+    let plans = Plans::default();
+    let _collecting = tracing::subscriber::set_default(tracing_subscriber::registry().with(plans.clone()));
+    let mut w = explaining().await;
+    let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
+    let term = w.lead().await;
+    for others in [0, 20_000] {
+        let far = w.now + 1_000_000 * SECOND;
+        execute(
+            &w.db,
+            &format!(
+                "INSERT INTO triggers (id, workflow_id, namespace, name, kind, spec, anchor_at, covered_at, next_nominal, next_fire_at, created_at, updated_at) \
+                 SELECT gen_random_uuid(), workflow_id, namespace, name || n, kind, spec, anchor_at, covered_at, {far} + n, {far} + n, created_at, updated_at \
+                 FROM triggers, generate_series(1, {others}) n"
+            ),
+        )
+        .await;
+        for _ in 0..8 {
+            let new = w.new_run(&version).await;
+            w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
+            w.pass(10 * SECOND);
+            plans.refuse_scans("putting a run off");
+            let due = w.store.due_triggers(w.now, 1_000).await.unwrap();
+            assert_eq!(due.len(), 1);
+            w.store.next_fire().await.unwrap();
+            if others > 0 {
+                plans.expect("looking for what is due", "triggers_due");
+            }
+            let run = w.new_run(&version).await;
+            w.versions.insert(run.id, version.id);
+            let unit = [firing(&due[0], run)];
+            let fired = w.store.fire(w.now, w.now, &term, &unit).await.unwrap();
+            assert!(matches!(fired, Fired::Done(_)), "{fired:?}");
+            let seen = plans.expect("firing", "triggers_pkey");
+            assert!(!seen.contains("Seq Scan on triggers"), "{seen}");
+            w.store.next_start().await.unwrap();
+            assert_eq!(w.store.begin_due_runs(w.now, w.now, 100).await.unwrap(), 1);
+            plans.refuse_scans("letting a run begin");
+            w.proceed().await;
+        }
+    }
 }
