@@ -116,6 +116,12 @@ def rows(median):
     held = ours("postgres", "drain_held", "rate")
     yield compared("drain beside a held snapshot, PostgreSQL: of drain", held, drain, "≥", 0.7, unit="/s")
 
+    yield Row("fires of 100,000 triggers, PostgreSQL: of enqueue", ours("postgres", "schedules", "of_enqueue"),
+              wanted=("≥", 0.25), unit="×")
+    yield absolute(
+        "lag of 1,000 fires per second, PostgreSQL: p99", ours("postgres", "schedules_lag", "p99_ms"), "≤", 100, unit="ms"
+    )
+
     resident, size = ours("sqlite", "idle", "resident_bytes"), median("ours", None, "binary", "bytes")
     yield absolute("idle server, SQLite: resident", times(resident, 1e-6), "≤", 60, unit="MB")
     yield absolute("idle server, SQLite: ready after", ours("sqlite", "idle", "ready_seconds"), "≤", 0.5, unit="s")
