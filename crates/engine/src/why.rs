@@ -33,10 +33,13 @@ impl Client {
         let spec = self.spec(run.version).await?;
         let rows = self.store.task_runs(key.run).await?;
         let Some(row) = rows.iter().find(|row| row.key == key).cloned() else {
-            return Ok(match run.state.is_terminal() {
-                true => Vec::new(),
-                false => vec!["its part of the workflow begins when the tasks before it have ended".into()],
-            });
+            if run.state.is_terminal() {
+                return Ok(Vec::new());
+            }
+            return Ok(vec![match self.store.begins_at(key.run).await? {
+                Some(at) => format!("the run starts at {}", rfc3339(at)),
+                None => "its part of the workflow begins when the tasks before it have ended".into(),
+            }]);
         };
         let obstacles = self.obstacles(run, &spec.workflow, &rows).await?;
         Ok(obstacles.of(&spec.workflow, &row))

@@ -99,15 +99,15 @@ async fn turn_namespace(tx: &mut Tx, namespace: Option<&str>) -> Result<Turned> 
     })
 }
 
-/// Runs that are under way when somebody begins to follow their workflow. Found by their live rows: what has ended is
-/// not looked at, however much of it there is.
+/// Runs that are open when somebody begins to follow their workflow. Found by their live rows, or by what has yet to make
+/// them: what has ended is not looked at, however much of it there is.
 async fn mark_live(tx: &mut Tx, turned: &[(bool,)]) -> Result<()> {
     if !turned.iter().any(|followed| followed.0) {
         return Ok(());
     }
     let sql = locking!(
         tx,
-        "SELECT r.id FROM runs r WHERE r.id IN (SELECT DISTINCT t.run_id FROM task_runs t) AND r.flags & 256 = 0 AND r.state < 3 \
+        "SELECT r.id FROM runs r WHERE r.id IN (SELECT run_id FROM task_runs UNION SELECT run_id FROM continuations UNION SELECT run_id FROM starts) AND r.flags & 256 = 0 AND r.state < 3 \
          AND EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.followed) ORDER BY r.id",
         "FOR NO KEY UPDATE"
     );

@@ -24,6 +24,15 @@ impl Store {
         Ok(due.len() as u64)
     }
 
+    /// When a run begins that was put off; `None` if it was not, or has begun.
+    pub async fn begins_at(&self, run: RunId) -> Result<Option<Micros>> {
+        let row: Option<(Micros,)> = read!(self, |conn| sqlx::query_as("SELECT due_at FROM starts WHERE run_id = $1")
+            .bind(run)
+            .fetch_optional(conn)
+            .await?);
+        Ok(row.map(|row| row.0))
+    }
+
     /// The time of day at which the next run begins.
     pub async fn next_start(&self) -> Result<Option<Micros>> {
         let row: Option<(Micros,)> =

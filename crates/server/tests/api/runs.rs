@@ -1,5 +1,6 @@
 //! `/workflow-runs` and `/task-runs`.
 
+use mainspring_core::TaskKey;
 use mainspring_core::time::rfc3339;
 use mainspring_server::{Grant, Role};
 use serde_json::{Value, json};
@@ -58,6 +59,8 @@ on_both! {
         assert_eq!(house.task(id, "a").await["output"]["at"], json!(soon));
         let pending = house.get("/api/v1/workflow-runs?status=pending").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(ids(&pending), [never]);
+        let key = TaskKey::new(never.parse().unwrap(), 0);
+        assert_eq!(house.client.why(key).await.unwrap(), [format!("the run starts at {far}")]);
         house.post(&format!("/api/v1/workflow-runs/{never}/cancel")).role(Role::Operator).send().await.expect(200);
         house.until(never, "cancelled").await;
         let past = trigger("2020-01-01T00:00:00Z".into()).await.expect(201).body();

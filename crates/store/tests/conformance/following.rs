@@ -1,12 +1,12 @@
 //! Ends of followed runs leave word once per generation; nobody else's do.
 
 use mainspring_core::state::RunState;
-use mainspring_store::{HandlerAction, HandlerRow, Reopen};
+use mainspring_store::{HandlerAction, HandlerRow, NewRun, Reopen};
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::conformance;
-use crate::world::{World, operator};
+use crate::world::{SECOND, World, operator};
 
 const PLAIN: &str = "{name: w, tasks: {a: {run: x}}}";
 const STAGES: &str = "{name: w, tasks: {a: {run: x}}, finally: {f: {run: x}}}";
@@ -127,6 +127,18 @@ conformance! {
         assert!(w.conclude_ends().await.is_empty(), "it listens to something else");
         w.store.delete_handler(handler.id).await.unwrap();
         assert!(w.store.handler(handler.id).await.is_err());
+    }
+
+    async fn following_begins_for_runs_that_start_later(w: &mut World) {
+        let version = w.version(PLAIN).await;
+        let new = w.new_run(&version).await;
+        w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
+        w.follow("run.success").await;
+        w.pass(SECOND);
+        assert_eq!(w.store.begin_due_runs(w.now, w.now, 10).await.unwrap(), 1);
+        w.proceed().await;
+        w.play(&[], &[]).await;
+        assert_eq!(w.conclude_ends().await, ["run.success"]);
     }
 
     async fn a_purge_waits_until_an_end_was_counted(w: &mut World) {
