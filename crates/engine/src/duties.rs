@@ -3,6 +3,7 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use mainspring_core::Micros;
 use mainspring_core::work::Clock;
 use mainspring_store::follower;
 
@@ -56,7 +57,8 @@ pub(crate) async fn promote(shared: Arc<Shared>) {
 async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     let store = &shared.client.store;
     let now = shared.client.now();
-    let next = store.next_due().await?;
+    let duties = store.duties().await?;
+    let next = duties.next_due;
     *shared.next_due.lock().unwrap_or_else(PoisonError::into_inner) = next;
     if next.is_some_and(|due| due <= now) {
         let promoted = store.promote_due(now, DUE_AT_ONCE).await?;
@@ -65,10 +67,12 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
             shared.client.bell.look();
         }
     }
-    begin_runs(shared).await?;
-    match_events(shared).await?;
+    let begun = begin_runs(shared, duties.next_start).await?;
+    if duties.has_events {
+        match_events(shared).await?;
+    }
     let mut went_on = false;
-    while store.has_continuations().await? && store.proceed(shared.client.now()).await? {
+    while (begun || duties.has_continuations) && store.proceed(shared.client.now()).await? {
         went_on = true;
         // Let the lanes in between chunks.
         shared.client.bell.look_here();
@@ -82,18 +86,20 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     Ok(())
 }
 
-/// Lets runs begin that were to start later, and wakes for the next of them.
-async fn begin_runs(shared: &Shared) -> mainspring_store::Result<()> {
+/// Lets runs begin that were to start later, and wakes for the next of them. True if any did.
+async fn begin_runs(shared: &Shared, mut next: Option<Micros>) -> mainspring_store::Result<bool> {
     let store = &shared.client.store;
-    while let Some(start) = store.next_start().await? {
+    let mut begun = false;
+    while let Some(start) = next {
         let (now, wall) = (shared.client.now(), shared.client.clock.wall());
         if start > wall {
             shared.wake_at(now + (start - wall));
             break;
         }
-        store.begin_due_runs(now, wall, DUE_AT_ONCE).await?;
+        begun |= store.begin_due_runs(now, wall, DUE_AT_ONCE).await? > 0;
+        next = store.next_start().await?;
     }
-    Ok(())
+    Ok(begun)
 }
 
 /// Tells waiting task runs of events that nobody has told them of.

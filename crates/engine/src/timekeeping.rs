@@ -187,10 +187,9 @@ impl Keeper {
     async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
-        let due = store.due_triggers(wall, self.limit as i64).await?;
-        if due.is_empty() {
+        let next = store.next_fire().await?;
+        if next.is_none_or(|next| next.0 > wall) {
             self.limit = AT_ONCE;
-            let next = store.next_fire().await?;
             // What fires next may have been made since; where others are settled is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
@@ -198,6 +197,7 @@ impl Keeper {
             let until = Duration::from_micros(u64::try_from(until).unwrap_or(0));
             return Ok(until.min(shared.config.schedule_interval));
         }
+        let due = store.due_triggers(wall, self.limit as i64).await?;
         self.latest = self.latest.max(wall);
         let full = due.len() == self.limit;
         self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };

@@ -6,7 +6,32 @@ use crate::db::{Store, locking, read, within};
 use crate::error::Result;
 use crate::limits::hand_on;
 
+/// What waits for somebody to look after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct Duties {
+    /// When the next row becomes due.
+    pub next_due: Option<Micros>,
+    /// The time of day at which the next run begins that was put off.
+    pub next_start: Option<Micros>,
+    /// Whether there are events that waiting task runs were not told of.
+    pub has_events: bool,
+    pub has_continuations: bool,
+}
+
 impl Store {
+    /// Everything there is to do for a node besides exchanging, in one look.
+    pub async fn duties(&self) -> Result<Duties> {
+        let duties: Duties = read!(self, |conn| sqlx::query_as(
+            "SELECT (SELECT due_at FROM task_runs WHERE state IN (3, 7, 8) ORDER BY due_at LIMIT 1) AS next_due, \
+                    (SELECT due_at FROM starts ORDER BY due_at LIMIT 1) AS next_start, \
+                    EXISTS (SELECT 1 FROM events WHERE NOT matched) AS has_events, \
+                    EXISTS (SELECT 1 FROM continuations) AS has_continuations"
+        )
+        .fetch_one(conn)
+        .await?);
+        Ok(Duties { next_due: duties.next_due.filter(|due| *due != crate::parking::NEVER), ..duties })
+    }
+
     /// Makes rows claimable whose time has come, at most `limit`; returns how many. Any node may do it at any time:
     /// runs that somebody else works on are left for the next turn.
     pub async fn promote_due(&self, now: Micros, limit: i64) -> Result<u64> {

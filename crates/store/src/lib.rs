@@ -64,6 +64,7 @@ pub use deliveries::{
 pub use doors::{
     AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
 };
+pub use due::Duties;
 pub use error::{Error, Result};
 pub use events::EventRow;
 pub use exchange::{

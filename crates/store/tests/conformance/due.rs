@@ -1,7 +1,7 @@
 //! Rows and runs that time moves: retries that become due, runs whose deadline passes.
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_store::{Created, NewRun, Reopen, RunFilter};
+use mainspring_store::{Created, Duties, NewRun, Reopen, RunFilter};
 
 use crate::conformance;
 use crate::world::{MILLI, SECOND, World, operator};
@@ -160,6 +160,8 @@ conformance! {
         w.create(NewRun { start_at: Some(start), ..new }).await;
         w.expect("pending").await;
         assert_eq!(w.store.next_start().await.unwrap(), Some(start));
+        let duties = Duties { next_due: None, next_start: Some(start), has_events: false, has_continuations: false };
+        assert_eq!(w.store.duties().await.unwrap(), duties);
         let pending = RunFilter { state: Some(RunState::Pending), limit: 10, ..RunFilter::default() };
         assert_eq!(w.store.list_runs(&pending).await.unwrap().len(), 1);
         w.pass(30 * SECOND);
@@ -170,6 +172,7 @@ conformance! {
         assert_eq!(w.store.begin_due_runs(w.now, start, 10).await.unwrap(), 1);
         w.check_now().await;
         assert_eq!(w.store.begin_due_runs(w.now, start, 10).await.unwrap(), 0, "it begins once");
+        assert_eq!(w.store.duties().await.unwrap(), Duties { next_start: None, has_continuations: true, ..duties });
         w.proceed().await;
         w.expect("running a=ready b=pending").await;
         assert_eq!(w.store.next_deadline().await.unwrap(), Some(start + 10 * SECOND), "its time runs from its start");

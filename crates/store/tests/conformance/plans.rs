@@ -144,7 +144,7 @@ async fn walk(w: &mut World, plans: &Plans) {
             w.retry("b").await;
             plans.expect_of_exchange("failing an attempt", "task_runs_pkey");
             w.pass(SECOND);
-            w.store.next_due().await.unwrap();
+            w.store.duties().await.unwrap();
             plans.expect("looking for what is due", "task_runs_due");
             w.store.promote_due(w.now, 100).await.unwrap();
             plans.expect("promoting", "task_runs_due");
