@@ -94,8 +94,9 @@ def before_call(context, case, kwargs):
     # A cursor is what a list said before; one that is made up is refused.
     if case.query and "cursor" in case.query:
         case.query.pop("cursor")
-    # Three of four go to what is there, unless they take it away.
-    if calls % 4 and case.method != "DELETE" and case.path_parameters:
+    # Three of four go to what is there, unless they take it away or follow from what an earlier one made.
+    follows = case.meta.phase.name == "stateful"
+    if calls % 4 and case.method != "DELETE" and not follows and case.path_parameters:
         for name, value in there(case.operation.path, calls).items():
             if name in case.path_parameters:
                 case.path_parameters[name] = value

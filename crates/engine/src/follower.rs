@@ -43,14 +43,34 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Does everything there is to do; returns when the next window of events passes.
 async fn turn(shared: &Shared) -> Result<Option<Micros>> {
+    let store = &shared.client.store;
+    let unheard = store.unheard().await?;
+    if unheard.ends {
+        count_ends(shared).await?;
+    }
+    if unheard.ends || unheard.events {
+        deliver_events(shared).await?;
+    }
+    if !(unheard.ends || unheard.events || unheard.windows) {
+        return Ok(None);
+    }
+    shared.client.end_windows().await?;
+    store.next_debounce().await
+}
+
+async fn count_ends(shared: &Shared) -> Result<()> {
     let client = &shared.client;
     let new_id = || client.clock.new_id();
     loop {
         let unit = || client.store.conclude_run_ends(client.now(), ENDS_AT_ONCE, &new_id);
         if client.repeat(unit).await?.ends < ENDS_AT_ONCE as usize || shared.stop.is_cancelled() {
-            break;
+            return Ok(());
         }
     }
+}
+
+async fn deliver_events(shared: &Shared) -> Result<()> {
+    let client = &shared.client;
     loop {
         let events = client.store.unhandled_events(EVENTS_AT_ONCE).await?;
         for event in &events {
@@ -62,9 +82,7 @@ async fn turn(shared: &Shared) -> Result<Option<Micros>> {
             client.bell.look();
         }
         if events.len() < EVENTS_AT_ONCE as usize || shared.stop.is_cancelled() {
-            break;
+            return Ok(());
         }
     }
-    client.end_windows().await?;
-    client.store.next_debounce().await
 }

@@ -21,6 +21,17 @@ pub const WEBHOOK: &str = "webhook";
 /// Who announces what the system itself does.
 pub const SYSTEM: &str = "system";
 
+/// Whether there is anything for those who follow runs and events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
+pub struct Unheard {
+    /// Runs whose end was not counted.
+    pub ends: bool,
+    /// Events that were not delivered.
+    pub events: bool,
+    /// Windows that wait for further events.
+    pub windows: bool,
+}
+
 /// A trigger that waits for something other than the clock.
 #[derive(Debug, Clone)]
 pub struct ListeningTrigger {
@@ -286,6 +297,18 @@ impl Store {
                 Ok(DueDebounce { trigger, key, event, due_at })
             })
             .collect()
+    }
+
+    /// What those who follow runs and events have to look after, in one look.
+    pub async fn unheard(&self) -> Result<Unheard> {
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT EXISTS (SELECT 1 FROM run_ends) AS ends, EXISTS (SELECT 1 FROM events WHERE NOT handled) AS events, \
+                    EXISTS (SELECT 1 FROM debounces) AS windows"
+        )
+        .fetch_one(conn)
+        .await?
+        }))
     }
 
     /// When the next window passes.

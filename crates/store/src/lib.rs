@@ -59,7 +59,8 @@ pub use calendars::CalendarRow;
 pub use catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use db::{Connect, Flavor, Store};
 pub use deliveries::{
-    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, WEBHOOK,
+    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, Unheard,
+    WEBHOOK,
 };
 pub use doors::{
     AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,

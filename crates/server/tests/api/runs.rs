@@ -32,7 +32,9 @@ on_both! {
         assert_eq!((&tasks["items"][0]["worker_id"], &tasks["items"][0]["status"]), (&json!("test"), &json!("success")));
         let list = house.get("/api/v1/workflow-runs?include=progress").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(list["items"][0]["progress"], json!({"ended": 2, "total": 2}));
-        house.get("/api/v1/workflow-runs?include=everything").role(Role::Viewer).send().await.expect(400);
+        for bad in ["everything", ""] {
+            house.get(&format!("/api/v1/workflow-runs?include={bad}")).role(Role::Viewer).send().await.expect(400);
+        }
         let logs = house.get(&format!("/api/v1/workflow-runs/{run}/tasks/a/logs")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&logs["items"][0]["message"], &logs["items"][0]["stream"], &logs["next"]), (&json!("hello from a"), &json!("stdout"), &json!(null)));
         let after = logs["after"].as_str().unwrap();

@@ -115,7 +115,7 @@ pub(crate) async fn list(
     Query(params): Query<ListParams>,
 ) -> Result<Json<List<Run>>, Problem> {
     let with_progress = match params.include.as_deref() {
-        None | Some("") => false,
+        None => false,
         Some("progress") => true,
         Some(_) => return Err(Problem::malformed("the query does not fit: include may be `progress`")),
     };

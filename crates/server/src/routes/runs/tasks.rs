@@ -87,7 +87,7 @@ pub(crate) async fn show(
 /// Whether `include` asks for logs.
 pub(crate) fn wants_logs(include: Option<&str>) -> Result<bool, Problem> {
     match include {
-        None | Some("") => Ok(false),
+        None => Ok(false),
         Some("logs") => Ok(true),
         Some(_) => Err(Problem::malformed("the query does not fit: include may be `logs`")),
     }
