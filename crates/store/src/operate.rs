@@ -306,6 +306,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
         .fetch_optional(conn)
         .await?
     });
+    // Not by how many are ended below: one of them may be claimed meanwhile.
+    let more = last.is_some();
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let rows: Vec<LiveRow> = within!(tx, |conn| {
         sqlx::query_as(
@@ -318,7 +320,6 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
         .fetch_all(conn)
         .await?
     });
-    let more = rows.len() == CHUNK;
     if !rows.is_empty() {
         let gone = rows
             .iter()

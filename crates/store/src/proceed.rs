@@ -177,10 +177,13 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     Ok(None)
 }
 
-/// Lets held rows go, a chunk at a time. A run without any is over.
+/// Lets held rows go, a chunk at a time. A run without any is over; one that was stopped or paused lets none go.
 async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option<i32>> {
     if run.state == RunState::Running && run.open == 0 {
         end_stage(tx, now, run.id).await?;
+        return Ok(None);
+    }
+    if run.state != RunState::Running || run.is_stopped() {
         return Ok(None);
     }
     let last: Option<(i32, i32)> = within!(tx, |conn| {
@@ -197,11 +200,10 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
         sqlx::query_as(
             "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
                  due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
-             WHERE run_id = $1 AND state = 6 AND $3 = 1 AND (idx, item) <= ($4, $5) RETURNING state, pool",
+             WHERE run_id = $1 AND state = 6 AND (idx, item) <= ($3, $4) RETURNING state, pool",
         )
         .bind(run.id)
         .bind(now)
-        .bind(run.state.code())
         .bind(last_idx)
         .bind(last_item)
         .fetch_all(conn)
@@ -211,7 +213,7 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     pools.sort_unstable();
     pools.dedup();
     hand_on(tx, now, &[], &[], &pools).await?;
-    Ok((moved.len() == CHUNK).then_some(0))
+    Ok(last.map(|_| 0))
 }
 
 /// Counts a chunk of the dependents of a task that ended earlier.

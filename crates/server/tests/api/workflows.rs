@@ -160,7 +160,7 @@ on_both! {
         assert_eq!(trigger(body).send().await.expect(200).body()["id"], run["id"]);
         for (body, status) in [
             (json!({"inputs": {"n": 1}, "priority": 1001}), 422), (json!({"inputs": {"n": 1}, "priority": "urgent"}), 422),
-            (json!({"inputs": {"n": 1}, "at": "tomorrow"}), 422), (json!({"inputs": {"n": 1}, "at": "2999-01-01T00:00:00Z"}), 422),
+            (json!({"inputs": {"n": 1}, "at": "tomorrow"}), 422), (json!({"inputs": {"n": 1}, "at": "2999-01-01"}), 422),
             (json!({"inputs": {"n": 1}, "correlation_id": "a\u{0}"}), 422), (json!({"input": {}}), 422), (json!({"inputs": 7}), 422),
         ] {
             trigger(body.clone()).send().await.expect(status);

@@ -3,6 +3,7 @@
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::workflow::{Stage, Workflow};
 use mainspring_store::{Exchange, Reopen};
+use sqlx::{Connection, PgConnection};
 
 use crate::conformance;
 use crate::world::{World, operator};
@@ -177,4 +178,29 @@ conformance! {
         w.resume().await;
         w.cancel().await;
     }
+}
+
+/// The first row is claimed between the two statements of the first chunk of a cancel: the cancel waits for the claim, finds
+/// one row less than a chunk has, and must not take that for the last of them.
+#[tokio::test]
+async fn a_claim_in_the_midst_of_a_big_cancel_does_not_end_it() {
+    let mut w = World::new(mainspring_store::Flavor::Postgres).await;
+    submit(&mut w, wide(12_000, false)).await;
+    let mut claims = PgConnection::connect(w.db.url()).await.unwrap();
+    let mut claim = claims.begin().await.unwrap();
+    let sql = "UPDATE task_runs SET state = 2, session = $2, attempt = 1, started_at = 1 WHERE run_id = $1 AND idx = 0";
+    sqlx::query(sql).bind(w.run).bind(w.session).execute(&mut *claim).await.unwrap();
+    let (store, now, action, run) = (w.store.clone(), w.now, w.id(), w.run);
+    let cancel = tokio::spawn(async move { store.cancel_run(now, action, run, &operator()).await });
+    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    loop {
+        let (waiting,): (i64,) = sqlx::query_as(waits).fetch_one(&mut *claim).await.unwrap();
+        if waiting > 0 || cancel.is_finished() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    claim.commit().await.unwrap();
+    cancel.await.unwrap().unwrap();
+    assert_eq!(counts(&w).await, [(TaskState::Running, 1), (TaskState::Cancelled, 11_999)]);
 }
