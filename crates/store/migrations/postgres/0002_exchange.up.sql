@@ -631,7 +631,7 @@ BEGIN
                b.base + row_number() OVER (PARTITION BY t.run_id ORDER BY t.idx, t.item),
                coalesce(x_started[y.ord], t.started_at), x_finished[y.ord], x_exit[y.ord], x_kind[y.ord], x_error[y.ord], x_detail[y.ord]
         FROM unnest(y_tid, y_ord) AS y(tid, ord)
-        JOIN task_runs t ON t.ctid = y.tid
+        CROSS JOIN LATERAL (SELECT l.run_id, l.idx, l.item, l.attempt, l.session, l.started_at FROM task_runs l WHERE l.ctid = y.tid OFFSET 0) t
         JOIN numbered b ON b.id = t.run_id;
 
         WITH back AS (
