@@ -96,7 +96,11 @@ async fn begin_runs(shared: &Shared, mut next: Option<Micros>) -> mainspring_sto
             shared.wake_at(now + (start - wall));
             break;
         }
-        begun |= store.begin_due_runs(now, wall, DUE_AT_ONCE).await? > 0;
+        if store.begin_due_runs(now, wall, DUE_AT_ONCE).await? == 0 {
+            // Another node has them in hand.
+            break;
+        }
+        begun = true;
         next = store.next_start().await?;
     }
     Ok(begun)

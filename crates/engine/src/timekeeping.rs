@@ -127,7 +127,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             _ => return,
         };
         let Some(term) = held else { continue };
-        if let Err(error) = shared.client.store.prepare_to_fire().await {
+        let prepared = shared.stop.run_until_cancelled(shared.client.store.prepare_to_fire()).await;
+        if let Some(Err(error)) = prepared {
             tracing::debug!(%error, "preparing to fire; the first fires do it then");
         }
         shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
