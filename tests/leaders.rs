@@ -1,13 +1,20 @@
-//! Servers that lead: a leader that stands still is succeeded and refused, and the dead are found in time.
+//! Servers that lead: a leader that stands still is succeeded and refused, and the dead are found in time. Whoever was
+//! taken for dead goes on with one session.
 //!
 //! Time is measured on the database's clock and only while a leader looked, so a busy machine fails nothing here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_engine::{Client, Submission, SystemClock};
+use mainspring_store::{Connect, NewSession, Operator, Store};
 use mainspring_testkit::TestDatabase;
+use mainspring_testkit::node::TestNode;
+use mainspring_testkit::proxy::{Fault, Proxy};
 use mainspring_testkit::server::{ServerPlan, ServerProcess};
 use mainspring_testkit::wait::until;
 use mainspring_testkit::witness::{self, Pace};
+use mainspring_worker::Registry;
 use sqlx::{Connection, PgConnection};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -148,4 +155,71 @@ async fn a_leader_that_waits_too_long_is_found() {
     kill_in_turn(&mut scene, 1).await;
     let late = witness::check_pace(scene.database.url(), PACE).await.unwrap();
     assert!(!late.is_empty(), "it came more than a second late");
+}
+
+async fn live_sessions(client: &Client) -> Vec<i64> {
+    client.store().live_sessions().await.unwrap().into_iter().map(|session| session.id).collect()
+}
+
+/// Its lanes and its beat notice at the same time, and attempts that it has just claimed are still on their way to its
+/// worker: one session is opened, and none of those attempts goes on. The way to the database is long, so that much is
+/// under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_loses_its_session_again_and_again_has_one() {
+    let database = TestDatabase::postgres().await;
+    let proxy = Proxy::start(database.url()).await.unwrap();
+    let far = Store::connect(&Connect::new(proxy.url())).await.unwrap();
+    let node = TestNode::start(&far, Registry::builder().build()).await.unwrap();
+    let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+    let source = "{name: long, inputs: {for: {type: string, default: 1h}}, \
+                   tasks: {a: {function: {handler: sleep, payload: {for: '${{ inputs.for }}'}}, max_lost: 1000}}}";
+    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = client.put_workflow(workflow, source).await.unwrap();
+    let created = client.submit_many(&spec, vec![Submission::default(); 40]).await.unwrap();
+    proxy.disturb(20_261_116, 1, &[Fault::Stall(Duration::from_millis(25))]);
+    let mut looking = PgConnection::connect(database.url()).await.unwrap();
+    for _ in 0..12 {
+        let sql = "SELECT s.id FROM sessions s JOIN task_runs t ON t.session = s.id WHERE NOT s.dead LIMIT 1";
+        let (session,): (i64,) = until("a session has claimed", PATIENCE, async || {
+            Ok(sqlx::query_as(sql).fetch_optional(&mut looking).await?)
+        })
+        .await
+        .unwrap();
+        client.store().end_session(client.now(), session).await.unwrap();
+    }
+    proxy.calm();
+    let claimed = "SELECT count(*), count(DISTINCT t.session) FROM task_runs t JOIN sessions s ON s.id = t.session";
+    until("everything runs for one session", PATIENCE, async || {
+        let counts: (i64, i64) = sqlx::query_as(claimed).fetch_one(&mut looking).await?;
+        Ok((counts == (created.len() as i64, 1) && live_sessions(&client).await.len() == 1).then_some(()))
+    })
+    .await
+    .unwrap();
+    for run in created {
+        client.cancel(run.run().unwrap(), &Operator::new("test", None)).await.unwrap();
+    }
+    until("nothing runs", PATIENCE, async || Ok((node.running() == 0).then_some(()))).await.unwrap();
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_that_was_opened_in_vain_is_ended() {
+    let database = TestDatabase::postgres().await;
+    let node = TestNode::start(database.store(), Registry::builder().build()).await.unwrap();
+    let client = node.client();
+    let own = live_sessions(client).await;
+    let session = NewSession {
+        node: node.handle().id(),
+        worker: "test".into(),
+        hostname: String::new(),
+        queues: String::new(),
+        labels: String::new(),
+        slots: 8,
+        remote: false,
+    };
+    client.store().open_session(client.now(), &session).await.unwrap();
+    until("only its own is left", PATIENCE, async || Ok((live_sessions(client).await == own).then_some(())))
+        .await
+        .unwrap();
+    node.stop().await;
 }

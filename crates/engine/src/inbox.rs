@@ -76,6 +76,8 @@ impl Results {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     pub(crate) session: i64,
+    /// The session was found dead, and there is no other yet.
+    lost: bool,
     /// What is to be handed in, by lane: all results of a run go through one lane, so that lanes do not wait for each
     /// other's lock on it.
     results: Vec<Results>,
@@ -96,6 +98,7 @@ impl Inbox {
     pub(crate) fn new(session: i64, lanes: usize, process_slots: i32, function_slots: i32) -> Self {
         Self {
             session,
+            lost: false,
             results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             held: HashMap::new(),
             reasons: HashMap::new(),
@@ -111,27 +114,29 @@ impl Inbox {
     /// Learns of routes that our worker may serve.
     pub(crate) fn serve(&mut self, routes: &[RouteRow], now: Instant) {
         for route in routes {
-            if !self.routes.contains_key(&route.id) {
-                self.order.push(route.id);
-                // What remote workers execute takes the place of a function here.
-                let class = match route.class() {
-                    SlotClass::Remote => SlotClass::Function,
-                    class => class,
-                };
-                self.routes.insert(
-                    route.id,
-                    Route {
-                        class,
-                        hungry: true,
-                        drained: true,
-                        last_rank: i16::MAX,
-                        floor: None,
-                        floor_since: now,
-                        warm_until: None,
-                    },
-                );
-            }
+            self.serve_route(route.id, route.class(), now);
         }
+    }
+
+    fn serve_route(&mut self, id: i32, class: SlotClass, now: Instant) {
+        if self.routes.contains_key(&id) {
+            return;
+        }
+        self.order.push(id);
+        // What remote workers execute takes the place of a function here.
+        let class = if class == SlotClass::Remote { SlotClass::Function } else { class };
+        self.routes.insert(
+            id,
+            Route {
+                class,
+                hungry: true,
+                drained: true,
+                last_rank: i16::MAX,
+                floor: None,
+                floor_since: now,
+                warm_until: None,
+            },
+        );
     }
 
     /// Something may be claimable anywhere.
@@ -232,8 +237,16 @@ impl Inbox {
         self.held.is_empty() && self.unlogged == 0 && self.results.iter().all(Results::is_empty)
     }
 
+    /// Whether this is our session, and alive as far as we know.
+    pub(crate) fn is_current(&self, session: i64) -> bool {
+        self.session == session && !self.lost
+    }
+
     /// The next exchange, if there is reason for one.
     pub(crate) fn take(&mut self, lane: usize, now: Instant) -> Option<Batch> {
+        if self.lost {
+            return None;
+        }
         let mut batch = Batch::default();
         let mut bytes = 0;
         let results = &mut self.results[lane];
@@ -330,7 +343,7 @@ impl Inbox {
         let mut more = false;
         let mut used = [0i32; 2];
         // What an earlier session of ours claimed is not ours any more.
-        let current = batch.session() == self.session;
+        let current = self.is_current(batch.session());
         for want in &batch.exchange.want {
             let Some(route) = self.routes.get_mut(&want.route) else { continue };
             let mut count = 0;
@@ -367,7 +380,7 @@ impl Inbox {
 
     /// The batch was not applied: everything goes back.
     pub(crate) fn put_back(&mut self, batch: Batch) {
-        if batch.session() == self.session {
+        if self.is_current(batch.session()) {
             for row in batch.exchange.ended {
                 self.push_ended(row);
             }
@@ -389,19 +402,82 @@ impl Inbox {
         self.look_for_undecided |= batch.exchange.look_for_undecided;
     }
 
-    /// Our session is dead: nothing we hold or wanted to hand in counts any more. A new session begins.
-    pub(crate) fn start_over(&mut self, session: i64) {
+    /// A session is dead: nothing that it holds or wanted to hand in counts any more. True for whoever is the first to
+    /// notice: opening another is up to him.
+    pub(crate) fn lose(&mut self, session: i64) -> bool {
+        if !self.is_current(session) {
+            return false;
+        }
+        self.lost = true;
         for held in self.held.values() {
             self.free[held.class as usize] += 1;
         }
         self.held.clear();
         self.reasons.clear();
         self.results.iter_mut().for_each(|results| *results = Results::default());
+        true
+    }
+
+    /// A new session begins in the place of the lost one.
+    pub(crate) fn start_over(&mut self, session: i64) {
         self.session = session;
+        self.lost = false;
         self.look_everywhere();
     }
 }
 
 fn failure_bytes(failure: &mainspring_core::work::Failure) -> usize {
     failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox() -> Inbox {
+        let mut inbox = Inbox::new(7, 1, 4, 4);
+        inbox.serve_route(1, SlotClass::Function, Instant::now());
+        inbox
+    }
+
+    fn claimed(session: i64) -> Claimed {
+        let key = TaskKey { run: RunId::from_u128(1), index: 0, item: -1 };
+        Claimed {
+            token: TaskToken { key, session, attempt: 1 },
+            version: 1,
+            failures: 0,
+            generation: 0,
+            route: 1,
+            rank: 0,
+            due_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_session_is_lost_once_and_nothing_is_exchanged_until_there_is_another() {
+        let mut inbox = inbox();
+        let batch = inbox.take(0, Instant::now()).unwrap();
+        inbox.applied(&batch, &[claimed(7)], Instant::now());
+        assert!(inbox.lose(7));
+        assert!(!inbox.lose(7), "somebody else is opening another already");
+        assert_eq!(inbox.held(), 0);
+        inbox.look_everywhere();
+        assert!(inbox.take(0, Instant::now()).is_none());
+        inbox.start_over(8);
+        assert!(!inbox.lose(7), "that was the one before");
+        let batch = inbox.take(0, Instant::now()).unwrap();
+        assert_eq!(batch.session(), 8);
+        assert_eq!(batch.exchange.want[0].slots, 4, "what the lost session occupied is free");
+    }
+
+    #[test]
+    fn a_claim_that_is_heard_of_after_the_loss_is_not_held() {
+        let mut inbox = inbox();
+        let batch = inbox.take(0, Instant::now()).unwrap();
+        assert!(inbox.lose(7));
+        inbox.applied(&batch, &[claimed(7)], Instant::now());
+        assert_eq!(inbox.held(), 0);
+        inbox.start_over(8);
+        assert_eq!(inbox.take(0, Instant::now()).unwrap().exchange.want[0].slots, 4);
+    }
 }

@@ -149,7 +149,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         shared.client.bell.ring_all();
     }
     stop_attempts(shared, &reply.cancel);
-    if batch.session() != shared.inbox().session {
+    if !shared.inbox().is_current(batch.session()) {
         return;
     }
     if !reply.claimed.is_empty() {
@@ -333,20 +333,16 @@ fn rejected(part: Exchange, reason: &str) -> Exchange {
 
 /// Our session was marked dead. Kill what runs, forget it, and begin anew.
 pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
-    if shared.inbox().session != dead {
+    if !shared.inbox().lose(dead) {
         return;
     }
     tracing::warn!(session = dead, "this worker's session was found dead: its work is killed and goes on elsewhere");
-    shared.workforce.kill_all();
+    shared.workforce.lose(dead);
     let mut backoff = Duration::from_millis(20);
     while !shared.stop.is_cancelled() {
         match shared.client.store.open_session(shared.client.now(), &shared.new_session()).await {
             Ok(session) => {
-                let mut inbox = shared.inbox();
-                if inbox.session == dead {
-                    inbox.start_over(session);
-                }
-                drop(inbox);
+                shared.inbox().start_over(session);
                 shared.client.bell.look_here();
                 return;
             }

@@ -28,8 +28,9 @@ pub trait Workforce: Send + Sync + 'static {
     fn assign(&self, assignments: Vec<Assignment>);
     /// Ends one attempt, which then reports that it was cancelled.
     fn cancel(&self, key: TaskKey, attempt: i32, reason: &str);
-    /// The session is lost: everything dies at once, and nothing is reported.
-    fn kill_all(&self);
+    /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
+    /// not begun.
+    fn lose(&self, session: i64);
     /// The store renewed our lease.
     fn heard(&self);
 }

@@ -25,8 +25,8 @@ impl Workforce for PoolWorkforce {
         self.0.cancel(key, attempt, CancelReason::Requested(reason.to_owned()));
     }
 
-    fn kill_all(&self) {
-        self.0.kill_all();
+    fn lose(&self, session: i64) {
+        self.0.lose(session);
     }
 
     fn heard(&self) {

@@ -24,8 +24,8 @@ impl Workforce for Hands {
         self.0.cancel(key, attempt, CancelReason::Requested(reason.to_owned()));
     }
 
-    fn kill_all(&self) {
-        self.0.kill_all();
+    fn lose(&self, session: i64) {
+        self.0.lose(session);
     }
 
     fn heard(&self) {
@@ -78,6 +78,11 @@ impl TestNode {
 
     pub fn handle(&self) -> NodeHandle {
         self.node.handle()
+    }
+
+    /// How many attempts its worker executes.
+    pub fn running(&self) -> usize {
+        self.pool.running()
     }
 
     /// Hands back what still runs and ends the session.

@@ -1,7 +1,7 @@
 //! The pool: what runs at the moment, and how it is told to end.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,7 +45,18 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-type Running = HashMap<(TaskKey, i32), Arc<Control>>;
+#[derive(Debug, Default)]
+struct Running {
+    attempts: HashMap<(TaskKey, i32), Attempt>,
+    /// Sessions of which nothing is begun any more.
+    lost: HashSet<i64>,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    session: i64,
+    control: Arc<Control>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -122,7 +133,9 @@ impl Pool {
 
     /// Ends one attempt, if it is still running here.
     pub fn cancel(&self, key: TaskKey, attempt: i32, reason: CancelReason) {
-        let control = locked(&self.shared.running).get(&(key, attempt)).cloned();
+        let running = locked(&self.shared.running);
+        let control = running.attempts.get(&(key, attempt)).map(|attempt| Arc::clone(&attempt.control));
+        drop(running);
         if let Some(control) = control {
             control.stop(match reason {
                 CancelReason::Requested(reason) => Stop::Cancel(reason),
@@ -131,9 +144,15 @@ impl Pool {
         }
     }
 
-    /// The session is lost: everything dies at once, and nothing is reported.
-    pub fn kill_all(&self) {
-        self.shared.each(|control| control.stop(Stop::Lost));
+    /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
+    /// not begun.
+    pub fn lose(&self, session: i64) {
+        let mut running = locked(&self.shared.running);
+        running.lost.insert(session);
+        let of_it = running.attempts.values().filter(|attempt| attempt.session == session);
+        let controls: Vec<_> = of_it.map(|attempt| Arc::clone(&attempt.control)).collect();
+        drop(running);
+        controls.iter().for_each(|control| control.stop(Stop::Lost));
     }
 
     /// The store renewed our lease. A pool that does not hear this for as long as a task, or else
@@ -147,12 +166,12 @@ impl Pool {
 
     /// The attempts that are running now.
     pub fn holding(&self) -> Vec<(TaskKey, i32)> {
-        locked(&self.shared.running).keys().copied().collect()
+        locked(&self.shared.running).attempts.keys().copied().collect()
     }
 
     /// How many attempts are running now.
     pub fn running(&self) -> usize {
-        locked(&self.shared.running).len()
+        locked(&self.shared.running).attempts.len()
     }
 
     /// Takes nothing new, waits for what runs, and after `grace` hands back what is unfinished. Every attempt is
@@ -202,10 +221,16 @@ impl Shared {
                 self.report(&assignment, self.clock.now(), Outcome::Released);
                 return;
             }
-            match running.entry((assignment.key, assignment.attempt)) {
+            if running.lost.contains(&assignment.session) {
+                // Lost between the claim and now: it goes on elsewhere.
+                return;
+            }
+            match running.attempts.entry((assignment.key, assignment.attempt)) {
                 // Delivered twice: it is already being executed.
                 Entry::Occupied(_) => return,
-                Entry::Vacant(entry) => drop(entry.insert(Arc::clone(&control))),
+                Entry::Vacant(entry) => {
+                    entry.insert(Attempt { session: assignment.session, control: Arc::clone(&control) });
+                }
             }
         }
         self.runtime.spawn(Arc::clone(self).execute(assignment, handler, control));
@@ -234,8 +259,8 @@ impl Shared {
             self.report_with(&assignment, started_at, ended);
         }
         let mut running = locked(&self.running);
-        running.remove(&(assignment.key, assignment.attempt));
-        if running.is_empty() {
+        running.attempts.remove(&(assignment.key, assignment.attempt));
+        if running.attempts.is_empty() {
             self.idle.notify_waiters();
         }
     }
@@ -294,14 +319,16 @@ impl Shared {
     }
 
     fn each(&self, act: impl Fn(&Control)) {
-        let controls: Vec<_> = locked(&self.running).values().cloned().collect();
+        let running = locked(&self.running);
+        let controls: Vec<_> = running.attempts.values().map(|attempt| Arc::clone(&attempt.control)).collect();
+        drop(running);
         controls.iter().for_each(|control| act(control));
     }
 
     async fn until_idle(&self) {
         loop {
             let idle = self.idle.notified();
-            if locked(&self.running).is_empty() {
+            if locked(&self.running).attempts.is_empty() {
                 return;
             }
             idle.await;

@@ -4,8 +4,8 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Rig, eventually, function, is_running, script, until_gone, until_pids};
-use mainspring_core::work::{LogStream, Order, Outcome};
+use common::{Rig, assignment, eventually, function, is_running, script, until_gone, until_pids};
+use mainspring_core::work::{Assignment, LogStream, Order, Outcome};
 use mainspring_core::workflow;
 use mainspring_worker::{CancelReason, OnStoreLoss, PoolConfig, Registry};
 use serde_json::json;
@@ -151,11 +151,25 @@ async fn a_lost_session_kills_at_once_and_reports_nothing() {
     rig.start(function("sleep", json!({"for": "1h"})));
     let pids = until_pids(&pids, 1).await;
     assert_eq!(rig.pool.holding().len(), 2);
-    rig.pool.kill_all();
+    rig.pool.lose(7);
     until_gone(pids[0]).await;
     eventually("empty pool", || (rig.pool.running() == 0).then_some(())).await;
     assert!(rig.completions.try_recv().is_err());
-    assert_eq!(rig.run(script("true")).await, Outcome::Success { output: None }, "the pool itself lives on");
+}
+
+#[tokio::test]
+async fn what_comes_late_for_a_lost_session_is_not_begun() {
+    let mut rig = Rig::new();
+    let (order, pids) = writes_pids(&rig, "echo $$ >> $PIDS; sleep 1000");
+    rig.pool.lose(7);
+    rig.start(order);
+    rig.start(function("sleep", json!({"for": "1h"})));
+    assert_eq!(rig.pool.running(), 0);
+    let of_the_next = Assignment { session: 8, ..assignment(script("true")) };
+    rig.pool.assign(vec![of_the_next]);
+    let ended = rig.next().await;
+    assert_eq!((ended.session, ended.outcome), (8, Outcome::Success { output: None }), "the pool itself lives on");
+    assert!(!pids.exists(), "nothing of the lost session was begun before");
 }
 
 #[tokio::test]
@@ -240,7 +254,7 @@ async fn what_a_task_says_about_a_silent_store_wins() {
         assert_eq!((ended.key, ended.outcome), (killed, Outcome::Released), "{own:?}");
         assert_eq!(rig.pool.holding(), [(goes_on_key, 1)], "{own:?}");
         assert!(is_running(goes_on[0]), "{own:?}");
-        rig.pool.kill_all();
+        rig.pool.lose(7);
         until_gone(goes_on[0]).await;
     }
 }
