@@ -109,24 +109,23 @@ macro_rules! select {
 impl Store {
     pub async fn insert_backfill(&self, now: Micros, new: &NewBackfill) -> Result<()> {
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-            "INSERT INTO backfills (id, trigger_id, from_at, to_at, position_at, max_parallel, priority, created_by, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        )
-        .bind(new.id)
-        .bind(new.trigger_id)
-        .bind(new.from_at)
-        .bind(new.to_at)
-        .bind(new.from_at.saturating_sub(1))
-        .bind(new.max_parallel)
-        .bind(new.priority)
-        .bind(&new.created_by)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
+                "INSERT INTO backfills (id, trigger_id, from_at, to_at, position_at, max_parallel, \
+                 priority, created_by, created_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+            )
+            .bind(new.id)
+            .bind(new.trigger_id)
+            .bind(new.from_at)
+            .bind(new.to_at)
+            .bind(new.from_at.saturating_sub(1))
+            .bind(new.max_parallel)
+            .bind(new.priority)
+            .bind(&new.created_by)
+            .bind(now)
+        );
         tx.commit().await
     }
 
@@ -177,14 +176,12 @@ impl Store {
     /// Makes no more runs of it; those that were made go on. False if it had ended before.
     pub async fn cancel_backfill(&self, now: Micros, id: Uuid) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let touched = within!(tx, |conn| sqlx::query(
-            "UPDATE backfills SET status = 2, finished_at = $2 WHERE id = $1 AND status = 0"
-        )
-        .bind(id)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let touched = within!(
+            tx,
+            sqlx::query("UPDATE backfills SET status = 2, finished_at = $2 WHERE id = $1 AND status = 0")
+                .bind(id)
+                .bind(now)
+        );
         tx.commit().await?;
         if touched == 0 {
             self.backfill(id).await?;
@@ -241,20 +238,19 @@ impl Store {
         if !terms::hold(&mut tx, term).await? {
             return Ok(Fired::Deposed);
         }
-        let touched = within!(tx, |conn| {
+        let touched = within!(
+            tx,
             sqlx::query(
-            "UPDATE backfills SET position_at = $3, status = CASE WHEN $4 THEN 1 ELSE 0 END, finished_at = CASE WHEN $4 THEN $5 END \
-             WHERE id = $1 AND position_at = $2 AND status = 0"
-        )
-        .bind(backfill.id)
-        .bind(backfill.position_at)
-        .bind(position)
-        .bind(done)
-        .bind(at)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
+                "UPDATE backfills SET position_at = $3, status = CASE WHEN $4 THEN 1 ELSE 0 END, \
+                 finished_at = CASE WHEN $4 THEN $5 END \
+                 WHERE id = $1 AND position_at = $2 AND status = 0"
+            )
+            .bind(backfill.id)
+            .bind(backfill.position_at)
+            .bind(position)
+            .bind(done)
+            .bind(at)
+        );
         if touched == 0 {
             return Ok(Fired::Stale);
         }

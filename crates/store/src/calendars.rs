@@ -43,35 +43,34 @@ impl Store {
         let text = serde_json::to_string(spec)
             .map_err(|error| Error::Invalid(format!("the calendar `{name}` cannot be stored: {error}")))?;
         let mut tx = self.begin().await?;
-        within!(tx, |conn| sqlx::query(
-            "INSERT INTO calendars (namespace, name, spec, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) \
-             ON CONFLICT (namespace, name) DO UPDATE SET spec = excluded.spec, updated_at = excluded.updated_at"
-        )
-        .bind(namespace)
-        .bind(name)
-        .bind(text)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        within!(
+            tx,
+            sqlx::query(
+                "INSERT INTO calendars (namespace, name, spec, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) \
+                 ON CONFLICT (namespace, name) DO UPDATE SET spec = excluded.spec, updated_at = excluded.updated_at"
+            )
+            .bind(namespace)
+            .bind(name)
+            .bind(text)
+            .bind(now)
+        );
         let named = triggers::naming_calendar(&mut tx, namespace, name).await?;
         for id in named.iter().map(|row| row.id) {
             // Read again under its lock: it may have fired since.
             let row = triggers::lock(&mut tx, id).await?;
             let schedule = row.schedule(Some(spec)).map_err(Error::Invalid)?;
             let next = schedule.upcoming(row.progress());
-            within!(tx, |conn| {
+            within!(
+                tx,
                 sqlx::query(
-                "UPDATE triggers SET next_nominal = $3, next_fire_at = $4, revision = revision + 1, updated_at = $2 WHERE id = $1"
-            )
-            .bind(id)
-            .bind(now)
-            .bind(next.map(|next| next.nominal))
-            .bind(next.map(|next| next.fire_at))
-            .execute(conn)
-            .await?
-            .rows_affected()
-            });
+                    "UPDATE triggers SET next_nominal = $3, next_fire_at = $4, revision = revision + 1, \
+                     updated_at = $2 WHERE id = $1"
+                )
+                .bind(id)
+                .bind(now)
+                .bind(next.map(|next| next.nominal))
+                .bind(next.map(|next| next.fire_at))
+            );
         }
         tx.commit().await?;
         Ok(named.len())
@@ -118,12 +117,7 @@ impl Store {
                 user.trigger.id, user.workflow
             )));
         }
-        within!(tx, |conn| sqlx::query("DELETE FROM calendars WHERE namespace = $1 AND name = $2")
-            .bind(namespace)
-            .bind(name)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("DELETE FROM calendars WHERE namespace = $1 AND name = $2").bind(namespace).bind(name));
         tx.commit().await
     }
 }

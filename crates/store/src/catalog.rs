@@ -231,13 +231,13 @@ impl Store {
         if expected.is_some_and(|expected| Some(expected.latest) != latest || expected.updated_at != updated_at) {
             return Err(Error::Conflict("the workflow was changed meanwhile".into()));
         }
-        within!(tx, |conn| sqlx::query("UPDATE workflows SET active = $2, updated_at = $3 WHERE id = $1")
-            .bind(id)
-            .bind(active)
-            .bind(now.max(updated_at + 1))
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE workflows SET active = $2, updated_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(active)
+                .bind(now.max(updated_at + 1))
+        );
         crate::triggers::activate(&mut tx, now, id, active).await?;
         tx.commit().await
     }
@@ -286,11 +286,7 @@ impl Store {
         if open.is_some() {
             return Err(still_open());
         }
-        within!(tx, |conn| sqlx::query("DELETE FROM workflows WHERE id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id));
         tx.commit().await
     }
 

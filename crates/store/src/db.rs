@@ -171,7 +171,8 @@ macro_rules! read {
     };
 }
 
-/// Runs one sqlx expression as a statement of its own on the writer.
+/// Runs one sqlx expression as a statement of its own on the writer; a query alone is executed, and gives the number of
+/// rows that it changed.
 macro_rules! write {
     ($store:expr, |$conn:ident| $body:expr) => {
         match &*$store.db {
@@ -187,9 +188,12 @@ macro_rules! write {
             }
         }
     };
+    ($store:expr, $query:expr) => {
+        $crate::db::write!($store, |conn| $query.execute(conn).await?.rows_affected())
+    };
 }
 
-/// Runs one sqlx expression inside a transaction.
+/// Runs one sqlx expression inside a transaction; a query alone is executed, and gives the number of rows that it changed.
 macro_rules! within {
     ($tx:expr, |$conn:ident| $body:expr) => {
         match $tx.handle() {
@@ -202,6 +206,9 @@ macro_rules! within {
                 $body
             }
         }
+    };
+    ($tx:expr, $query:expr) => {
+        $crate::db::within!($tx, |conn| $query.execute(conn).await?.rows_affected())
     };
 }
 

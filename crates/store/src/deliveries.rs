@@ -170,11 +170,7 @@ impl Store {
 
     /// Every listener has made of it what it makes of it.
     pub async fn event_handled(&self, id: Uuid) -> Result<()> {
-        write!(self, |conn| sqlx::query("UPDATE events SET handled = TRUE WHERE id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        write!(self, sqlx::query("UPDATE events SET handled = TRUE WHERE id = $1").bind(id));
         Ok(())
     }
 
@@ -257,15 +253,16 @@ impl Store {
         reaction: &Reaction,
     ) -> Result<Option<DeliveryRow>> {
         let mut tx = self.begin().await?;
-        let fresh = within!(tx, |conn| {
-            sqlx::query("INSERT INTO event_deliveries (event_id, listener, outcome, created_at) VALUES ($1, $2, 1, $3) ON CONFLICT DO NOTHING")
-                .bind(event.id)
-                .bind(listener.id())
-                .bind(now)
-                .execute(conn)
-                .await?
-                .rows_affected()
-        });
+        let fresh = within!(
+            tx,
+            sqlx::query(
+                "INSERT INTO event_deliveries (event_id, listener, outcome, created_at) VALUES \
+                 ($1, $2, 1, $3) ON CONFLICT DO NOTHING"
+            )
+            .bind(event.id)
+            .bind(listener.id())
+            .bind(now)
+        );
         if fresh == 0 {
             return Ok(None);
         }
@@ -330,16 +327,14 @@ impl Store {
         reaction: &Reaction,
     ) -> Result<Option<DeliveryRow>> {
         let mut tx = self.begin().await?;
-        let ended = within!(tx, |conn| {
+        let ended = within!(
+            tx,
             sqlx::query("DELETE FROM debounces WHERE trigger_id = $1 AND key = $2 AND event_id = $3 AND due_at = $4")
                 .bind(due.trigger.id)
                 .bind(&due.key)
                 .bind(due.event)
                 .bind(due.due_at)
-                .execute(conn)
-                .await?
-                .rows_affected()
-        });
+        );
         if ended == 0 {
             return Ok(None);
         }
@@ -406,36 +401,33 @@ async fn react(
 /// Counts a fire of a trigger, as often as that may fire.
 async fn may_fire(tx: &mut Tx, now: Micros, listener: Recipient) -> Result<bool> {
     let Recipient::Trigger { id, max } = listener else { return Ok(true) };
-    let counted = within!(tx, |conn| sqlx::query(
-        "UPDATE triggers SET fired = fired + 1, last_fire_at = $2 WHERE id = $1 AND fired < $3"
-    )
-    .bind(id)
-    .bind(now)
-    .bind(max.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX))
-    .execute(conn)
-    .await?
-    .rows_affected());
+    let counted = within!(
+        tx,
+        sqlx::query("UPDATE triggers SET fired = fired + 1, last_fire_at = $2 WHERE id = $1 AND fired < $3")
+            .bind(id)
+            .bind(now)
+            .bind(max.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX))
+    );
     Ok(counted == 1)
 }
 
 /// The event that waited in the same window so far makes way.
 async fn supersede(tx: &mut Tx, trigger: Uuid, key: &str) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "UPDATE event_deliveries SET outcome = 4 WHERE listener = $1 AND outcome = 3 \
              AND event_id IN (SELECT event_id FROM debounces WHERE trigger_id = $1 AND key = $2)",
         )
         .bind(trigger)
         .bind(key)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 async fn debounce(tx: &mut Tx, event: Uuid, trigger: Uuid, key: &str, due_at: Micros) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO debounces (trigger_id, key, event_id, due_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (trigger_id, key) DO UPDATE SET event_id = excluded.event_id, due_at = excluded.due_at",
@@ -444,17 +436,16 @@ async fn debounce(tx: &mut Tx, event: Uuid, trigger: Uuid, key: &str, due_at: Mi
         .bind(key)
         .bind(event)
         .bind(due_at)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 async fn note(tx: &mut Tx, event: Uuid, delivery: &DeliveryRow) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE event_deliveries SET outcome = $3, run_id = $4, job_id = $5, reason = $6 WHERE event_id = $1 AND listener = $2",
+            "UPDATE event_deliveries SET outcome = $3, run_id = $4, job_id = $5, reason = $6 WHERE \
+             event_id = $1 AND listener = $2",
         )
         .bind(event)
         .bind(delivery.listener)
@@ -462,47 +453,44 @@ async fn note(tx: &mut Tx, event: Uuid, delivery: &DeliveryRow) -> Result<()> {
         .bind(delivery.run)
         .bind(delivery.job)
         .bind(&delivery.reason)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 async fn count(tx: &mut Tx, now: Micros, handler: Uuid, outcome: DeliveryOutcome) -> Result<()> {
     let well = outcome == DeliveryOutcome::Started;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE event_handlers SET trigger_count = trigger_count + 1, success_count = success_count + $2, failure_count = failure_count + $3, \
+            "UPDATE event_handlers SET trigger_count = trigger_count + 1, success_count = success_count \
+             + $2, failure_count = failure_count + $3, \
              last_triggered = $4 WHERE id = $1",
         )
         .bind(handler)
         .bind(i64::from(well))
         .bind(i64::from(!well))
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 /// A circle of events is broken at the run that announced the last of them: one entry for somebody to look at.
 async fn enter_circle(tx: &mut Tx, now: Micros, id: Uuid, run: RunId, reason: &str) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, error_message, total_attempts, created_at, updated_at) \
-             SELECT $1, r.id, r.version, 2, CASE r.state WHEN 3 THEN 'success' WHEN 4 THEN 'failed' WHEN 5 THEN 'cancelled' ELSE 'running' END, \
-                    'dependency_cycle_detected', $3, 0, $4, $4 FROM runs r WHERE r.id = $2 ON CONFLICT DO NOTHING",
+            "INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, \
+             error_message, total_attempts, created_at, updated_at) \
+             SELECT $1, r.id, r.version, 2, CASE r.state WHEN 3 THEN 'success' WHEN 4 THEN 'failed' \
+             WHEN 5 THEN 'cancelled' ELSE 'running' END, \
+                    'dependency_cycle_detected', $3, 0, $4, $4 FROM runs r WHERE r.id = $2 ON CONFLICT \
+             DO NOTHING",
         )
         .bind(id)
         .bind(run)
         .bind(reason)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 

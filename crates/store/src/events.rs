@@ -74,11 +74,7 @@ impl Store {
 
     /// Every waiting task run has been told of these events.
     pub async fn events_matched(&self, id: Uuid) -> Result<()> {
-        write!(self, |conn| sqlx::query("UPDATE events SET matched = TRUE WHERE id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        write!(self, sqlx::query("UPDATE events SET matched = TRUE WHERE id = $1").bind(id));
         Ok(())
     }
 
@@ -125,11 +121,7 @@ impl Store {
         .await?
         });
         for (event,) in &forgotten {
-            within!(tx, |conn| sqlx::query("DELETE FROM event_deliveries WHERE event_id = $1")
-                .bind(event)
-                .execute(conn)
-                .await?
-                .rows_affected());
+            within!(tx, sqlx::query("DELETE FROM event_deliveries WHERE event_id = $1").bind(event));
         }
         tx.commit().await?;
         Ok(forgotten.len() as u64)
@@ -155,7 +147,8 @@ where
 
 /// Writes an event down within a transaction, once for its id.
 pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
@@ -169,9 +162,6 @@ pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
         .bind(event.run)
         .bind(event.depth)
         .bind(event.created_at)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }

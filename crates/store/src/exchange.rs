@@ -158,12 +158,10 @@ impl Store {
     /// Moves the guard of an exchange in its place, so that it never will be applied, unless it was. True if it was not;
     /// the same however often it is asked, whatever answers were lost. `None` if the lane was forgotten.
     async fn void_exchange(&self, id: i64, seq: i64) -> Result<Option<bool>> {
-        write!(self, |conn| sqlx::query("UPDATE lanes SET seq = $2, voided = $2 WHERE id = $1 AND seq = $2 - 1")
-            .bind(id)
-            .bind(seq)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        write!(
+            self,
+            sqlx::query("UPDATE lanes SET seq = $2, voided = $2 WHERE id = $1 AND seq = $2 - 1").bind(id).bind(seq)
+        );
         // The moved row alone would not tell: who moved it may not have learned of it.
         let row: Option<(i64,)> = write!(self, |conn| sqlx::query_as("SELECT voided FROM lanes WHERE id = $1")
             .bind(id)
@@ -174,15 +172,14 @@ impl Store {
 
     /// Forgets lanes of nodes that are long gone.
     pub async fn forget_lanes(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| {
+        Ok(write!(
+            self,
             sqlx::query(
-            "DELETE FROM lanes WHERE created_at < $1 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE s.node = lanes.node AND NOT s.dead)"
-        )
-        .bind(before)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        }))
+                "DELETE FROM lanes WHERE created_at < $1 AND NOT EXISTS (SELECT 1 FROM sessions s WHERE \
+                 s.node = lanes.node AND NOT s.dead)"
+            )
+            .bind(before)
+        ))
     }
 }
 

@@ -31,19 +31,19 @@ impl Store {
     pub async fn keep_artifacts(&self, key: TaskKey, attempt: i32, artifacts: &[Artifact]) -> Result<()> {
         let mut tx = self.begin().await?;
         for artifact in artifacts {
-            within!(tx, |conn| sqlx::query(
-                "INSERT INTO artifacts (run_id, idx, item, attempt, name, content) VALUES ($1, $2, $3, $4, $5, $6) \
-                 ON CONFLICT (run_id, idx, item, attempt, name) DO UPDATE SET content = excluded.content"
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(&artifact.name)
-            .bind(&artifact.content)
-            .execute(conn)
-            .await?
-            .rows_affected());
+            within!(
+                tx,
+                sqlx::query(
+                    "INSERT INTO artifacts (run_id, idx, item, attempt, name, content) VALUES ($1, $2, $3, $4, $5, $6) \
+                     ON CONFLICT (run_id, idx, item, attempt, name) DO UPDATE SET content = excluded.content"
+                )
+                .bind(key.run)
+                .bind(key.index)
+                .bind(key.item)
+                .bind(attempt)
+                .bind(&artifact.name)
+                .bind(&artifact.content)
+            );
         }
         tx.commit().await
     }
@@ -78,16 +78,14 @@ impl Store {
 
 pub(crate) async fn insert(tx: &mut Tx, version: i64, files: &[BundleFile]) -> Result<()> {
     for file in files {
-        within!(tx, |conn| sqlx::query(
-            "INSERT INTO version_files (version, path, executable, content) VALUES ($1, $2, $3, $4)"
-        )
-        .bind(version)
-        .bind(&file.path)
-        .bind(file.executable)
-        .bind(&file.content)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        within!(
+            tx,
+            sqlx::query("INSERT INTO version_files (version, path, executable, content) VALUES ($1, $2, $3, $4)")
+                .bind(version)
+                .bind(&file.path)
+                .bind(file.executable)
+                .bind(&file.content)
+        );
     }
     Ok(())
 }

@@ -286,18 +286,18 @@ impl Store {
     pub async fn park_trigger(&self, now: Micros, term: &Term, due: &DueTrigger, problem: &str) -> Result<()> {
         let mut tx = self.begin().await?;
         if terms::hold(&mut tx, term).await? {
-            within!(tx, |conn| sqlx::query(
-                "UPDATE triggers SET next_nominal = NULL, next_fire_at = NULL, problem = $4, updated_at = $5 \
-                 WHERE id = $1 AND revision = $2 AND next_fire_at = $3"
-            )
-            .bind(due.id)
-            .bind(due.revision)
-            .bind(due.next_fire_at)
-            .bind(problem)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+            within!(
+                tx,
+                sqlx::query(
+                    "UPDATE triggers SET next_nominal = NULL, next_fire_at = NULL, problem = $4, updated_at = $5 \
+                     WHERE id = $1 AND revision = $2 AND next_fire_at = $3"
+                )
+                .bind(due.id)
+                .bind(due.revision)
+                .bind(due.next_fire_at)
+                .bind(problem)
+                .bind(now)
+            );
         }
         tx.commit().await
     }

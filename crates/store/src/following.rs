@@ -113,11 +113,7 @@ async fn mark_live(tx: &mut Tx, turned: &[(bool,)]) -> Result<()> {
     );
     let live: Vec<(Uuid,)> = within!(tx, |conn| sqlx::query_as(sql).fetch_all(conn).await?);
     for (run,) in live {
-        within!(tx, |conn| sqlx::query("UPDATE runs SET flags = flags | 256 WHERE id = $1")
-            .bind(run)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("UPDATE runs SET flags = flags | 256 WHERE id = $1").bind(run));
     }
     Ok(())
 }

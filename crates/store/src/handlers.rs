@@ -124,9 +124,11 @@ pub struct HandlerFilter {
 impl Store {
     pub async fn insert_handler(&self, handler: &HandlerRow) -> Result<()> {
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-                "INSERT INTO event_handlers (id, namespace, event_name, handler_name, handler_type, enabled, priority, action, config, created_by, created_at, updated_at) \
+                "INSERT INTO event_handlers (id, namespace, event_name, handler_name, handler_type, \
+                 enabled, priority, action, config, created_by, created_at, updated_at) \
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)",
             )
             .bind(handler.id)
@@ -140,10 +142,7 @@ impl Store {
             .bind(handler.config.to_string())
             .bind(&handler.created_by)
             .bind(handler.created_at)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         follow_event(&mut tx, &handler.event_name, handler.namespace.as_deref()).await?;
         tx.commit().await
     }
@@ -175,9 +174,11 @@ impl Store {
     pub async fn update_handler(&self, now: Micros, handler: &HandlerRow) -> Result<()> {
         let mut tx = self.begin().await?;
         let (event, namespace) = lock(&mut tx, handler.id).await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-                "UPDATE event_handlers SET event_name = $2, handler_name = $3, handler_type = $4, enabled = $5, priority = $6, action = $7, config = $8, \
+                "UPDATE event_handlers SET event_name = $2, handler_name = $3, handler_type = $4, \
+                 enabled = $5, priority = $6, action = $7, config = $8, \
                  updated_at = $9 WHERE id = $1",
             )
             .bind(handler.id)
@@ -189,10 +190,7 @@ impl Store {
             .bind(handler.action as i16)
             .bind(handler.config.to_string())
             .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         for name in [&event, &handler.event_name] {
             follow_event(&mut tx, name, namespace.as_deref()).await?;
         }
@@ -202,11 +200,7 @@ impl Store {
     pub async fn delete_handler(&self, id: Uuid) -> Result<()> {
         let mut tx = self.begin().await?;
         let (event, namespace) = lock(&mut tx, id).await?;
-        within!(tx, |conn| sqlx::query("DELETE FROM event_handlers WHERE id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("DELETE FROM event_handlers WHERE id = $1").bind(id));
         follow_event(&mut tx, &event, namespace.as_deref()).await?;
         tx.commit().await
     }

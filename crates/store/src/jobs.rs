@@ -346,13 +346,13 @@ impl Store {
         let mut tx = self.begin().await?;
         require_live(&mut tx, id).await?;
         put_in(&mut tx, now, id, workflow, &document.to_string(), &[], None).await?;
-        within!(tx, |conn| sqlx::query("UPDATE jobs SET spec = $2, updated_at = $3 WHERE id = $1")
-            .bind(id)
-            .bind(spec.to_string())
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE jobs SET spec = $2, updated_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(spec.to_string())
+                .bind(now)
+        );
         tx.commit().await
     }
 
@@ -365,7 +365,7 @@ impl Store {
             "UPDATE workflows SET active = FALSE, updated_at = $2 WHERE id = $1",
             "UPDATE triggers SET active = FALSE, revision = revision + 1, updated_at = $2 WHERE workflow_id = $1",
         ] {
-            within!(tx, |conn| sqlx::query(sql).bind(workflow).bind(now).execute(conn).await?.rows_affected());
+            within!(tx, sqlx::query(sql).bind(workflow).bind(now));
         }
         tx.commit().await
     }
@@ -389,9 +389,11 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
     workflow.name = claim_name(tx, now, job).await?;
     let mut document = job.document.clone();
     document["name"] = workflow.name.clone().into();
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO jobs (id, namespace, name, kind, workflow_id, spec, max_executions, depth, created_by, created_at, updated_at) \
+            "INSERT INTO jobs (id, namespace, name, kind, workflow_id, spec, max_executions, depth, \
+             created_by, created_at, updated_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)",
         )
         .bind(job.id)
@@ -404,17 +406,14 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
         .bind(job.depth)
         .bind(&job.created_by)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     for tag in &job.tags {
-        within!(tx, |conn| sqlx::query("INSERT INTO job_tags (tag, job_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
-            .bind(tag)
-            .bind(job.id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("INSERT INTO job_tags (tag, job_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                .bind(tag)
+                .bind(job.id)
+        );
     }
     put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[], None).await?;
     let event = EventRow {
@@ -445,18 +444,17 @@ async fn claim_name(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
     let numbered = (2..=NUMBERED_NAMES).map(|number| format!("{wanted}-{number}"));
     let last = format!("{wanted}-{}", job.id.simple());
     for name in std::iter::once(wanted.clone()).chain(numbered).chain([last]) {
-        let claimed = within!(tx, |conn| {
+        let claimed = within!(
+            tx,
             sqlx::query(
-                "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING",
+                "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, \
+                 $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING",
             )
             .bind(job.workflow_id)
             .bind(&job.workflow.namespace)
             .bind(&name)
             .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         if claimed == 1 {
             return Ok(name);
         }

@@ -37,12 +37,7 @@ impl Store {
         }
         let mut tx = self.begin().await?;
         let id = intern_limit(&mut tx, POOL, &format!("{namespace}/{name}"), slots).await?;
-        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1")
-            .bind(id)
-            .bind(slots)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1").bind(id).bind(slots));
         hand_on(&mut tx, now, &[], &[], &[id]).await?;
         tx.commit().await
     }
@@ -73,16 +68,16 @@ impl Store {
     /// Removes a pool that no version of a workflow names; one that is named can only become unlimited.
     pub async fn delete_pool(&self, namespace: &str, name: &str) -> Result<()> {
         let key = format!("{namespace}/{name}");
-        let deleted = crate::db::write!(self, |conn| sqlx::query(
-            "DELETE FROM limits WHERE kind = $1 AND key = $2 AND held = 0 \
-             AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id) \
-             AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.pool = limits.id)"
-        )
-        .bind(POOL)
-        .bind(&key)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let deleted = crate::db::write!(
+            self,
+            sqlx::query(
+                "DELETE FROM limits WHERE kind = $1 AND key = $2 AND held = 0 \
+                 AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id) \
+                 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.pool = limits.id)"
+            )
+            .bind(POOL)
+            .bind(&key)
+        );
         if deleted == 0 {
             let PoolRow { held, .. } = self.pool(namespace, name).await?;
             return Err(Error::Conflict(format!(
@@ -105,12 +100,10 @@ impl Store {
     pub async fn concurrency_limit(&self, key: &str, capacity: i32) -> Result<i32> {
         let mut tx = self.begin().await?;
         let id = intern_limit(&mut tx, CONCURRENCY, key, Some(capacity)).await?;
-        within!(tx, |conn| sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2")
-            .bind(id)
-            .bind(capacity)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2").bind(id).bind(capacity)
+        );
         tx.commit().await?;
         Ok(id)
     }
@@ -145,12 +138,7 @@ impl Store {
             };
             let (counted,): (i64,) = within!(tx, |conn| sqlx::query_as(counting).bind(id).fetch_one(conn).await?);
             if i64::from(held) != counted {
-                within!(tx, |conn| sqlx::query("UPDATE limits SET held = $2 WHERE id = $1")
-                    .bind(id)
-                    .bind(counted as i32)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+                within!(tx, sqlx::query("UPDATE limits SET held = $2 WHERE id = $1").bind(id).bind(counted as i32));
                 mended += 1;
             }
             hand_on(&mut tx, now, &[], &[], &[id]).await?;
@@ -182,15 +170,13 @@ pub(crate) async fn hand_on(tx: &mut Tx, now: Micros, released: &[i32], ended: &
 }
 
 pub(crate) async fn intern_limit(tx: &mut Tx, kind: i16, key: &str, capacity: Option<i32>) -> Result<i32> {
-    within!(tx, |conn| sqlx::query(
-        "INSERT INTO limits (kind, key, capacity) VALUES ($1, $2, $3) ON CONFLICT (kind, key) DO NOTHING"
-    )
-    .bind(kind)
-    .bind(key)
-    .bind(capacity)
-    .execute(conn)
-    .await?
-    .rows_affected());
+    within!(
+        tx,
+        sqlx::query("INSERT INTO limits (kind, key, capacity) VALUES ($1, $2, $3) ON CONFLICT (kind, key) DO NOTHING")
+            .bind(kind)
+            .bind(key)
+            .bind(capacity)
+    );
     let (id,): (i32,) = within!(tx, |conn| sqlx::query_as("SELECT id FROM limits WHERE kind = $1 AND key = $2")
         .bind(kind)
         .bind(key)

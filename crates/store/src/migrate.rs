@@ -118,15 +118,13 @@ impl Store {
                 continue;
             }
             run_script(&mut tx, step.postgres.0, step.sqlite.0).await?;
-            within!(tx, |conn| sqlx::query(
-                "INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)"
-            )
-            .bind(step.version)
-            .bind(step.name)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+            within!(
+                tx,
+                sqlx::query("INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)")
+                    .bind(step.version)
+                    .bind(step.name)
+                    .bind(now)
+            );
             tx.commit().await?;
             done += 1;
         }
@@ -147,11 +145,7 @@ impl Store {
                 continue;
             }
             run_script(&mut tx, step.postgres.1, step.sqlite.1).await?;
-            within!(tx, |conn| sqlx::query("DELETE FROM schema_migrations WHERE version = $1")
-                .bind(step.version)
-                .execute(conn)
-                .await?
-                .rows_affected());
+            within!(tx, sqlx::query("DELETE FROM schema_migrations WHERE version = $1").bind(step.version));
             tx.commit().await?;
             done += 1;
         }
@@ -188,14 +182,12 @@ async fn lock_schema(tx: &mut Tx) -> Result<()> {
     if let Tx::Postgres(tx) = tx {
         sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(MIGRATION_LOCK).execute(&mut **tx).await?;
     }
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "CREATE TABLE IF NOT EXISTS schema_migrations (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
-    )
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "CREATE TABLE IF NOT EXISTS schema_migrations (version bigint PRIMARY KEY, name text NOT NULL, applied_at bigint NOT NULL)"
+        )
+    );
     Ok(())
 }
 

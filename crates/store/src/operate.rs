@@ -178,21 +178,21 @@ impl Store {
             return Err(Error::Conflict(format!("run {id} is {}: only a running run can be paused", run.state)));
         }
         run.state = RunState::Paused;
-        within!(tx, |conn| sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
-            .bind(id)
-            .bind(run.state.code())
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(run.state.code())
+                .bind(now)
+        );
         // Two statements, so that a row that was just let through its gate is seen as ready and gives its slot back.
-        within!(tx, |conn| sqlx::query(
-            "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))"
-        )
-        .bind(id)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))"
+            )
+            .bind(id)
+        );
         let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as(
             "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND state = 1 RETURNING pool"
         )
@@ -213,13 +213,13 @@ impl Store {
             return Err(Error::Conflict(format!("run {id} is {}: only a paused run can be resumed", run.state)));
         }
         run.state = RunState::Running;
-        within!(tx, |conn| sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
-            .bind(id)
-            .bind(run.state.code())
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(run.state.code())
+                .bind(now)
+        );
         record(&mut tx, now, action, &mut run, "resume", operator).await?;
         proceed::enqueue(&mut tx, now, id, proceed::ADMIT).await?;
         tx.commit().await?;
@@ -231,38 +231,32 @@ impl Store {
 /// again, to its end; one that is still being made stops with the last of its rows. Finalisers that may still run are left
 /// alone. True if something is left to do.
 pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO run_details (run_id, reason) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason",
+            "INSERT INTO run_details (run_id, reason) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE \
+             SET reason = excluded.reason",
         )
         .bind(run.id)
         .bind(reason)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     if run.flags & RUN_BEING_MADE != 0 {
-        within!(tx, |conn| sqlx::query("UPDATE runs SET flags = $2 WHERE id = $1")
-            .bind(run.id)
-            .bind(run.flags)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("UPDATE runs SET flags = $2 WHERE id = $1").bind(run.id).bind(run.flags));
         return Ok(true);
     }
     let was = std::mem::replace(&mut run.state, RunState::Running);
-    within!(tx, |conn| sqlx::query(
-        "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
-         waits_for = NULL, limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
-    )
-    .bind(run.id)
-    .bind(run.state.code())
-    .bind(run.flags)
-    .bind(now)
-    .bind(was == RunState::Pending)
-    .execute(conn)
-    .await?
-    .rows_affected());
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
+             waits_for = NULL, limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
+        )
+        .bind(run.id)
+        .bind(run.state.code())
+        .bind(run.flags)
+        .bind(now)
+        .bind(was == RunState::Pending)
+    );
     if !run.is_stopped() {
         if was == RunState::Paused {
             proceed::enqueue(tx, now, run.id, proceed::ADMIT).await?;
@@ -333,17 +327,16 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
         settle(tx, now, gone, Vec::new()).await?;
     }
     // A later statement: a claim that was under way has committed or never will.
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
-         SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 ON CONFLICT DO NOTHING"
-    )
-    .bind(id)
-    .bind(&why.message)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
+             SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 \
+             ON CONFLICT DO NOTHING"
+        )
+        .bind(id)
+        .bind(&why.message)
+    );
     Ok(more)
 }
 
@@ -386,20 +379,19 @@ pub(crate) async fn record(
             .fetch_one(conn)
             .await?);
     run.seq = seq;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)"
-    )
-    .bind(action_id)
-    .bind(run.id)
-    .bind(seq)
-    .bind(action)
-    .bind(&operator.by)
-    .bind(&operator.reason)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at) VALUES ($1, \
+             $2, $3, $4, $5, $6, $7)"
+        )
+        .bind(action_id)
+        .bind(run.id)
+        .bind(seq)
+        .bind(action)
+        .bind(&operator.by)
+        .bind(&operator.reason)
+        .bind(now)
+    );
     Ok(())
 }

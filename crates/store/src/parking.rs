@@ -105,9 +105,11 @@ impl Store {
             Held::Not(outcome) => return finish(tx, outcome).await,
         };
         wait_for(&mut tx, now, token, &Parking::new(WaitKind::Items, None), None).await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-                "UPDATE task_runs SET flags = $4, open = $5, succeeded = 0, failed = 0, skipped = 0 WHERE run_id = $1 AND idx = $2 AND item = $3",
+                "UPDATE task_runs SET flags = $4, open = $5, succeeded = 0, failed = 0, skipped = 0 \
+                 WHERE run_id = $1 AND idx = $2 AND item = $3",
             )
             .bind(run.id)
             .bind(token.key.index)
@@ -115,23 +117,25 @@ impl Store {
             // What went wrong is told by the items.
             .bind((row.flags | EXPANDED) & !DEAD_LETTER)
             .bind(values.len() as i32)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         write_items(&mut tx, token, values).await?;
         let mut flags = row.flags & !(HAS_DEPENDENTS | HAS_CONDITION | crate::flags::BIG_FAN_OUT);
         if items_decide {
             flags |= HAS_CONDITION;
         }
         let first = startable(true, flags, row.pool).code();
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-                "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, version, due_at) \
-                 SELECT t.run_id, t.idx, i.item, CASE WHEN i.item < $3 THEN $4 ELSE 0 END, t.rule, t.rank, $5, t.route, t.pool, \
-                        coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = t.run_id AND h.idx = t.idx AND h.item = i.item), 0), \
+                "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, \
+                 attempt, max_failures, max_lost, generation, open, version, due_at) \
+                 SELECT t.run_id, t.idx, i.item, CASE WHEN i.item < $3 THEN $4 ELSE 0 END, t.rule, \
+                 t.rank, $5, t.route, t.pool, \
+                        coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = \
+                 t.run_id AND h.idx = t.idx AND h.item = i.item), 0), \
                         t.max_failures, t.max_lost, t.generation, 0, t.version, $6 + i.item \
-                 FROM task_runs t JOIN items i ON i.run_id = t.run_id AND i.idx = t.idx WHERE t.run_id = $1 AND t.idx = $2 AND t.item = -1",
+                 FROM task_runs t JOIN items i ON i.run_id = t.run_id AND i.idx = t.idx WHERE t.run_id \
+                 = $1 AND t.idx = $2 AND t.item = -1",
             )
             .bind(run.id)
             .bind(token.key.index)
@@ -139,17 +143,14 @@ impl Store {
             .bind(i32::from(first))
             .bind(flags)
             .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
-        within!(tx, |conn| sqlx::query("UPDATE runs SET open = open + $2, progress_at = $3 WHERE id = $1")
-            .bind(run.id)
-            .bind(values.len() as i32)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        );
+        within!(
+            tx,
+            sqlx::query("UPDATE runs SET open = open + $2, progress_at = $3 WHERE id = $1")
+                .bind(run.id)
+                .bind(values.len() as i32)
+                .bind(now)
+        );
         let pools: Vec<i32> = row.pool.into_iter().filter(|_| !items_decide).collect();
         hand_on(&mut tx, now, &[], &[], &pools).await?;
         finish(tx, Parked::Waiting).await
@@ -159,7 +160,8 @@ impl Store {
     pub async fn park_again(&self, token: TaskToken, due_at: Option<Micros>) -> Result<()> {
         let mut tx = self.begin().await?;
         lock_run(&mut tx, token.key.run).await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
                 "UPDATE task_runs SET state = 8, session = NULL, claim = NULL, due_at = $6 \
                  WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 4 AND session = $4 AND attempt = $5",
@@ -170,10 +172,7 @@ impl Store {
             .bind(token.session)
             .bind(token.attempt)
             .bind(due_at.unwrap_or(NEVER))
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         tx.commit().await
     }
 
@@ -191,23 +190,25 @@ impl Store {
             Held::Not(outcome) => return finish(tx, outcome).await,
         };
         let key = token.key;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-                "UPDATE task_runs SET state = 3, failures = failures + 1, session = NULL, claim = NULL, started_at = NULL, due_at = $4 \
+                "UPDATE task_runs SET state = 3, failures = failures + 1, session = NULL, claim = NULL, \
+                 started_at = NULL, due_at = $4 \
                  WHERE run_id = $1 AND idx = $2 AND item = $3",
             )
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)
             .bind(due_at)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
-        within!(tx, |conn| {
+        );
+        within!(
+            tx,
             sqlx::query(
-                "INSERT INTO attempts (run_id, idx, item, attempt, outcome, seq, started_at, finished_at, error_kind, error) \
-                 SELECT $1, $2, $3, $4, 0, $5, w.created_at, $6, $7, $8 FROM waits w WHERE w.run_id = $1 AND w.idx = $2 AND w.item = $3",
+                "INSERT INTO attempts (run_id, idx, item, attempt, outcome, seq, started_at, \
+                 finished_at, error_kind, error) \
+                 SELECT $1, $2, $3, $4, 0, $5, w.created_at, $6, $7, $8 FROM waits w WHERE w.run_id = \
+                 $1 AND w.idx = $2 AND w.item = $3",
             )
             .bind(key.run)
             .bind(key.index)
@@ -217,17 +218,12 @@ impl Store {
             .bind(now)
             .bind(&failure.kind)
             .bind(&failure.message)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         forget_wait(&mut tx, key).await?;
-        within!(tx, |conn| sqlx::query("UPDATE runs SET seq = seq + 1, progress_at = $2 WHERE id = $1")
-            .bind(run.id)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE runs SET seq = seq + 1, progress_at = $2 WHERE id = $1").bind(run.id).bind(now)
+        );
         finish(tx, Parked::Waiting).await
     }
 }
@@ -270,15 +266,16 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
         return Ok(Held::Not(Parked::Stopped));
     }
     if run.state != RunState::Running {
-        within!(tx, |conn| {
-            sqlx::query("UPDATE task_runs SET state = 6, session = NULL, claim = NULL WHERE run_id = $1 AND idx = $2 AND item = $3")
-                .bind(key.run)
-                .bind(key.index)
-                .bind(key.item)
-                .execute(conn)
-                .await?
-                .rows_affected()
-        });
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE task_runs SET state = 6, session = NULL, claim = NULL WHERE run_id = $1 \
+                 AND idx = $2 AND item = $3"
+            )
+            .bind(key.run)
+            .bind(key.index)
+            .bind(key.item)
+        );
         return Ok(Held::Not(Parked::Held));
     }
     Ok(Held::Go(run, Box::new(row)))
@@ -286,22 +283,24 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
 
 /// What was waited for is not waited for any more.
 async fn forget_wait(tx: &mut Tx, key: TaskKey) -> Result<()> {
-    within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
-        .bind(key.run)
-        .bind(key.index)
-        .bind(key.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(
+        tx,
+        sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
+            .bind(key.run)
+            .bind(key.index)
+            .bind(key.item)
+    );
     Ok(())
 }
 
 /// Makes the row wait under its next attempt, and says for what.
 async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking, child: Option<RunId>) -> Result<()> {
     let key = token.key;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE task_runs SET state = 8, attempt = attempt + 1, session = NULL, claim = NULL, started_at = $5, due_at = $4 \
+            "UPDATE task_runs SET state = 8, attempt = attempt + 1, session = NULL, claim = NULL, \
+             started_at = $5, due_at = $4 \
              WHERE run_id = $1 AND idx = $2 AND item = $3",
         )
         .bind(key.run)
@@ -309,14 +308,13 @@ async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking,
         .bind(key.item)
         .bind(parking.due_at.unwrap_or(NEVER))
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     forget_wait(tx, key).await?;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO waits (run_id, idx, item, kind, attempt, namespace, event, key, child, body, due_at, created_at) \
+            "INSERT INTO waits (run_id, idx, item, kind, attempt, namespace, event, key, child, body, \
+             due_at, created_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(key.run)
@@ -331,32 +329,19 @@ async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking,
         .bind(parking.body.as_deref())
         .bind(parking.due_at)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 async fn progress(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<()> {
-    within!(tx, |conn| sqlx::query("UPDATE runs SET progress_at = $2 WHERE id = $1")
-        .bind(run.id)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("UPDATE runs SET progress_at = $2 WHERE id = $1").bind(run.id).bind(now));
     Ok(())
 }
 
 /// Writes the values of an expansion; those of an earlier one are gone.
 async fn write_items(tx: &mut Tx, token: TaskToken, values: &[String]) -> Result<()> {
     let (run, index) = (token.key.run, token.key.index);
-    within!(tx, |conn| sqlx::query("DELETE FROM items WHERE run_id = $1 AND idx = $2")
-        .bind(run)
-        .bind(index)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("DELETE FROM items WHERE run_id = $1 AND idx = $2").bind(run).bind(index));
     let numbers: Vec<i32> = (0..values.len() as i32).collect();
     match tx {
         Tx::Postgres(tx) => {

@@ -36,13 +36,13 @@ struct Continuation {
 }
 
 pub(crate) async fn enqueue(tx: &mut Tx, now: Micros, run: RunId, kind: i16) -> Result<()> {
-    within!(tx, |conn| sqlx::query("INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, $2, $3)")
-        .bind(run)
-        .bind(kind)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(
+        tx,
+        sqlx::query("INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, $2, $3)")
+            .bind(run)
+            .bind(kind)
+            .bind(now)
+    );
     Ok(())
 }
 
@@ -98,19 +98,13 @@ impl Store {
         };
         match next {
             Some(position) => {
-                within!(tx, |conn| sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1")
-                    .bind(work.id)
-                    .bind(position)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+                within!(
+                    tx,
+                    sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1").bind(work.id).bind(position)
+                );
             }
             None => {
-                within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE id = $1")
-                    .bind(work.id)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+                within!(tx, sqlx::query("DELETE FROM continuations WHERE id = $1").bind(work.id));
             }
         }
         tx.commit().await?;
@@ -132,38 +126,38 @@ async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Op
 /// was cancelled meanwhile.
 async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) -> Result<Option<i32>> {
     let end = position + CHUNK as i32;
-    let made = within!(tx, |conn| {
+    let made = within!(
+        tx,
         sqlx::query(
-        "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
-         SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN 0 ELSE 6 END, vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, \
+            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, \
+             max_lost, open, version, due_at) \
+             SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN 0 ELSE 6 END, vt.rule, coalesce(vt.rank, \
+             r.rank), vt.flags, vt.route, vt.pool, \
                 vt.max_failures, vt.max_lost, vt.needs, vt.version, $4 + vt.idx \
-         FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = 0 AND vt.idx >= $2 AND vt.idx < $3 WHERE r.id = $1"
-    )
-    .bind(run.id)
-    .bind(position)
-    .bind(end)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = 0 AND vt.idx >= $2 \
+             AND vt.idx < $3 WHERE r.id = $1"
+        )
+        .bind(run.id)
+        .bind(position)
+        .bind(end)
+        .bind(now)
+    );
     if made as usize == CHUNK {
         return Ok(Some(end));
     }
     let admitted = run.flags & RUN_ADMITTED != 0;
     let flags = run.flags & !(RUN_BEING_MADE | RUN_ADMITTED);
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN 1 ELSE 0 END, started_at = CASE WHEN $3 THEN $4 ELSE started_at END WHERE id = $1"
-    )
-    .bind(run.id)
-    .bind(flags)
-    .bind(admitted)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN 1 ELSE 0 END, started_at = CASE WHEN $3 \
+             THEN $4 ELSE started_at END WHERE id = $1"
+        )
+        .bind(run.id)
+        .bind(flags)
+        .bind(admitted)
+        .bind(now)
+    );
     if flags & RUN_CANCELLING != 0 {
         let state = if admitted { RunState::Running } else { RunState::Pending };
         let reason = stopped(tx, run.id).await?.message;
@@ -199,7 +193,7 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
         sqlx::query_as(
             "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
-                 due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
+             due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
              WHERE run_id = $1 AND state = 6 AND (idx, item) <= ($3, $4) RETURNING state, pool",
         )
         .bind(run.id)

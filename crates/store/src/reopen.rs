@@ -118,11 +118,7 @@ impl Store {
             }
         }
         // What was left to do belonged to the end that is taken back.
-        within!(tx, |conn| sqlx::query("DELETE FROM continuations WHERE run_id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("DELETE FROM continuations WHERE run_id = $1").bind(id));
         run.generation += 1;
         for task in &again {
             match &task.items {
@@ -139,37 +135,31 @@ impl Store {
             .count();
         let state = if admitted { RunState::Running } else { RunState::Pending };
         let deadline = workflow.deadline_ms().map(|timeout| now.saturating_add(timeout as i64 * 1_000));
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-            "UPDATE runs SET state = $2, stage = $9, \
-             flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, finished_at = NULL, progress_at = $7, deadline_at = $8, \
-             holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END WHERE id = $1"
-        )
-        .bind(id)
-        .bind(state.code())
-        .bind(run.flags & !(RUN_CANCELLING | RUN_TIMED_OUT | RUN_NO_FINALISERS))
-        .bind(run.generation)
-        .bind((again.len() + items) as i32)
-        .bind(failed as i32)
-        .bind(now)
-        .bind(deadline)
-        .bind(stage.code())
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
-        within!(tx, |conn| sqlx::query(
-            "UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL"
-        )
-        .bind(id)
-        .execute(conn)
-        .await?
-        .rows_affected());
-        within!(tx, |conn| sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1")
+                "UPDATE runs SET state = $2, stage = $9, \
+                 flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = \
+                 runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, \
+                 finished_at = NULL, progress_at = $7, deadline_at = $8, \
+                 holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END \
+                 WHERE id = $1"
+            )
             .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+            .bind(state.code())
+            .bind(run.flags & !(RUN_CANCELLING | RUN_TIMED_OUT | RUN_NO_FINALISERS))
+            .bind(run.generation)
+            .bind((again.len() + items) as i32)
+            .bind(failed as i32)
+            .bind(now)
+            .bind(deadline)
+            .bind(stage.code())
+        );
+        within!(
+            tx,
+            sqlx::query("UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL").bind(id)
+        );
+        within!(tx, sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1").bind(id));
         close_letters(&mut tx, now, id, what, operator).await?;
         record(&mut tx, now, action, &mut run, what.word(), operator).await?;
         if again.is_empty() {
@@ -207,9 +197,11 @@ async fn close_letters(tx: &mut Tx, now: Micros, id: RunId, what: &Reopen, opera
         Reopen::Settled { task, state: TaskState::Skipped, .. } => (2, Some(*task as i32)),
         Reopen::Settled { task, .. } => (3, Some(*task as i32)),
     };
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, notes = coalesce($6, notes) \
+            "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, \
+             notes = coalesce($6, notes) \
              WHERE run_id = $1 AND status = 0 AND (CAST($5 AS integer) IS NULL OR idx = $5)",
         )
         .bind(id)
@@ -218,10 +210,7 @@ async fn close_letters(tx: &mut Tx, now: Micros, id: RunId, what: &Reopen, opera
         .bind(status)
         .bind(task)
         .bind(&operator.reason)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
@@ -352,64 +341,55 @@ async fn take_slot(tx: &mut Tx, run: &LockedRun) -> Result<bool> {
     if capacity.is_some_and(|capacity| held >= capacity) {
         return Ok(false);
     }
-    within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
-        .bind(limit)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit));
     Ok(true)
 }
 
 pub(crate) async fn supersede(tx: &mut Tx, run: RunId, row: &EndedRow) -> Result<()> {
-    within!(tx, |conn| sqlx::query(
-        "INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3"
-    )
-    .bind(run)
-    .bind(row.idx)
-    .bind(row.item)
-    .execute(conn)
-    .await?
-    .rows_affected());
-    within!(tx, |conn| sqlx::query("DELETE FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO history_superseded SELECT * FROM history WHERE run_id = $1 AND idx = $2 AND item = $3"
+        )
         .bind(run)
         .bind(row.idx)
         .bind(row.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    );
+    within!(
+        tx,
+        sqlx::query("DELETE FROM history WHERE run_id = $1 AND idx = $2 AND item = $3")
+            .bind(run)
+            .bind(row.idx)
+            .bind(row.item)
+    );
     Ok(())
 }
 
 async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, task: &Again) -> Result<()> {
     let flags = of_task(&workflow.tasks[task.index]);
     // What it waited for, it waits for anew.
-    within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2")
+    within!(tx, sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2").bind(run.id).bind(task.index as i32));
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
+             max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \
+             SELECT r.id, vt.idx, -1, CASE WHEN $3 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $3 END, vt.rule, \
+             coalesce(vt.rank, r.rank), $4, vt.route, vt.pool, $5, \
+                vt.max_failures, vt.max_lost, $6, $7, $8, $9, $10, vt.version, $11 \
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1"
+        )
         .bind(run.id)
         .bind(task.index as i32)
-        .execute(conn)
-        .await?
-        .rows_affected());
-    within!(tx, |conn| {
-        sqlx::query(
-        "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \
-         SELECT r.id, vt.idx, -1, CASE WHEN $3 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $3 END, vt.rule, coalesce(vt.rank, r.rank), $4, vt.route, vt.pool, $5, \
-                vt.max_failures, vt.max_lost, $6, $7, $8, $9, $10, vt.version, $11 \
-         FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1"
-    )
-    .bind(run.id)
-    .bind(task.index as i32)
-    .bind(task.state.code())
-    .bind(flags)
-    .bind(task.attempt)
-    .bind(run.generation)
-    .bind(task.counters.open)
-    .bind(task.counters.succeeded)
-    .bind(task.counters.failed)
-    .bind(task.counters.skipped)
-    .bind(now + task.index as i64)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+        .bind(task.state.code())
+        .bind(flags)
+        .bind(task.attempt)
+        .bind(run.generation)
+        .bind(task.counters.open)
+        .bind(task.counters.succeeded)
+        .bind(task.counters.failed)
+        .bind(task.counters.skipped)
+        .bind(now + task.index as i64)
+    );
     Ok(())
 }

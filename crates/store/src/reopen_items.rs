@@ -68,30 +68,29 @@ impl ItemsAgain {
             due_at: NEVER,
         };
         insert(tx, run, index, &parent).await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-            "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND idx = $2 AND item = -1"
-        )
-        .bind(run.id)
-        .bind(index as i32)
-        .bind(parent.attempt)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
+                "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND \
+                 idx = $2 AND item = -1"
+            )
+            .bind(run.id)
+            .bind(index as i32)
+            .bind(parent.attempt)
+        );
         let mut own = flags & !(HAS_DEPENDENTS | HAS_CONDITION | BIG_FAN_OUT);
         if task.action.parks() {
             own |= HAS_CONDITION;
         }
         let at_once = task.max_parallel.map_or(usize::MAX, |max| max as usize);
         for (nth, (item, attempt)) in self.again.iter().enumerate() {
-            within!(tx, |conn| sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
-                .bind(run.id)
-                .bind(index as i32)
-                .bind(item)
-                .execute(conn)
-                .await?
-                .rows_affected());
+            within!(
+                tx,
+                sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
+                    .bind(run.id)
+                    .bind(index as i32)
+                    .bind(item)
+            );
             let state = if nth < at_once { startable(admitted, own, None) } else { TaskState::Pending };
             let row = Row {
                 item: *item,
@@ -120,11 +119,14 @@ struct Row {
 
 /// A live row from its template; one with a pool is gated instead of ready.
 async fn insert(tx: &mut Tx, run: &LockedRun, index: usize, row: &Row) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, generation, open, succeeded, \
+            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
+             max_failures, max_lost, generation, open, succeeded, \
                                     version, due_at, started_at) \
-             SELECT r.id, vt.idx, $3, CASE WHEN $4 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $4 END, vt.rule, coalesce(vt.rank, r.rank), $5, vt.route, vt.pool, \
+             SELECT r.id, vt.idx, $3, CASE WHEN $4 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $4 END, \
+             vt.rule, coalesce(vt.rank, r.rank), $5, vt.route, vt.pool, \
                     $6, vt.max_failures, vt.max_lost, $7, $8, $9, vt.version, $10, NULL \
              FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1",
         )
@@ -138,9 +140,6 @@ async fn insert(tx: &mut Tx, run: &LockedRun, index: usize, row: &Row) -> Result
         .bind(row.open)
         .bind(row.succeeded)
         .bind(row.due_at)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }

@@ -156,13 +156,7 @@ fn refuse_unsettled_runs(run: &LockedRun) -> Result<()> {
 async fn set(tx: &mut Tx, row: &LiveRow, columns: &str) -> Result<Repaired> {
     let sql =
         sqlx::AssertSqlSafe(format!("UPDATE task_runs SET {columns} WHERE run_id = $1 AND idx = $2 AND item = $3"));
-    within!(tx, |conn| sqlx::query(sql)
-        .bind(row.run_id)
-        .bind(row.idx)
-        .bind(row.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query(sql).bind(row.run_id).bind(row.idx).bind(row.item));
     Ok(Repaired::Done)
 }
 
@@ -224,9 +218,11 @@ async fn end(
 }
 
 async fn ask_to_stop(tx: &mut Tx, row: &LiveRow, reason: &str) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING",
+            "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) VALUES ($1, $2, \
+             $3, $4, $5, $6) ON CONFLICT DO NOTHING",
         )
         .bind(row.session)
         .bind(row.run_id)
@@ -234,16 +230,14 @@ async fn ask_to_stop(tx: &mut Tx, row: &LiveRow, reason: &str) -> Result<()> {
         .bind(row.item)
         .bind(row.attempt)
         .bind(reason)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 /// Nobody waits any more for what this row waited for; its child run is called off, durably.
 async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO continuations (run_id, kind, created_at) SELECT child, 4, $4 FROM waits \
              WHERE run_id = $1 AND idx = $2 AND item = $3 AND child IS NOT NULL AND outcome IS NULL",
@@ -252,22 +246,18 @@ async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
         .bind(row.idx)
         .bind(row.item)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
-    within!(tx, |conn| {
+    );
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE waits SET outcome = 2, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3 AND outcome IS NULL",
+            "UPDATE waits SET outcome = 2, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = \
+             $3 AND outcome IS NULL",
         )
         .bind(row.run_id)
         .bind(row.idx)
         .bind(row.item)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
@@ -282,13 +272,13 @@ async fn record_task(
     operator: &Operator,
 ) -> Result<()> {
     crate::operate::record(tx, now, id, run, action, operator).await?;
-    within!(tx, |conn| sqlx::query("UPDATE operator_actions SET idx = $2, item = $3 WHERE id = $1")
-        .bind(id)
-        .bind(key.index)
-        .bind(key.item)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(
+        tx,
+        sqlx::query("UPDATE operator_actions SET idx = $2, item = $3 WHERE id = $1")
+            .bind(id)
+            .bind(key.index)
+            .bind(key.item)
+    );
     Ok(())
 }
 
@@ -320,10 +310,13 @@ pub(crate) async fn replace_end(
             .fetch_one(conn)
             .await?);
     run.seq = seq;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started_at, finished_at, output) \
-             SELECT run_id, idx, item, $4, $5, $6, attempt, failures, lost, session, $7, started_at, $8, $9 FROM history_superseded \
+            "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, \
+             session, seq, started_at, finished_at, output) \
+             SELECT run_id, idx, item, $4, $5, $6, attempt, failures, lost, session, $7, started_at, \
+             $8, $9 FROM history_superseded \
              WHERE run_id = $1 AND idx = $2 AND item = $3 ORDER BY generation DESC LIMIT 1",
         )
         .bind(run.id)
@@ -335,9 +328,6 @@ pub(crate) async fn replace_end(
         .bind(seq)
         .bind(now)
         .bind(output)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }

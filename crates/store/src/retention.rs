@@ -60,22 +60,15 @@ impl Store {
         for (id,) in old {
             let mut tx = self.begin().await?;
             // The state again, under the row's lock: it may have been reopened.
-            let gone =
-                within!(tx, |conn| sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3 AND finished_at < $2")
-                    .bind(id)
-                    .bind(before)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+            let gone = within!(
+                tx,
+                sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3 AND finished_at < $2").bind(id).bind(before)
+            );
             if gone == 1 {
                 let (task_runs, log_chunks) = forget(&mut tx, id).await?;
                 purged.task_runs += task_runs;
                 purged.log_chunks += log_chunks;
-                within!(tx, |conn| sqlx::query("DELETE FROM dead_letters WHERE run_id = $1 AND status <> 0")
-                    .bind(id)
-                    .execute(conn)
-                    .await?
-                    .rows_affected());
+                within!(tx, sqlx::query("DELETE FROM dead_letters WHERE run_id = $1 AND status <> 0").bind(id));
             }
             tx.commit().await?;
             purged.runs += gone;
@@ -134,37 +127,28 @@ impl Store {
         until: Micros,
         fired_before: Micros,
     ) -> Result<u64> {
-        Ok(write!(self, |conn| {
+        Ok(write!(
+            self,
             sqlx::query(
-            "DELETE FROM fires WHERE trigger_id = $1 AND nominal_at >= $2 AND nominal_at < $3 AND fired_at < $4 AND backfill = $5 \
-             AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = fires.run_id)"
-        )
-        .bind(trigger)
-        .bind(from)
-        .bind(until)
-        .bind(fired_before)
-        .bind(NO_BACKFILL)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        }))
+                "DELETE FROM fires WHERE trigger_id = $1 AND nominal_at >= $2 AND nominal_at < $3 AND \
+                 fired_at < $4 AND backfill = $5 \
+                 AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.id = fires.run_id)"
+            )
+            .bind(trigger)
+            .bind(from)
+            .bind(until)
+            .bind(fired_before)
+            .bind(NO_BACKFILL)
+        ))
     }
 
     /// Deletes an ended run and everything of it, whatever waits for a person.
     pub(crate) async fn forget_run(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
-        let gone = within!(tx, |conn| sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        let gone = within!(tx, sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3").bind(id));
         if gone == 1 {
             forget(&mut tx, id).await?;
-            within!(tx, |conn| sqlx::query("DELETE FROM dead_letters WHERE run_id = $1")
-                .bind(id)
-                .execute(conn)
-                .await?
-                .rows_affected());
+            within!(tx, sqlx::query("DELETE FROM dead_letters WHERE run_id = $1").bind(id));
         }
         tx.commit().await
     }
@@ -196,18 +180,14 @@ async fn forget(tx: &mut Tx, id: RunId) -> Result<(u64, u64)> {
     let (mut task_runs, mut log_chunks) = (0, 0);
     for table in TABLES {
         let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
-        let rows = within!(tx, |conn| sqlx::query(sql).bind(id).execute(conn).await?.rows_affected());
+        let rows = within!(tx, sqlx::query(sql).bind(id));
         match *table {
             "history" => task_runs += rows,
             "logs" => log_chunks += rows,
             _ => {}
         }
     }
-    within!(tx, |conn| sqlx::query("DELETE FROM submissions WHERE run_id = $1")
-        .bind(id)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("DELETE FROM submissions WHERE run_id = $1").bind(id));
     Ok((task_runs, log_chunks))
 }
 

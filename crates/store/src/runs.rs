@@ -185,18 +185,17 @@ fn pools_of<'r>(runs: impl Iterator<Item = &'r NewRun>) -> Vec<i32> {
 
 pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
     if let Some(key) = &run.idempotency_key {
-        let fresh = within!(tx, |conn| {
+        let fresh = within!(
+            tx,
             sqlx::query(
-            "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
-        )
-        .bind(&run.version.namespace)
-        .bind(key)
-        .bind(run.id)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
+                "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON \
+                 CONFLICT DO NOTHING"
+            )
+            .bind(&run.version.namespace)
+            .bind(key)
+            .bind(run.id)
+            .bind(now)
+        );
         if fresh == 0 {
             let (earlier,): (RunId,) =
                 within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
@@ -256,50 +255,49 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
 }
 
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, progress_at, deadline_at, waits_for, holds) \
-         VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = $3 AND w.followed), 0), $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE $8 END, CASE WHEN $11 THEN $8 END)"
-    )
-    .bind(seed.id)
-    .bind(seed.version)
-    .bind(seed.workflow)
-    .bind(seed.state.code())
-    .bind(seed.flags)
-    .bind(seed.rank)
-    .bind(seed.open)
-    .bind(seed.limit)
-    .bind(now)
-    .bind(seed.deadline_at)
-    .bind(seed.flags & flags::RUN_ADMITTED != 0)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
-    if seed.has_details() {
-        within!(tx, |conn| sqlx::query(
-            "INSERT INTO run_details (run_id, inputs, correlation_id, trigger) VALUES ($1, $2, $3, $4)"
+            "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, \
+             progress_at, deadline_at, waits_for, holds) \
+             VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE \
+             w.id = $3 AND w.followed), 0), $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE \
+             $8 END, CASE WHEN $11 THEN $8 END)"
         )
         .bind(seed.id)
-        .bind(&seed.inputs)
-        .bind(&seed.correlation_id)
-        .bind(&seed.trigger)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        .bind(seed.version)
+        .bind(seed.workflow)
+        .bind(seed.state.code())
+        .bind(seed.flags)
+        .bind(seed.rank)
+        .bind(seed.open)
+        .bind(seed.limit)
+        .bind(now)
+        .bind(seed.deadline_at)
+        .bind(seed.flags & flags::RUN_ADMITTED != 0)
+    );
+    if seed.has_details() {
+        within!(
+            tx,
+            sqlx::query("INSERT INTO run_details (run_id, inputs, correlation_id, trigger) VALUES ($1, $2, $3, $4)")
+                .bind(seed.id)
+                .bind(&seed.inputs)
+                .bind(&seed.correlation_id)
+                .bind(&seed.trigger)
+        );
     }
     Ok(())
 }
 
 async fn forget_submission(tx: &mut Tx, run: &NewRun) -> Result<()> {
     if let Some(key) = &run.idempotency_key {
-        within!(tx, |conn| sqlx::query("DELETE FROM submissions WHERE namespace = $1 AND key = $2 AND run_id = $3")
-            .bind(&run.version.namespace)
-            .bind(key)
-            .bind(run.id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("DELETE FROM submissions WHERE namespace = $1 AND key = $2 AND run_id = $3")
+                .bind(&run.version.namespace)
+                .bind(key)
+                .bind(run.id)
+        );
     }
     Ok(())
 }
@@ -323,11 +321,7 @@ async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
             .fetch_one(conn)
             .await?);
     if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || overlap == Overlap::Allow {
-        within!(tx, |conn| sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1")
-            .bind(limit)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit));
         return Ok(Admission::Admitted);
     }
     Ok(match overlap {

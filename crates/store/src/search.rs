@@ -38,11 +38,7 @@ impl Store {
     pub async fn reindex(&self, namespace: &str, limit: Option<u64>) -> Result<Indexed> {
         let limit = limit.and_then(|limit| i64::try_from(limit).ok()).unwrap_or(i64::MAX);
         let mut tx = self.begin().await?;
-        within!(tx, |conn| sqlx::query("DELETE FROM search_documents WHERE namespace = $1")
-            .bind(namespace)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("DELETE FROM search_documents WHERE namespace = $1").bind(namespace));
         let id = match tx.flavor() {
             Flavor::Postgres => "CAST(r.id AS text)",
             // A blob of 16 bytes, written as people write it.
@@ -116,5 +112,5 @@ impl Store {
 
 async fn insert(tx: &mut Tx, select: &str, namespace: &str, limit: i64) -> Result<u64> {
     let sql = sqlx::AssertSqlSafe(format!("INSERT INTO search_documents (namespace, kind, id, title, body) {select}"));
-    Ok(within!(tx, |conn| sqlx::query(sql).bind(namespace).bind(limit).execute(conn).await?.rows_affected()))
+    Ok(within!(tx, sqlx::query(sql).bind(namespace).bind(limit)))
 }

@@ -81,11 +81,7 @@ impl Store {
 
     /// Says that a session takes no more work.
     pub async fn drain_session(&self, id: i64) -> Result<()> {
-        write!(self, |conn| sqlx::query("UPDATE sessions SET draining = TRUE WHERE id = $1")
-            .bind(id)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        write!(self, sqlx::query("UPDATE sessions SET draining = TRUE WHERE id = $1").bind(id));
         Ok(())
     }
 
@@ -124,12 +120,7 @@ impl Store {
         if found.is_none_or(|(beat,)| seen.is_some_and(|seen| seen != beat)) {
             return Ok(0);
         }
-        within!(tx, |conn| sqlx::query("UPDATE sessions SET dead = TRUE, ended_at = $2 WHERE id = $1")
-            .bind(id)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(tx, sqlx::query("UPDATE sessions SET dead = TRUE, ended_at = $2 WHERE id = $1").bind(id).bind(now));
         let mut returned = return_rows(&mut tx, now, id).await?;
         tx.commit().await?;
         while returned > 0 && returned % ROWS_PER_REAP as u64 == 0 {
@@ -216,13 +207,13 @@ impl LiveRow {
 
     /// Takes the row out of the live ones. Whoever calls holds its lock.
     pub(crate) async fn delete(&self, tx: &mut Tx) -> Result<()> {
-        within!(tx, |conn| sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
-            .bind(self.run_id)
-            .bind(self.idx)
-            .bind(self.item)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        within!(
+            tx,
+            sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
+                .bind(self.run_id)
+                .bind(self.idx)
+                .bind(self.item)
+        );
         Ok(())
     }
 
@@ -272,16 +263,17 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
         let why = if run.is_stopped() { Some(stopped(tx, row.run_id).await?) } else { None };
         match fate(row, why) {
             Fate::Undecided => {
-                within!(tx, |conn| {
-                    sqlx::query("UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3")
+                within!(
+                    tx,
+                    sqlx::query(
+                        "UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = \
+                         $1 AND idx = $2 AND item = $3"
+                    )
                     .bind(row.run_id)
                     .bind(row.idx)
                     .bind(row.item)
                     .bind(now)
-                    .execute(conn)
-                    .await?
-                    .rows_affected()
-                });
+                );
             }
             Fate::Again => {
                 give_back(tx, now, row, run).await?;
@@ -299,11 +291,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
             }
         }
     }
-    within!(tx, |conn| sqlx::query("DELETE FROM cancel_requests WHERE session = $1")
-        .bind(session)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session));
     if !gone.is_empty() {
         settle(tx, now, gone, Vec::new()).await?;
     }
@@ -343,44 +331,39 @@ fn failure(kind: &str, message: &str) -> Failure {
 /// A lost attempt: recorded, and the row is claimable again. It costs nothing of the retry budget.
 async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun) -> Result<()> {
     run.seq += 1;
-    within!(tx, |conn| sqlx::query("UPDATE runs SET seq = $2, progress_at = $3 WHERE id = $1")
-        .bind(run.id)
+    within!(
+        tx,
+        sqlx::query("UPDATE runs SET seq = $2, progress_at = $3 WHERE id = $1").bind(run.id).bind(run.seq).bind(now)
+    );
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, \
+             finished_at, error_kind, error) \
+             VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, 'lost', 'the worker was lost')"
+        )
+        .bind(row.run_id)
+        .bind(row.idx)
+        .bind(row.item)
+        .bind(row.attempt)
+        .bind(row.session)
         .bind(run.seq)
+        .bind(row.started_at)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
-    within!(tx, |conn| {
-        sqlx::query(
-        "INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, finished_at, error_kind, error) \
-         VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, 'lost', 'the worker was lost')"
-    )
-    .bind(row.run_id)
-    .bind(row.idx)
-    .bind(row.item)
-    .bind(row.attempt)
-    .bind(row.session)
-    .bind(run.seq)
-    .bind(row.started_at)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+    );
     let state = startable(run.state == RunState::Running, 0, row.pool);
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "UPDATE task_runs SET state = $4, lost = lost + 1, due_at = $5, session = NULL, claim = NULL, started_at = NULL \
-         WHERE run_id = $1 AND idx = $2 AND item = $3"
-    )
-    .bind(row.run_id)
-    .bind(row.idx)
-    .bind(row.item)
-    .bind(state.code())
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "UPDATE task_runs SET state = $4, lost = lost + 1, due_at = $5, session = NULL, claim = NULL, \
+             started_at = NULL \
+             WHERE run_id = $1 AND idx = $2 AND item = $3"
+        )
+        .bind(row.run_id)
+        .bind(row.idx)
+        .bind(row.item)
+        .bind(state.code())
+        .bind(now)
+    );
     Ok(())
 }

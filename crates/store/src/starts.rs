@@ -44,22 +44,13 @@ impl Store {
 }
 
 pub(crate) async fn put_off(tx: &mut Tx, run: RunId, until: Micros) -> Result<()> {
-    within!(tx, |conn| sqlx::query("INSERT INTO starts (run_id, due_at) VALUES ($1, $2)")
-        .bind(run)
-        .bind(until)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(tx, sqlx::query("INSERT INTO starts (run_id, due_at) VALUES ($1, $2)").bind(run).bind(until));
     Ok(())
 }
 
 /// Has the rows of a run made that was put off. Nothing happens if it was not, or has begun.
 pub(crate) async fn begin(tx: &mut Tx, now: Micros, run: RunId) -> Result<()> {
-    let was_put_off = within!(tx, |conn| sqlx::query("DELETE FROM starts WHERE run_id = $1")
-        .bind(run)
-        .execute(conn)
-        .await?
-        .rows_affected());
+    let was_put_off = within!(tx, sqlx::query("DELETE FROM starts WHERE run_id = $1").bind(run));
     if was_put_off > 0 {
         enqueue(tx, now, run, CREATE).await?;
     }

@@ -73,29 +73,27 @@ impl Store {
 
     /// The holder says that it lives; false if the term is not its own any more.
     pub async fn beat_term(&self, term: &Term) -> Result<bool> {
-        let touched = write!(self, |conn| sqlx::query(
-            "UPDATE terms SET beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3"
-        )
-        .bind(&term.name)
-        .bind(term.epoch)
-        .bind(term.term_id)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let touched = write!(
+            self,
+            sqlx::query("UPDATE terms SET beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3")
+                .bind(&term.name)
+                .bind(term.epoch)
+                .bind(term.term_id)
+        );
         Ok(touched == 1)
     }
 
     /// Gives the term up, so that another may take it at once.
     pub async fn release_term(&self, term: &Term) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "UPDATE terms SET released = TRUE, beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3"
-        )
-        .bind(&term.name)
-        .bind(term.epoch)
-        .bind(term.term_id)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "UPDATE terms SET released = TRUE, beat = beat + 1 WHERE name = $1 AND epoch = $2 AND term_id = $3"
+            )
+            .bind(&term.name)
+            .bind(term.epoch)
+            .bind(term.term_id)
+        );
         Ok(())
     }
 }

@@ -53,7 +53,8 @@ pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transiti
             .fetch_optional(conn)
             .await?);
     let (seq, stage) = numbered.ok_or_else(|| Error::not_found(format!("run {run}")))?;
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) VALUES ($1, $2, $3, 1, $4, $5)",
         )
@@ -62,29 +63,26 @@ pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transiti
         .bind(kind.code())
         .bind(stage)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 
 /// A run is about to be reopened: its end gets a row, since `runs` will tell of another one. Its number is the one that no
 /// row carries. The caller holds the run's lock.
 pub(crate) async fn keep_end(tx: &mut Tx, run: RunId) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
              SELECT r.id, r.seq * (r.seq + 1) / 2 - (SELECT CAST(coalesce(sum(e.seq), 0) AS bigint) FROM ( \
-                    SELECT seq FROM history WHERE run_id = $1 UNION ALL SELECT seq FROM history_superseded WHERE run_id = $1 \
-                    UNION ALL SELECT seq FROM attempts WHERE run_id = $1 UNION ALL SELECT seq FROM operator_actions WHERE run_id = $1 \
+                    SELECT seq FROM history WHERE run_id = $1 UNION ALL SELECT seq FROM \
+             history_superseded WHERE run_id = $1 \
+                    UNION ALL SELECT seq FROM attempts WHERE run_id = $1 UNION ALL SELECT seq FROM \
+             operator_actions WHERE run_id = $1 \
                     UNION ALL SELECT seq FROM run_transitions WHERE run_id = $1) e), \
                 2, r.state, r.stage, r.finished_at FROM runs r WHERE r.id = $1",
         )
         .bind(run)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }

@@ -96,14 +96,12 @@ pub(crate) async fn sync(
         }
     }
     for gone in known.values().filter(|row| row.present) {
-        within!(tx, |conn| sqlx::query(
-            "UPDATE triggers SET present = FALSE, revision = revision + 1, updated_at = $2 WHERE id = $1"
-        )
-        .bind(gone.id)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        within!(
+            tx,
+            sqlx::query("UPDATE triggers SET present = FALSE, revision = revision + 1, updated_at = $2 WHERE id = $1")
+                .bind(gone.id)
+                .bind(now)
+        );
     }
     fires::insert_triggers(tx, now, &fresh).await
 }
@@ -230,27 +228,27 @@ fn listens(source: &TriggerSource, own_namespace: &str) -> Option<String> {
 }
 
 async fn update(tx: &mut Tx, now: Micros, seed: &TriggerSeed) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "UPDATE triggers SET kind = $2, listens = $3, calendar = $4, spec = $5, revision = revision + 1, present = TRUE, \
-         anchor_at = $6, covered_at = $7, next_nominal = $8, next_fire_at = $9, fired = $10, active = $11, problem = NULL, \
-         updated_at = $12 WHERE id = $1"
-    )
-    .bind(seed.id)
-    .bind(seed.kind)
-    .bind(&seed.listens)
-    .bind(&seed.calendar)
-    .bind(&seed.spec)
-    .bind(seed.anchor_at)
-    .bind(seed.covered_at)
-    .bind(seed.next.map(|next| next.nominal))
-    .bind(seed.next.map(|next| next.fire_at))
-    .bind(seed.fired as i64)
-    .bind(seed.active)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "UPDATE triggers SET kind = $2, listens = $3, calendar = $4, spec = $5, revision = revision + \
+             1, present = TRUE, \
+             anchor_at = $6, covered_at = $7, next_nominal = $8, next_fire_at = $9, fired = $10, active = \
+             $11, problem = NULL, \
+             updated_at = $12 WHERE id = $1"
+        )
+        .bind(seed.id)
+        .bind(seed.kind)
+        .bind(&seed.listens)
+        .bind(&seed.calendar)
+        .bind(&seed.spec)
+        .bind(seed.anchor_at)
+        .bind(seed.covered_at)
+        .bind(seed.next.map(|next| next.nominal))
+        .bind(seed.next.map(|next| next.fire_at))
+        .bind(seed.fired as i64)
+        .bind(seed.active)
+        .bind(now)
+    );
     Ok(())
 }

@@ -223,14 +223,14 @@ impl Store {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, id).await?;
         if !row.paused {
-            within!(tx, |conn| sqlx::query(
-                "UPDATE triggers SET paused = TRUE, revision = revision + 1, updated_at = $2 WHERE id = $1"
-            )
-            .bind(id)
-            .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected());
+            within!(
+                tx,
+                sqlx::query(
+                    "UPDATE triggers SET paused = TRUE, revision = revision + 1, updated_at = $2 WHERE id = $1"
+                )
+                .bind(id)
+                .bind(now)
+            );
         }
         tx.commit().await?;
         self.trigger(id).await
@@ -253,20 +253,19 @@ impl Store {
                 (covered, next) = (turn.covered, turn.next);
             }
             fires::insert_without_runs(&mut tx, now, id, &fires).await?;
-            within!(tx, |conn| {
+            within!(
+                tx,
                 sqlx::query(
-                "UPDATE triggers SET paused = FALSE, revision = revision + 1, covered_at = $3, next_nominal = $4, next_fire_at = $5, \
-                 updated_at = $2 WHERE id = $1"
-            )
-            .bind(id)
-            .bind(now)
-            .bind(covered)
-            .bind(next.map(|next| next.nominal))
-            .bind(next.map(|next| next.fire_at))
-            .execute(conn)
-            .await?
-            .rows_affected()
-            });
+                    "UPDATE triggers SET paused = FALSE, revision = revision + 1, covered_at = $3, \
+                     next_nominal = $4, next_fire_at = $5, \
+                     updated_at = $2 WHERE id = $1"
+                )
+                .bind(id)
+                .bind(now)
+                .bind(covered)
+                .bind(next.map(|next| next.nominal))
+                .bind(next.map(|next| next.fire_at))
+            );
         }
         tx.commit().await?;
         self.trigger(id).await
@@ -275,17 +274,16 @@ impl Store {
 
 /// Says whether the triggers of a workflow fire. What fell due while they did not is up to their catch-up policies.
 pub(crate) async fn activate(tx: &mut Tx, now: Micros, workflow_id: Uuid, active: bool) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-            "UPDATE triggers SET active = $2, revision = revision + 1, updated_at = $3 WHERE workflow_id = $1 AND active <> $2",
+            "UPDATE triggers SET active = $2, revision = revision + 1, updated_at = $3 WHERE \
+             workflow_id = $1 AND active <> $2",
         )
         .bind(workflow_id)
         .bind(active)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
+    );
     Ok(())
 }
 

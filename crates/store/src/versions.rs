@@ -200,18 +200,17 @@ pub(crate) async fn put_in(
     let spec = serde_json::to_string(workflow)
         .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
     let hash = content_hash(&spec, files);
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
-        "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING"
-    )
-    .bind(new_id)
-    .bind(&workflow.namespace)
-    .bind(&workflow.name)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected()
-    });
+            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, \
+             $4) ON CONFLICT (namespace, name) DO NOTHING"
+        )
+        .bind(new_id)
+        .bind(&workflow.namespace)
+        .bind(&workflow.name)
+        .bind(now)
+    );
     let sql = locking!(
         tx,
         "SELECT id, active, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",
@@ -250,14 +249,14 @@ pub(crate) async fn put_in(
             (id, number)
         }
     };
-    within!(tx, |conn| sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
-        .bind(workflow_id)
-        .bind(id)
-        // Every edition has a time of its own.
-        .bind(now.max(updated_at + 1))
-        .execute(conn)
-        .await?
-        .rows_affected());
+    within!(
+        tx,
+        sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
+            .bind(workflow_id)
+            .bind(id)
+            // Every edition has a time of its own.
+            .bind(now.max(updated_at + 1))
+    );
     crate::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
     crate::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
     let pools = root_pools(tx, id).await?;
@@ -423,16 +422,16 @@ async fn send_templates(tx: &mut Tx, version: i64, rows: &[Template]) -> Result<
 }
 
 async fn intern_route(tx: &mut Tx, namespace: &str, (queue, labels, class): &(String, String, i16)) -> Result<i32> {
-    within!(tx, |conn| sqlx::query(
-        "INSERT INTO routes (namespace, queue, labels, class) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
-    )
-    .bind(namespace)
-    .bind(queue)
-    .bind(labels)
-    .bind(*class)
-    .execute(conn)
-    .await?
-    .rows_affected());
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO routes (namespace, queue, labels, class) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+        )
+        .bind(namespace)
+        .bind(queue)
+        .bind(labels)
+        .bind(*class)
+    );
     let (id,): (i32,) = within!(tx, |conn| sqlx::query_as(
         "SELECT id FROM routes WHERE namespace = $1 AND queue = $2 AND labels = $3 AND class = $4"
     )

@@ -201,11 +201,13 @@ impl Store {
     ) -> Result<bool> {
         let mut tx = self.begin().await?;
         let mut run = lock_run(&mut tx, key.run).await?;
-        let waits = within!(tx, |conn| {
+        let waits = within!(
+            tx,
             sqlx::query(
                 "UPDATE waits SET outcome = $5, output = $6, actor = $7, reason = $8, happened_at = $9 \
                  WHERE run_id = $1 AND idx = $2 AND item = $3 AND kind = $4 AND outcome IS NULL \
-                 AND EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = $1 AND t.idx = $2 AND t.item = $3 AND t.state = 8)",
+                 AND EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = $1 AND t.idx = $2 AND t.item = \
+                 $3 AND t.state = 8)",
             )
             .bind(key.run)
             .bind(key.index)
@@ -216,26 +218,24 @@ impl Store {
             .bind(operator.map(|(_, _, operator)| operator.by.as_str()))
             .bind(&happening.reason)
             .bind(now)
-            .execute(conn)
-            .await?
-            .rows_affected()
-        });
+        );
         if waits == 0 {
             return Ok(false);
         }
         // What happened to a paused run is concluded when that goes on.
         let next = if run.state == RunState::Running { TaskState::Deciding } else { TaskState::Held };
-        within!(tx, |conn| {
-            sqlx::query("UPDATE task_runs SET state = $5, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 8")
-                .bind(key.run)
-                .bind(key.index)
-                .bind(key.item)
-                .bind(now)
-                .bind(next.code())
-                .execute(conn)
-                .await?
-                .rows_affected()
-        });
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE task_runs SET state = $5, due_at = $4 WHERE run_id = $1 AND idx = $2 \
+                 AND item = $3 AND state = 8"
+            )
+            .bind(key.run)
+            .bind(key.index)
+            .bind(key.item)
+            .bind(now)
+            .bind(next.code())
+        );
         if let Some((id, action, operator)) = operator {
             record(&mut tx, now, id, &mut run, action, operator).await?;
         }
@@ -286,25 +286,21 @@ impl Store {
 
 /// Nobody waits any more for what a stopped run waited for; its children are called off, durably.
 pub(crate) async fn call_off(tx: &mut Tx, now: Micros, run: RunId) -> Result<()> {
-    within!(tx, |conn| {
+    within!(
+        tx,
         sqlx::query(
             "INSERT INTO continuations (run_id, kind, created_at) SELECT child, 4, $2 FROM waits \
              WHERE run_id = $1 AND child IS NOT NULL AND outcome IS NULL",
         )
         .bind(run)
         .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected()
-    });
-    within!(tx, |conn| sqlx::query(
-        "UPDATE waits SET outcome = 2, happened_at = $2 WHERE run_id = $1 AND outcome IS NULL"
-    )
-    .bind(run)
-    .bind(now)
-    .execute(conn)
-    .await?
-    .rows_affected());
+    );
+    within!(
+        tx,
+        sqlx::query("UPDATE waits SET outcome = 2, happened_at = $2 WHERE run_id = $1 AND outcome IS NULL")
+            .bind(run)
+            .bind(now)
+    );
     Ok(())
 }
 
@@ -324,16 +320,14 @@ impl Store {
             .fetch_optional(conn)
             .await?);
         let Some((child,)) = child else { return Ok(()) };
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query("UPDATE waits SET outcome = 2, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3")
                 .bind(key.run)
                 .bind(key.index)
                 .bind(key.item)
                 .bind(now)
-                .execute(conn)
-                .await?
-                .rows_affected()
-        });
+        );
         crate::proceed::enqueue(&mut tx, now, child, crate::proceed::CANCEL_CHILD).await?;
         tx.commit().await
     }

@@ -36,23 +36,23 @@ pub struct AuditFilter {
 
 impl Store {
     pub async fn add_audit(&self, row: &AuditRow) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        )
-        .bind(row.id)
-        .bind(row.at)
-        .bind(&row.actor)
-        .bind(&row.address)
-        .bind(&row.method)
-        .bind(&row.path)
-        .bind(&row.namespace)
-        .bind(row.status)
-        .bind(&row.request_id)
-        .bind(&row.detail)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
+            )
+            .bind(row.id)
+            .bind(row.at)
+            .bind(&row.actor)
+            .bind(&row.address)
+            .bind(&row.method)
+            .bind(&row.path)
+            .bind(&row.namespace)
+            .bind(row.status)
+            .bind(&row.request_id)
+            .bind(&row.detail)
+        );
         Ok(())
     }
 
@@ -83,10 +83,6 @@ impl Store {
 
     /// Forgets entries from before `before`; returns how many.
     pub async fn forget_audit(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| sqlx::query("DELETE FROM audit_log WHERE at < $1")
-            .bind(before)
-            .execute(conn)
-            .await?
-            .rows_affected()))
+        Ok(write!(self, sqlx::query("DELETE FROM audit_log WHERE at < $1").bind(before)))
     }
 }

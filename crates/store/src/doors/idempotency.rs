@@ -47,20 +47,20 @@ impl Store {
         hash: &[u8; 32],
         claim: Uuid,
     ) -> Result<Claim> {
-        let taken = write!(self, |conn| sqlx::query(
-            "INSERT INTO idempotent_requests AS i (actor, key, request_hash, claim, created_at) \
-             VALUES ($1, $2, $3, $4, $5) ON CONFLICT (actor, key) DO UPDATE SET claim = $4, created_at = $5 \
-             WHERE i.status IS NULL AND i.request_hash = $3 AND i.created_at < $6"
-        )
-        .bind(actor)
-        .bind(key)
-        .bind(hash.to_vec())
-        .bind(claim)
-        .bind(now)
-        .bind(abandoned_before)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let taken = write!(
+            self,
+            sqlx::query(
+                "INSERT INTO idempotent_requests AS i (actor, key, request_hash, claim, created_at) \
+                 VALUES ($1, $2, $3, $4, $5) ON CONFLICT (actor, key) DO UPDATE SET claim = $4, created_at = $5 \
+                 WHERE i.status IS NULL AND i.request_hash = $3 AND i.created_at < $6"
+            )
+            .bind(actor)
+            .bind(key)
+            .bind(hash.to_vec())
+            .bind(claim)
+            .bind(now)
+            .bind(abandoned_before)
+        );
         if taken > 0 {
             return Ok(Claim::Mine);
         }
@@ -86,42 +86,38 @@ impl Store {
 
     /// Keeps the answer of a claim that is still ours.
     pub async fn keep_answer(&self, (actor, key): (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "UPDATE idempotent_requests SET status = $4, content_type = $5, body = $6 \
-             WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
-        )
-        .bind(actor)
-        .bind(key)
-        .bind(claim)
-        .bind(i16::try_from(answer.status).unwrap_or(500))
-        .bind(&answer.content_type)
-        .bind(&answer.body)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "UPDATE idempotent_requests SET status = $4, content_type = $5, body = $6 \
+                 WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
+            )
+            .bind(actor)
+            .bind(key)
+            .bind(claim)
+            .bind(i16::try_from(answer.status).unwrap_or(500))
+            .bind(&answer.content_type)
+            .bind(&answer.body)
+        );
         Ok(())
     }
 
     /// Gives a claim back: nothing was done under it, or nobody knows.
     pub async fn give_back_request(&self, (actor, key): (&str, &str), claim: Uuid) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "DELETE FROM idempotent_requests WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
-        )
-        .bind(actor)
-        .bind(key)
-        .bind(claim)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "DELETE FROM idempotent_requests WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
+            )
+            .bind(actor)
+            .bind(key)
+            .bind(claim)
+        );
         Ok(())
     }
 
     /// Forgets what was answered before `before`; returns how many.
     pub async fn forget_requests(&self, before: Micros) -> Result<u64> {
-        Ok(write!(self, |conn| sqlx::query("DELETE FROM idempotent_requests WHERE created_at < $1")
-            .bind(before)
-            .execute(conn)
-            .await?
-            .rows_affected()))
+        Ok(write!(self, sqlx::query("DELETE FROM idempotent_requests WHERE created_at < $1").bind(before)))
     }
 }

@@ -52,18 +52,18 @@ impl Store {
         description: Option<&str>,
         quotas: Quotas,
     ) -> Result<()> {
-        let made = write!(self, |conn| sqlx::query(
-            "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO NOTHING"
-        )
-        .bind(name)
-        .bind(description)
-        .bind(quotas.max_open_runs)
-        .bind(quotas.max_workflows)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let made = write!(
+            self,
+            sqlx::query(
+                "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
+                 VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO NOTHING"
+            )
+            .bind(name)
+            .bind(description)
+            .bind(quotas.max_open_runs)
+            .bind(quotas.max_workflows)
+            .bind(now)
+        );
         match made {
             0 => Err(Error::Conflict(format!("namespace `{name}` exists already"))),
             _ => Ok(()),
@@ -78,19 +78,19 @@ impl Store {
         description: Option<&str>,
         quotas: Quotas,
     ) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO UPDATE \
-             SET description = $2, max_open_runs = $3, max_workflows = $4, updated_at = $5"
-        )
-        .bind(name)
-        .bind(description)
-        .bind(quotas.max_open_runs)
-        .bind(quotas.max_workflows)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "INSERT INTO namespaces (name, description, max_open_runs, max_workflows, created_at, updated_at) \
+                 VALUES ($1, $2, $3, $4, $5, $5) ON CONFLICT (name) DO UPDATE \
+                 SET description = $2, max_open_runs = $3, max_workflows = $4, updated_at = $5"
+            )
+            .bind(name)
+            .bind(description)
+            .bind(quotas.max_open_runs)
+            .bind(quotas.max_workflows)
+            .bind(now)
+        );
         Ok(())
     }
 
@@ -147,16 +147,15 @@ impl Store {
             return Err(Error::Conflict(format!("namespace `{name}` has open runs: cancel them first")));
         }
         let mut tx = self.begin().await?;
-        within!(tx, |conn| {
+        within!(
+            tx,
             sqlx::query(
-            "DELETE FROM dead_letters WHERE run_id IN (SELECT r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id \
-             WHERE w.namespace = $1)"
-        )
-        .bind(name)
-        .execute(conn)
-        .await?
-        .rows_affected()
-        });
+                "DELETE FROM dead_letters WHERE run_id IN (SELECT r.id FROM runs r JOIN workflows w ON w.id \
+                 = r.workflow_id \
+                 WHERE w.namespace = $1)"
+            )
+            .bind(name)
+        );
         tx.commit().await?;
         while self.purge_runs(now + 1, Some(name)).await?.runs > 0 {}
         let mut tx = self.begin().await?;
@@ -171,22 +170,22 @@ impl Store {
         }
         for table in owned_tables(&mut tx).await? {
             let sql = sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE namespace = $1"));
-            within!(tx, |conn| sqlx::query(sql).bind(name).execute(conn).await?.rows_affected());
+            within!(tx, sqlx::query(sql).bind(name));
         }
         for sql in ["DELETE FROM workflows WHERE namespace = $1", "DELETE FROM namespaces WHERE name = $1"] {
-            within!(tx, |conn| sqlx::query(sql).bind(name).execute(conn).await?.rows_affected());
+            within!(tx, sqlx::query(sql).bind(name));
         }
         // Pools and concurrency keys are named `namespace/…`; nothing names them any more.
         let prefix = format!("{name}/");
-        within!(tx, |conn| sqlx::query(
-            "DELETE FROM limits WHERE substr(key, 1, $2) = $1 AND held = 0 \
-             AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id)"
-        )
-        .bind(&prefix)
-        .bind(i32::try_from(prefix.len()).unwrap_or(i32::MAX))
-        .execute(conn)
-        .await?
-        .rows_affected());
+        within!(
+            tx,
+            sqlx::query(
+                "DELETE FROM limits WHERE substr(key, 1, $2) = $1 AND held = 0 \
+                 AND NOT EXISTS (SELECT 1 FROM version_tasks t WHERE t.pool = limits.id)"
+            )
+            .bind(&prefix)
+            .bind(i32::try_from(prefix.len()).unwrap_or(i32::MAX))
+        );
         tx.commit().await
     }
 

@@ -75,12 +75,10 @@ impl Store {
     }
 
     pub async fn delete_secret(&self, namespace: &str, name: &str) -> Result<()> {
-        let gone = write!(self, |conn| sqlx::query("DELETE FROM secrets WHERE namespace = $1 AND name = $2")
-            .bind(namespace)
-            .bind(name)
-            .execute(conn)
-            .await?
-            .rows_affected());
+        let gone = write!(
+            self,
+            sqlx::query("DELETE FROM secrets WHERE namespace = $1 AND name = $2").bind(namespace).bind(name)
+        );
         if gone == 0 {
             return Err(Error::not_found(format!("secret `{name}` in namespace `{namespace}`")));
         }

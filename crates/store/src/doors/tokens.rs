@@ -40,20 +40,20 @@ const COARSE: Micros = 60_000_000;
 impl Store {
     /// May be repeated: the same token is kept once.
     pub async fn add_token(&self, now: Micros, token: &NewToken) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "INSERT INTO api_tokens (id, name, hash, grants, created_by, created_at, expires_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"
-        )
-        .bind(token.id)
-        .bind(&token.name)
-        .bind(token.hash.to_vec())
-        .bind(&token.grants)
-        .bind(&token.created_by)
-        .bind(now)
-        .bind(token.expires_at)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "INSERT INTO api_tokens (id, name, hash, grants, created_by, created_at, expires_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING"
+            )
+            .bind(token.id)
+            .bind(&token.name)
+            .bind(token.hash.to_vec())
+            .bind(&token.grants)
+            .bind(&token.created_by)
+            .bind(now)
+            .bind(token.expires_at)
+        );
         Ok(())
     }
 
@@ -94,28 +94,24 @@ impl Store {
 
     /// Notes that a token was used, unless that was noted within the last minute.
     pub async fn touch_token(&self, now: Micros, id: Uuid) -> Result<()> {
-        write!(self, |conn| sqlx::query(
-            "UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)"
-        )
-        .bind(id)
-        .bind(now)
-        .bind(now - COARSE)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        write!(
+            self,
+            sqlx::query(
+                "UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)"
+            )
+            .bind(id)
+            .bind(now)
+            .bind(now - COARSE)
+        );
         Ok(())
     }
 
     /// From now on it opens nothing. Revoking again keeps the first time.
     pub async fn revoke_token(&self, now: Micros, id: Uuid) -> Result<()> {
-        let touched = write!(self, |conn| sqlx::query(
-            "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1"
-        )
-        .bind(id)
-        .bind(now)
-        .execute(conn)
-        .await?
-        .rows_affected());
+        let touched = write!(
+            self,
+            sqlx::query("UPDATE api_tokens SET revoked_at = coalesce(revoked_at, $2) WHERE id = $1").bind(id).bind(now)
+        );
         if touched == 0 {
             return Err(Error::not_found(format!("token {id}")));
         }
