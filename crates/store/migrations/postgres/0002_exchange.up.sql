@@ -206,9 +206,8 @@ BEGIN
             FROM per_run p WHERE r.id = p.run
             RETURNING r.id, r.seq - p.n - CASE WHEN r.open = 0 AND r.flags & 3 = 0 THEN 1 ELSE 0 END AS base, r.state, r.open, r.limit_id, r.flags
         )
-        SELECT array_agg(c.id ORDER BY c.id), array_agg(c.base ORDER BY c.id), array_agg(c.state ORDER BY c.id),
-               array_agg(c.open ORDER BY c.id), array_agg(c.limit_id ORDER BY c.id), array_agg(c.flags ORDER BY c.id)
-        INTO r_id, r_base, r_state, r_open, r_limit, r_flags FROM changed c;
+        SELECT array_agg(c.id), array_agg(c.base), array_agg(c.state), array_agg(c.open), array_agg(c.limit_id), array_agg(c.flags)
+        INTO r_id, r_base, r_state, r_open, r_limit, r_flags FROM (SELECT * FROM changed ORDER BY changed.id) c;
 
         INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, session, seq,
                              started_at, finished_at, exit_code, error_kind, error, detail, output)
@@ -328,29 +327,35 @@ BEGIN
 
         -- Runs whose stage is over: those that ended are told, the others enter their next stage.
         IF 0 = ANY (r_open) THEN
-            followed := NULL;
-            FOR i IN 1 .. cardinality(r_id) LOOP
-                CONTINUE WHEN r_open[i] <> 0;
-                IF r_state[i] < 3 THEN
-                    PERFORM next_stage_v1(p_now, r_id[i]);
-                    r_state[i] := (SELECT r.state FROM runs r WHERE r.id = r_id[i]);
-                    touched := touched || ARRAY(SELECT DISTINCT t.pool FROM task_runs t WHERE t.run_id = r_id[i] AND t.state = 5);
+            -- Most runs just end: no further stage, nobody who waits for them or follows them, no limit.
+            IF EXISTS (SELECT 1 FROM unnest(r_open, r_state, r_flags, r_limit) AS u(open, state, flags, held)
+                       WHERE u.open = 0 AND (u.state < 3 OR u.flags & 384 <> 0 OR u.held IS NOT NULL)) THEN
+                followed := NULL;
+                FOR i IN 1 .. cardinality(r_id) LOOP
+                    CONTINUE WHEN r_open[i] <> 0;
+                    IF r_state[i] < 3 THEN
+                        PERFORM next_stage_v1(p_now, r_id[i]);
+                        r_state[i] := (SELECT r.state FROM runs r WHERE r.id = r_id[i]);
+                        touched := touched || ARRAY(SELECT DISTINCT t.pool FROM task_runs t WHERE t.run_id = r_id[i] AND t.state = 5);
+                    END IF;
+                    IF r_state[i] >= 3 AND r_flags[i] & 128 <> 0 THEN
+                        PERFORM child_ended_v1(p_now, r_id[i]);
+                    END IF;
+                    IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
+                        ended_limits := ended_limits || r_limit[i];
+                    END IF;
+                    IF r_flags[i] & 256 <> 0 AND r_state[i] >= 3 THEN
+                        followed := followed || r_id[i];
+                    END IF;
+                END LOOP;
+                IF followed IS NOT NULL THEN
+                    PERFORM runs_ended_v1(followed);
                 END IF;
-                IF r_state[i] >= 3 AND r_flags[i] & 128 <> 0 THEN
-                    PERFORM child_ended_v1(p_now, r_id[i]);
-                END IF;
-                IF r_state[i] >= 3 AND r_limit[i] IS NOT NULL THEN
-                    ended_limits := ended_limits || r_limit[i];
-                END IF;
-                IF r_flags[i] & 256 <> 0 AND r_state[i] >= 3 THEN
-                    followed := followed || r_id[i];
-                END IF;
-            END LOOP;
-            IF followed IS NOT NULL THEN
-                PERFORM runs_ended_v1(followed);
             END IF;
-            INSERT INTO unsuccessful_runs (run_id, state)
-                SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
+            IF 3 < ANY (r_state) THEN
+                INSERT INTO unsuccessful_runs (run_id, state)
+                    SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > 3 ON CONFLICT DO NOTHING;
+            END IF;
             -- `item` says whether another run waits for it, `attempt` whether somebody follows it.
             RETURN QUERY SELECT 3::smallint, u.id, u.state::integer, CASE WHEN u.flags & 128 <> 0 THEN 0 ELSE -1 END, u.flags & 256, 0::smallint, 0::smallint, 0::bigint,
                        NULL::bigint, 0, 0::smallint, 0::bigint
@@ -714,7 +719,12 @@ BEGIN
         END IF;
     END IF;
 
-    IF g_run IS NOT NULL THEN
+    IF g_run IS NOT NULL AND cardinality(a_run) = 0 AND NOT EXISTS (SELECT 1 FROM unnest(g_flags) f WHERE f & 1 <> 0) THEN
+        -- Nothing depends on them: nothing is claimed on the way, and no demand is used up.
+        RETURN QUERY SELECT * FROM settle_v1(p_now, v_claim, g_run, g_idx, g_item, g_version, g_state, g_flags, g_generation, g_attempt, g_failures, g_lost,
+            g_session, g_started, g_finished, g_exit, g_kind, g_error, g_detail, g_output, g_pool, a_run, a_dep, a_counts,
+            w_session, w_route, w_slots, w_rank, p_decide_session, p_decide);
+    ELSIF g_run IS NOT NULL THEN
         FOR settled IN
             SELECT * FROM settle_v1(p_now, v_claim, g_run, g_idx, g_item, g_version, g_state, g_flags, g_generation, g_attempt, g_failures, g_lost,
                 g_session, g_started, g_finished, g_exit, g_kind, g_error, g_detail, g_output, g_pool, a_run, a_dep, a_counts,
