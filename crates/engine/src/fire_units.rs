@@ -18,7 +18,7 @@ use crate::node::Shared;
 /// The database works on one while another is prepared and sent.
 const AT_ONCE: usize = 2;
 /// Runs that were made wait so long at most for the others of their turn.
-const LONGEST_SILENCE: Duration = Duration::from_millis(50);
+const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
 pub(crate) struct Units {
     shared: Arc<Shared>,

@@ -2,8 +2,9 @@
 //!
 //! `next_fire_at` is a row, never memory: a turn reads what is due by its index, decides with the pure schedule what
 //! becomes of it, and fires it in units that hold the leader's term. Whoever was overtaken finds his unit stale or
-//! himself deposed, and nothing has happened. Between turns it sleeps until the next fire, bounded, so that a clock that
-//! is set is noticed; changes of triggers wake it.
+//! himself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
+//! clock that is set is noticed; changes of triggers wake it. What fires next is read in that short time: when it is due
+//! it is fired at once.
 //!
 //! A clock that goes back makes the loop wait until it has come to where the triggers are settled. That is not silent: see
 //! [`TimekeepingStatus::behind`].
@@ -34,6 +35,8 @@ const MOST_AT_ONCE: usize = 16_000;
 const KEPT: usize = 10_000;
 /// A clock that is behind by less has not been set.
 const NOTABLE: Micros = 2_000_000;
+/// So long before something is due it is read. If it is changed meanwhile, its unit is stale and the next turn looks again.
+const LOOK_AHEAD: Duration = Duration::from_millis(50);
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 /// Lags are counted by the millisecond up to here.
 const LAGS: usize = 4_096;
@@ -127,10 +130,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             _ => return,
         };
         let Some(term) = held else { continue };
-        let prepared = shared.stop.run_until_cancelled(shared.client.store.prepare_to_fire()).await;
-        if let Some(Err(error)) = prepared {
-            tracing::debug!(%error, "preparing to fire; the first fires do it then");
-        }
+        keeper.ahead = None;
+        prepare(&shared).await;
         shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
         while terms.borrow().as_ref() == Some(&term) {
             let started = Instant::now();
@@ -154,6 +155,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+async fn prepare(shared: &Shared) {
+    let prepared = shared.stop.run_until_cancelled(shared.client.store.prepare_to_fire()).await;
+    if let Some(Err(error)) = prepared {
+        tracing::debug!(%error, "preparing to fire; the first fires do it then");
+    }
+}
+
 type Timetables = HashMap<Uuid, (i64, Arc<Timetable>)>;
 
 #[derive(Debug, Default)]
@@ -164,6 +172,14 @@ struct Keeper {
     limit: usize,
     /// The latest time of day at which something was due.
     latest: Micros,
+    ahead: Option<Ahead>,
+}
+
+/// What is due next, read before it is.
+#[derive(Debug)]
+struct Ahead {
+    at: Micros,
+    due: Vec<DueTrigger>,
 }
 
 #[derive(Debug)]
@@ -188,17 +204,49 @@ impl Keeper {
     async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
+        if let Some(ahead) = self.ahead.take_if(|ahead| ahead.at <= wall) {
+            return self.fire_due(shared, term, ahead.due, wall).await;
+        }
+        // Too early to fire it: something has changed.
+        self.ahead = None;
         let next = store.next_fire().await?;
         if next.is_none_or(|next| next.0 > wall) {
             self.limit = AT_ONCE;
             // What fires next may have been made since; where others are settled is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
-            let until = next.map_or(Micros::MAX, |next| next.0.saturating_sub(shared.client.clock.wall()));
-            let until = Duration::from_micros(u64::try_from(until).unwrap_or(0));
-            return Ok(until.min(shared.config.schedule_interval));
+            return self.look_ahead(shared, next.map(|next| next.0)).await;
         }
         let due = store.due_triggers(wall, self.limit as i64).await?;
+        self.fire_due(shared, term, due, wall).await
+    }
+
+    /// Reads what is due next if that is soon; says how long to sleep.
+    async fn look_ahead(&mut self, shared: &Shared, next: Option<Micros>) -> Result<Duration> {
+        let until = |next: Micros| {
+            let left = next.saturating_sub(shared.client.clock.wall());
+            Duration::from_micros(u64::try_from(left).unwrap_or(0))
+        };
+        let longest = shared.config.schedule_interval;
+        let Some(next) = next else { return Ok(longest) };
+        let early = until(next).saturating_sub(LOOK_AHEAD);
+        if !early.is_zero() {
+            return Ok(early.min(longest));
+        }
+        let due = shared.client.store.due_triggers(next, self.limit as i64).await?;
+        self.ahead = Some(Ahead { at: next, due });
+        // What was planned for the last fires may be forgotten: new statistics do that. Nothing that is due waits for it.
+        _ = tokio::time::timeout(until(next), prepare(shared)).await;
+        Ok(until(next).min(longest))
+    }
+
+    async fn fire_due(
+        &mut self,
+        shared: &Arc<Shared>,
+        term: &Term,
+        due: Vec<DueTrigger>,
+        wall: Micros,
+    ) -> Result<Duration> {
         self.latest = self.latest.max(wall);
         let full = due.len() == self.limit;
         self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
