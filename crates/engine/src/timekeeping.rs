@@ -205,7 +205,7 @@ impl Keeper {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
         if let Some(ahead) = self.ahead.take_if(|ahead| ahead.at <= wall) {
-            return self.fire_due(shared, term, ahead.due, wall).await;
+            return self.fire_all(shared, term, ahead.due, wall).await;
         }
         // Too early to fire it: something has changed.
         self.ahead = None;
@@ -218,7 +218,7 @@ impl Keeper {
             return self.look_ahead(shared, next.map(|next| next.0)).await;
         }
         let due = store.due_triggers(wall, self.limit as i64).await?;
-        self.fire_due(shared, term, due, wall).await
+        self.fire_all(shared, term, due, wall).await
     }
 
     /// Reads what is due next if that is soon; says how long to sleep.
@@ -238,19 +238,6 @@ impl Keeper {
         // What was planned for the last fires may be forgotten: new statistics do that. Nothing that is due waits for it.
         _ = tokio::time::timeout(until(next), prepare(shared)).await;
         Ok(until(next).min(longest))
-    }
-
-    async fn fire_due(
-        &mut self,
-        shared: &Arc<Shared>,
-        term: &Term,
-        due: Vec<DueTrigger>,
-        wall: Micros,
-    ) -> Result<Duration> {
-        self.latest = self.latest.max(wall);
-        let full = due.len() == self.limit;
-        self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
-        self.fire_all(shared, term, due, wall).await
     }
 
     /// What each due trigger does now. One that cannot be understood is taken out of sight, with the reason.
@@ -335,6 +322,9 @@ impl Keeper {
         due: Vec<DueTrigger>,
         wall: Micros,
     ) -> Result<Duration> {
+        self.latest = self.latest.max(wall);
+        let full = due.len() == self.limit;
+        self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
         let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
         let size = (due.len() / 4).clamp(fewest, MOST_PER_UNIT);
         let mut units = Units::new(Arc::clone(shared), term.clone(), wall);

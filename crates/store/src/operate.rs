@@ -82,6 +82,19 @@ struct LockedRunRow {
     seq: i64,
 }
 
+/// Puts a run whose lock is held into another state.
+async fn enter(tx: &mut Tx, now: Micros, run: &mut LockedRun, state: RunState) -> Result<()> {
+    run.state = state;
+    within!(
+        tx,
+        sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
+            .bind(run.id)
+            .bind(state.code())
+            .bind(now)
+    );
+    Ok(())
+}
+
 pub(crate) async fn lock_run(tx: &mut Tx, id: RunId) -> Result<LockedRun> {
     let sql = locking!(
         tx,
@@ -177,14 +190,7 @@ impl Store {
         if run.state != RunState::Running || run.flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0 {
             return Err(Error::Conflict(format!("run {id} is {}: only a running run can be paused", run.state)));
         }
-        run.state = RunState::Paused;
-        within!(
-            tx,
-            sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
-                .bind(id)
-                .bind(run.state.code())
-                .bind(now)
-        );
+        enter(&mut tx, now, &mut run, RunState::Paused).await?;
         // Two statements, so that a row that was just let through its gate is seen as ready and gives its slot back.
         within!(
             tx,
@@ -212,14 +218,7 @@ impl Store {
         if run.state != RunState::Paused {
             return Err(Error::Conflict(format!("run {id} is {}: only a paused run can be resumed", run.state)));
         }
-        run.state = RunState::Running;
-        within!(
-            tx,
-            sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
-                .bind(id)
-                .bind(run.state.code())
-                .bind(now)
-        );
+        enter(&mut tx, now, &mut run, RunState::Running).await?;
         record(&mut tx, now, action, &mut run, "resume", operator).await?;
         proceed::enqueue(&mut tx, now, id, proceed::ADMIT).await?;
         tx.commit().await?;
