@@ -202,7 +202,7 @@ macro_rules! within {
                 $body
             }
             $crate::db::Tx::Sqlite(tx) => {
-                let $conn = tx.connection();
+                let $conn = tx.connection().await?;
                 $body
             }
         }

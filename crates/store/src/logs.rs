@@ -55,7 +55,7 @@ impl Store {
                         .bind(chunk.attempt)
                         .bind(chunk.chunk)
                         .bind(text)
-                        .execute(tx.connection())
+                        .execute(tx.connection().await?)
                         .await?;
                 }
                 tx.commit().await?;

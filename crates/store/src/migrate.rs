@@ -206,7 +206,7 @@ async fn run_script(tx: &mut Tx, postgres: &'static str, sqlite: &'static str) -
             sqlx::raw_sql(postgres).execute(&mut **tx).await?;
         }
         Tx::Sqlite(tx) => {
-            sqlx::raw_sql(sqlite).execute(tx.connection()).await?;
+            sqlx::raw_sql(sqlite).execute(tx.connection().await?).await?;
         }
     }
     Ok(())

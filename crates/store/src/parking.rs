@@ -359,7 +359,7 @@ async fn write_items(tx: &mut Tx, token: TaskToken, values: &[String]) -> Result
                 .bind(run)
                 .bind(index)
                 .bind(all.to_string())
-                .execute(tx.connection())
+                .execute(tx.connection().await?)
                 .await?;
         }
     }

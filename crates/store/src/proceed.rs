@@ -242,7 +242,7 @@ async fn dependents(tx: &mut Tx, version: i64, idx: i32, position: i32) -> Resul
             .bind(idx)
             .bind(position)
             .bind(CHUNK as i32)
-            .fetch_all(tx.connection())
+            .fetch_all(tx.connection().await?)
             .await?;
             Ok(rows.into_iter().map(|row| row.0).collect())
         }

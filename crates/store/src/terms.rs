@@ -109,7 +109,7 @@ pub(crate) async fn hold(tx: &mut Tx, term: &Term) -> Result<bool> {
                     .bind(&term.name)
                     .bind(term.epoch)
                     .bind(term.term_id)
-                    .fetch_optional(tx.connection())
+                    .fetch_optional(tx.connection().await?)
                     .await?;
             Ok(held.is_some())
         }

@@ -414,7 +414,7 @@ async fn send_templates(tx: &mut Tx, version: i64, rows: &[Template]) -> Result<
             )
             .bind(version)
             .bind(serde_json::Value::Array(json).to_string())
-            .execute(tx.connection())
+            .execute(tx.connection().await?)
             .await?;
         }
     }

@@ -5,14 +5,18 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Row as _, Sqlite, Type};
 use uuid::Uuid;
 
+use super::SqliteTx;
 use crate::error::Result;
 
 const LENGTHS: [usize; 7] = [1, 4, 16, 64, 128, 256, 512];
 const LONGEST: usize = LENGTHS[LENGTHS.len() - 1];
+/// Statements over this many rows at most go together: a hop to the connection's thread and back then costs more than
+/// they do, and few different texts come of it.
+pub(super) const SHORT: usize = LENGTHS[2];
 
 /// `head (?, …), (?, …) tail`. Parameters in the head come first.
 #[derive(Debug)]
@@ -39,6 +43,35 @@ impl Values {
     }
 }
 
+/// Statements that go to the connection's thread together, with their parameters (all of them `?`) in order.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    text: String,
+    values: Values,
+}
+
+impl Script {
+    pub(super) fn is_empty(&self) -> bool {
+        self.text.is_empty()
+    }
+
+    /// Adds one or more statements; their values are added to what this returns.
+    pub(super) fn say(&mut self, text: &str) -> &mut Values {
+        if !self.text.is_empty() {
+            self.text.push_str("; ");
+        }
+        self.text.push_str(text);
+        &mut self.values
+    }
+
+    pub(super) fn into_parts(self) -> Result<(String, SqliteArguments)> {
+        match self.values.failed {
+            None => Ok((self.text, self.values.arguments)),
+            Some(error) => Err(sqlx::Error::Encode(error).into()),
+        }
+    }
+}
+
 impl Bulk {
     pub(super) const fn new(head: &'static str, columns: usize, tail: &'static str) -> Self {
         Self { head, columns, tail, texts: [const { OnceLock::new() }; LENGTHS.len()] }
@@ -47,26 +80,29 @@ impl Bulk {
     /// Runs the statement over all rows and returns what it returned.
     pub(super) async fn fetch<R>(
         &self,
-        connection: &mut SqliteConnection,
+        tx: &mut SqliteTx,
         rows: &[R],
         add: impl FnMut(&R, &mut Values),
     ) -> Result<Vec<SqliteRow>> {
-        self.fetch_with(connection, |_| (), rows, add).await
+        self.fetch_with(tx, |_| (), rows, add).await
     }
 
     /// The same, with parameters for the head.
     pub(super) async fn fetch_with<R>(
         &self,
-        connection: &mut SqliteConnection,
+        tx: &mut SqliteTx,
         head: impl Fn(&mut Values),
         rows: &[R],
         mut add: impl FnMut(&R, &mut Values),
     ) -> Result<Vec<SqliteRow>> {
         let mut returned = Vec::new();
         for chunk in rows.chunks(LONGEST) {
-            let arguments = self.arguments(&head, chunk, &mut add)?;
-            let text = AssertSqlSafe(self.text(chunk.len()));
-            let part = sqlx::query_with(text, arguments).fetch_all(&mut *connection).await?;
+            if chunk.len() > SHORT {
+                tx.connection().await?;
+            }
+            let mut script = tx.script();
+            self.say(&mut script, &head, chunk, &mut add);
+            let part = tx.fetch(script).await?;
             if returned.is_empty() {
                 returned = part;
             } else {
@@ -79,38 +115,63 @@ impl Bulk {
     /// Runs the statement over all rows and returns how many it changed.
     pub(super) async fn execute_with<R>(
         &self,
-        connection: &mut SqliteConnection,
+        tx: &mut SqliteTx,
         head: impl Fn(&mut Values),
         rows: &[R],
         mut add: impl FnMut(&R, &mut Values),
     ) -> Result<u64> {
         let mut changed = 0;
         for chunk in rows.chunks(LONGEST) {
-            let arguments = self.arguments(&head, chunk, &mut add)?;
-            let text = AssertSqlSafe(self.text(chunk.len()));
-            changed += sqlx::query_with(text, arguments).execute(&mut *connection).await?.rows_affected();
+            let connection = tx.connection().await?;
+            let mut script = Script::default();
+            self.say(&mut script, &head, chunk, &mut add);
+            let (text, arguments) = script.into_parts()?;
+            changed += sqlx::query_with(AssertSqlSafe(text), arguments).execute(connection).await?.rows_affected();
         }
         Ok(changed)
     }
 
-    fn arguments<R>(
+    /// Runs the statement, which returns nothing, over all rows: together with the next statement if they are few.
+    pub(super) async fn later<R>(
         &self,
+        tx: &mut SqliteTx,
+        rows: &[R],
+        mut add: impl FnMut(&R, &mut Values),
+    ) -> Result<()> {
+        if rows.len() > SHORT {
+            self.fetch(tx, rows, add).await?;
+        } else if !rows.is_empty() {
+            let script = tx.later();
+            self.say(script, &|_| (), rows, &mut add);
+            // The parameters of the next statement begin behind the last of these.
+            for _ in 0..self.columns * (self.length(rows.len()) - rows.len()) {
+                script.values.add(None::<i64>);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the statement over these rows to a script.
+    pub(super) fn say<R>(
+        &self,
+        script: &mut Script,
         head: &impl Fn(&mut Values),
         rows: &[R],
         add: &mut impl FnMut(&R, &mut Values),
-    ) -> Result<SqliteArguments> {
-        let mut values = Values::default();
-        head(&mut values);
+    ) {
+        let values = script.say(&self.text(rows.len()));
+        head(values);
         let first = values.arguments.len();
         values.arguments.reserve(rows.len() * self.columns, 0);
         for row in rows {
-            add(row, &mut values);
+            add(row, values);
         }
         debug_assert_eq!(values.arguments.len(), first + rows.len() * self.columns, "{}", self.head);
-        match values.failed {
-            None => Ok(values.arguments),
-            Some(error) => Err(sqlx::Error::Encode(error).into()),
-        }
+    }
+
+    /// The fixed length that these rows take.
+    fn length(&self, rows: usize) -> usize {
+        LENGTHS.into_iter().find(|length| *length >= rows).unwrap_or(LONGEST)
     }
 
     fn text(&self, rows: usize) -> Arc<str> {

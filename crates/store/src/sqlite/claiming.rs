@@ -15,33 +15,21 @@ use crate::exchange::{Claimed, Reply, TaskToken};
 // What is claimed is read as one JSON text: a row of its own for each would cost more than the claim. Both statements
 // choose the same rows, because the number settles every tie. The time is from before this unit waited for its turn: what
 // was due later than that began later.
-macro_rules! claim {
-    () => {
-        "SELECT json_group_array(json_array(at, hex(run_id), idx, item, attempt, failures, generation, version, rank, due_at, \
-                                            flags, lost, pool)) \
-         FROM (SELECT rowid AS at, * FROM task_runs WHERE state = 1 AND route = $5 ORDER BY rank, due_at, rowid LIMIT $6); \
-         UPDATE task_runs SET state = 2, attempt = attempt + 1, session = $3, claim = $4, \
-             started_at = CASE WHEN failures > 0 THEN max($2, due_at) ELSE $2 END \
-         WHERE rowid IN \
-             (SELECT s.rowid FROM task_runs s WHERE s.state = 1 AND s.route = $5 ORDER BY s.rank, s.due_at, s.rowid LIMIT $6)"
-    };
-}
+pub(super) const CLAIM: &str = "SELECT json_group_array(json_array(at, hex(run_id), idx, item, attempt, failures, generation, \
+                                        version, rank, due_at, flags, lost, pool)) \
+     FROM (SELECT rowid AS at, * FROM task_runs WHERE state = 1 AND route = ? ORDER BY rank, due_at, rowid LIMIT ?); \
+     UPDATE task_runs SET state = 2, attempt = attempt + 1, session = ?, claim = ?, \
+         started_at = CASE WHEN failures > 0 THEN max(?, due_at) ELSE ? END \
+     WHERE rowid IN \
+         (SELECT s.rowid FROM task_runs s WHERE s.state = 1 AND s.route = ? ORDER BY s.rank, s.due_at, s.rowid LIMIT ?)";
 
 // Who has ended is not asked to stop any more.
-macro_rules! finish {
-    () => {
-        "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each($1)) AND NOT EXISTS ( \
-             SELECT 1 FROM task_runs t WHERE t.run_id = cancel_requests.run_id AND t.idx = cancel_requests.idx \
-             AND t.item = cancel_requests.item AND +t.state = 2 AND +t.session = cancel_requests.session \
-             AND t.attempt = cancel_requests.attempt); \
-         SELECT run_id, idx, item, session, attempt FROM cancel_requests WHERE session IN (SELECT value FROM json_each($1)); \
-         COMMIT"
-    };
-}
-
-pub(super) const CLAIM: &str = claim!();
-pub(super) const CLAIM_AND_FINISH: &str = concat!(claim!(), "; ", finish!());
-pub(super) const FINISH: &str = finish!();
+pub(super) const FINISH: &str = "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each(?)) AND NOT EXISTS ( \
+         SELECT 1 FROM task_runs t WHERE t.run_id = cancel_requests.run_id AND t.idx = cancel_requests.idx \
+         AND t.item = cancel_requests.item AND +t.state = 2 AND +t.session = cancel_requests.session \
+         AND t.attempt = cancel_requests.attempt); \
+     SELECT run_id, idx, item, session, attempt FROM cancel_requests WHERE session IN (SELECT value FROM json_each(?)); \
+     COMMIT";
 
 pub(super) const TAKE_UNDECIDED: &str = "UPDATE task_runs SET session = $1, claim = $2 \
     WHERE rowid IN (SELECT s.rowid FROM task_runs s WHERE s.state = 4 AND s.session IS NULL ORDER BY s.due_at LIMIT $3) \
@@ -59,24 +47,22 @@ pub(super) async fn claim_and_finish(
     reply: &mut Reply,
 ) -> Result<()> {
     let open: Vec<&Slots> = demand.wants.iter().filter(|slots| slots.free > 0).collect();
-    if open.is_empty() {
-        let rows = sqlx::query(FINISH).bind(sessions).fetch_all(tx.connection()).await?;
-        read_cancelled(&rows, reply)?;
-    }
     for (nth, slots) in open.iter().enumerate() {
-        let text = if nth + 1 == open.len() { CLAIM_AND_FINISH } else { CLAIM };
-        let rows = sqlx::query(text)
-            .bind(sessions)
-            .bind(now)
-            .bind(slots.session)
-            .bind(demand.claim)
-            .bind(slots.route)
-            .bind(slots.free)
-            .fetch_all(tx.connection())
-            .await?;
+        let mut script = tx.script();
+        let values = script.say(CLAIM).add(slots.route).add(slots.free).add(slots.session).add(demand.claim);
+        values.add(now).add(now).add(slots.route).add(slots.free);
+        if nth + 1 == open.len() {
+            script.say(FINISH).add(sessions).add(sessions);
+        }
+        let rows = tx.fetch(script).await?;
         let Some((claimed, cancelled)) = rows.split_first() else { continue };
         read_claimed(&mut tx, now, claimed, slots, demand.claim, reply)?;
         read_cancelled(cancelled, reply)?;
+    }
+    if open.is_empty() {
+        let mut script = tx.script();
+        script.say(FINISH).add(sessions).add(sessions);
+        read_cancelled(&tx.fetch(script).await?, reply)?;
     }
     tx.committed();
     Ok(())
@@ -86,7 +72,7 @@ pub(super) async fn claim_and_finish(
 pub(super) async fn take_undecided(tx: &mut SqliteTx, demand: &Demand, reply: &mut Reply) -> Result<()> {
     let session = demand.decide_session;
     let query = sqlx::query(TAKE_UNDECIDED).bind(session).bind(demand.claim).bind(demand.decide);
-    for row in &query.fetch_all(tx.connection()).await? {
+    for row in &query.fetch_all(tx.connection().await?).await? {
         let mut columns = Columns::of(row);
         let key = TaskKey { run: columns.uuid()?, index: columns.get()?, item: columns.get()? };
         reply.to_decide.push(Claimed {

@@ -125,7 +125,7 @@ pub(super) async fn go_on(
         };
         values.add(row.at).add(state.code()).add(row.failures()).add(due);
     };
-    GO_ON.fetch(tx.connection(), &staying, add).await?;
+    GO_ON.later(tx, &staying, add).await?;
     let released: Vec<i32> = staying.iter().filter_map(|row| row.pool).collect();
     limits(tx, now, &released, &[], &[]).await?;
     Ok(ending.iter().map(end).collect())
@@ -145,7 +145,7 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
             .add(token.attempt);
     };
     let mut rows = Vec::with_capacity(numbered.len());
-    for row in &CLAIMED.fetch(tx.connection(), &numbered, add).await? {
+    for row in &CLAIMED.fetch(tx, &numbered, add).await? {
         let mut columns = Columns::of(row);
         let ord: i64 = columns.get()?;
         rows.push(Row {
@@ -171,7 +171,7 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
         let held = |token| rows.binary_search_by_key(&token, Row::key).is_ok();
         let refused: Vec<(i64, &GoesOn)> = numbered.into_iter().filter(|(_, row)| !held(row.token.key)).collect();
         let mut applied = Vec::new();
-        for row in &APPLIED.fetch(tx.connection(), &refused, add).await? {
+        for row in &APPLIED.fetch(tx, &refused, add).await? {
             applied.push(Columns::of(row).get::<i64>()?);
         }
         let fenced = refused.iter().filter(|(ord, _)| !applied.contains(ord)).map(|(_, row)| row.token);
@@ -202,12 +202,12 @@ async fn write_attempts(tx: &mut SqliteTx, now: Micros, staying: &[Row<'_>]) -> 
         values.add(row.started_at()).add(row.handed_in.finished_at);
         add_failure(values, row.handed_in.failure.as_ref());
     };
-    ATTEMPTS.fetch(tx.connection(), &seq, add).await?;
+    ATTEMPTS.later(tx, &seq, add).await?;
     let per_run: Vec<(RunId, i64)> = per_run.into_iter().collect();
     let add = |(run, n): &(RunId, i64), values: &mut Values| {
         values.add(*run).add(*n).add(now);
     };
-    NUMBER.fetch(tx.connection(), &per_run, add).await?;
+    NUMBER.later(tx, &per_run, add).await?;
     Ok(())
 }
 

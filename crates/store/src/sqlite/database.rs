@@ -10,10 +10,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use mainspring_core::Micros;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions, Connection, SqlitePool};
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqlitePool};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use super::bulk::Script;
 use crate::db::Connect;
 use crate::error::{Error, Result};
 use crate::exchange::TaskToken;
@@ -141,7 +144,7 @@ impl SqliteDb {
     /// A transaction that holds the file's write lock from its first moment.
     pub(crate) async fn begin(&self) -> Result<SqliteTx> {
         let mut tx = self.reserve().await?;
-        sqlx::query("BEGIN IMMEDIATE").execute(tx.connection()).await?;
+        sqlx::query("BEGIN IMMEDIATE").execute(tx.connection().await?).await?;
         Ok(tx)
     }
 
@@ -149,7 +152,13 @@ impl SqliteDb {
     pub(super) async fn reserve(&self) -> Result<SqliteTx> {
         let mut guard = self.writer().await?;
         guard.0.unfinished = true;
-        Ok(SqliteTx { guard: Some(guard), learned: HashMap::new(), claimed: Vec::new(), ended: Vec::new() })
+        Ok(SqliteTx {
+            guard: Some(guard),
+            later: Script::default(),
+            learned: HashMap::new(),
+            claimed: Vec::new(),
+            ended: Vec::new(),
+        })
     }
 
     /// Keeps other servers from this file until dropped.
@@ -211,6 +220,8 @@ impl WriterGuard {
 pub(crate) struct SqliteTx {
     /// `None` once finished.
     guard: Option<WriterGuard>,
+    /// Statements whose answers nobody waits for. They go along with the next one.
+    later: Script,
     /// What goes into the writer's memory with the commit: before it, a version read here may never come to exist.
     learned: HashMap<(i64, i32), Arc<[i32]>>,
     /// Rows that run once this commits, and rows that no longer do.
@@ -219,18 +230,47 @@ pub(crate) struct SqliteTx {
 }
 
 impl SqliteTx {
-    pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
+    /// The connection, on which everything has been said that was left for later.
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection> {
+        if !self.later.is_empty() {
+            let script = self.script();
+            self.fetch(script).await?;
+        }
+        Ok(self.held())
+    }
+
+    fn held(&mut self) -> &mut SqliteConnection {
         self.guard.as_mut().expect("a transaction in use is unfinished").connection()
     }
 
+    /// What was left for later, to say more after it.
+    pub(super) fn script(&mut self) -> Script {
+        std::mem::take(&mut self.later)
+    }
+
+    /// Where statements without an answer are left for later.
+    pub(super) fn later(&mut self) -> &mut Script {
+        &mut self.later
+    }
+
+    /// What the statements of a script answered, one after the other.
+    pub(super) async fn fetch(&mut self, script: Script) -> Result<Vec<SqliteRow>> {
+        debug_assert!(self.later.is_empty(), "a script begins with what was left for later");
+        let (text, arguments) = script.into_parts()?;
+        Ok(sqlx::query_with(AssertSqlSafe(text), arguments).fetch_all(self.held()).await?)
+    }
+
     pub(crate) async fn commit(mut self) -> Result<()> {
-        sqlx::query("COMMIT").execute(self.connection()).await?;
+        let mut script = self.script();
+        script.say("COMMIT");
+        self.fetch(script).await?;
         self.committed();
         Ok(())
     }
 
     /// For an owner whose last statement was `COMMIT`.
     pub(super) fn committed(mut self) {
+        debug_assert!(self.later.is_empty(), "nothing is left for later than the commit");
         if let Some(mut guard) = self.guard.take() {
             guard.0.unfinished = false;
             guard.0.remembered.add(self.learned.drain());

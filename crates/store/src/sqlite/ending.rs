@@ -6,7 +6,7 @@ use mainspring_core::TaskKey;
 use mainspring_core::state::TaskState;
 
 use super::SqliteTx;
-use super::bulk::{Bulk, Columns, Values};
+use super::bulk::{Bulk, Columns, SHORT, Script, Values};
 use crate::error::Result;
 use crate::exchange::{Ended, Reply, TaskToken};
 use crate::settle::Gone;
@@ -27,6 +27,15 @@ pub(super) static END_KNOWN: Bulk = Bulk::new(
     ") DELETE FROM task_runs WHERE rowid IN ( \
          SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
          WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
+);
+
+// The same, telling of each row.
+pub(super) static END_FEW: Bulk = Bulk::new(
+    "WITH v(at, claim, session, attempt) AS (VALUES ",
+    4,
+    ") DELETE FROM task_runs WHERE rowid IN ( \
+         SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
+         WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt) RETURNING 2, rowid",
 );
 
 // The live row must be claimed by exactly this session and attempt.
@@ -65,6 +74,10 @@ impl Known {
     fn group(&self) -> (i64, i64, i32) {
         (self.claim, self.token.session, self.token.attempt)
     }
+
+    fn add(&self, values: &mut Values) {
+        values.add(self.at).add(self.claim).add(self.token.session).add(self.token.attempt);
+    }
 }
 
 /// What is known of these results; `None` unless it is all that is needed.
@@ -95,28 +108,21 @@ pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
 }
 
 impl Remembered {
-    /// Removes the rows. `None` if one of them is not there any more as it was: then the unit must be given up.
-    pub(super) async fn end(mut self, tx: &mut SqliteTx) -> Result<Option<Vec<Gone>>> {
-        self.rows.sort_unstable_by_key(|row| (row.group(), row.at));
-        let groups: Vec<&[Known]> = self.rows.chunk_by(|one, next| one.group() == next.group()).collect();
-        let mut removed = 0;
-        if groups.len() > MAX_GROUPS {
-            let add = |row: &Known, values: &mut Values| {
-                values.add(row.at).add(row.claim).add(row.token.session).add(row.token.attempt);
-            };
-            removed = END_KNOWN.execute_with(tx.connection(), |_| (), &self.rows, add).await?;
-        } else {
-            for group in groups {
-                let (claim, session, attempt) = group[0].group();
-                let head = |values: &mut Values| {
-                    values.add(claim).add(session).add(attempt);
-                };
-                let add = |row: &Known, values: &mut Values| {
-                    values.add(row.at);
-                };
-                removed += END_GROUP.execute_with(tx.connection(), head, group, add).await?;
-            }
+    fn are_few(&self) -> bool {
+        (1..=SHORT).contains(&self.rows.len())
+    }
+
+    /// Adds the removal of the rows to a script, if they are few.
+    pub(super) fn say_if_few(&self, script: &mut Script) {
+        if self.are_few() {
+            END_FEW.say(script, &|_| (), &self.rows, &mut Known::add);
         }
+    }
+
+    /// Removes the rows, unless they are few and were removed already. `None` if one of them is not there any more as it
+    /// was: then the unit must be given up.
+    pub(super) async fn end(mut self, tx: &mut SqliteTx, removed: usize) -> Result<Option<Vec<Gone>>> {
+        let removed = if self.are_few() { removed as u64 } else { self.remove(tx).await? };
         if removed != self.gone.len() as u64 {
             return Ok(None);
         }
@@ -124,6 +130,26 @@ impl Remembered {
             tx.runs_no_more(row.token);
         }
         Ok(Some(self.gone))
+    }
+
+    async fn remove(&mut self, tx: &mut SqliteTx) -> Result<u64> {
+        self.rows.sort_unstable_by_key(|row| (row.group(), row.at));
+        let groups: Vec<&[Known]> = self.rows.chunk_by(|one, next| one.group() == next.group()).collect();
+        if groups.len() > MAX_GROUPS {
+            return END_KNOWN.execute_with(tx, |_| (), &self.rows, Known::add).await;
+        }
+        let mut removed = 0;
+        for group in groups {
+            let (claim, session, attempt) = group[0].group();
+            let head = |values: &mut Values| {
+                values.add(claim).add(session).add(attempt);
+            };
+            let add = |row: &Known, values: &mut Values| {
+                values.add(row.at);
+            };
+            removed += END_GROUP.execute_with(tx, head, group, add).await?;
+        }
+        Ok(removed)
     }
 }
 
@@ -134,7 +160,7 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
         let TaskToken { key, session, attempt } = row.token;
         values.add(key.run).add(key.index).add(key.item).add(row.from.code()).add(session).add(attempt);
     };
-    let rows = END.fetch(tx.connection(), ended, add).await?;
+    let rows = END.fetch(tx, ended, add).await?;
     // A result that is handed in twice is answered once.
     let mut handed_in: HashMap<TaskToken, (usize, &Ended)> = HashMap::with_capacity(ended.len());
     for (ord, row) in ended.iter().enumerate() {
@@ -176,7 +202,7 @@ async fn fence(tx: &mut SqliteTx, refused: &[(usize, &Ended)], reply: &mut Reply
         values.add(*ord as i64).add(key.run).add(key.index).add(key.item).add(session).add(attempt);
     };
     let mut applied = Vec::new();
-    for row in &APPLIED.fetch(tx.connection(), refused, add).await? {
+    for row in &APPLIED.fetch(tx, refused, add).await? {
         applied.push(Columns::of(row).get::<i64>()?);
     }
     let fenced = refused.iter().filter(|(ord, _)| !applied.contains(&(*ord as i64))).map(|(_, row)| row.token);

@@ -4,6 +4,7 @@ use mainspring_core::state::{RunState, TaskState};
 
 use super::bulk::{Bulk, Columns, Values};
 use super::continuing::go_on;
+use super::ending::Remembered;
 use super::limits::limits;
 use super::placing::{Candidate, Demand, candidate_columns, place};
 use super::settle::{remove, settle_into};
@@ -14,11 +15,10 @@ use crate::exchange::{DecidedStart, Exchange, Lane, Reply};
 use crate::flags::{HAS_CONDITION, is_stopped};
 use crate::settle::Gone;
 
-// The guard makes the exchange happen once; then every session must be live. Several statements in one text are one hop
-// to the connection's thread.
+// The guard makes the exchange happen once; then every session must be live.
 pub(super) const OPEN: &str = "BEGIN IMMEDIATE; \
-    UPDATE lanes SET seq = $2 WHERE id = $1 AND seq = $2 - 1 RETURNING 0, id; \
-    SELECT 1, id FROM sessions WHERE id IN (SELECT value FROM json_each($3)) AND NOT dead";
+    UPDATE lanes SET seq = seq + 1 WHERE id = ? AND seq = ? RETURNING 0, id; \
+    SELECT 1, id FROM sessions WHERE id IN (SELECT value FROM json_each(?)) AND NOT dead";
 
 pub(super) static DECIDED: Bulk = Bulk::new(
     "WITH v(run, idx, item, session) AS (VALUES ",
@@ -47,21 +47,25 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
     let sessions = serde_json::to_string(&exchange.sessions).unwrap_or_default();
     let mut tx = sqlite.reserve().await?;
     let mut reply = Reply::default();
-    let live = open(&mut tx, lane, &sessions).await?;
-    reply.dead_sessions = exchange.sessions.iter().copied().filter(|session| !live.contains(session)).collect();
+    let remembered = if remembering { ending::remembered(&tx, &exchange.ended) } else { None };
+    let opened = open(&mut tx, lane, &sessions, remembered.as_ref()).await?;
+    reply.dead_sessions = exchange.sessions.iter().copied().filter(|session| !opened.live.contains(session)).collect();
     if !reply.dead_sessions.is_empty() {
+        if opened.removed > 0 {
+            return Ok(None);
+        }
         tx.commit().await?;
         return Ok(Some(reply));
     }
 
     let now = exchange.now;
     let mut demand = Demand::of(exchange, lane.next_claim());
-    let mut gone = match ending::remembered(&tx, &exchange.ended) {
-        Some(remembered) if remembering => match remembered.end(&mut tx).await? {
+    let mut gone = match remembered {
+        Some(remembered) => match remembered.end(&mut tx, opened.removed).await? {
             Some(gone) => gone,
             None => return Ok(None),
         },
-        _ => ending::end(&mut tx, &exchange.ended, &mut reply).await?,
+        None => ending::end(&mut tx, &exchange.ended, &mut reply).await?,
     };
     gone.extend(go_on(&mut tx, now, &exchange.goes_on, &mut reply).await?);
     gone.extend(start(&mut tx, exchange, &mut demand, &mut reply).await?);
@@ -76,19 +80,32 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
     Ok(Some(reply))
 }
 
-/// Begins the unit and moves the guard. Returns the live sessions.
-async fn open(tx: &mut SqliteTx, lane: &Lane, sessions: &str) -> Result<Vec<i64>> {
-    let rows = sqlx::query(OPEN).bind(lane.id).bind(lane.seq + 1).bind(sessions).fetch_all(tx.connection()).await?;
+/// How an exchange begins.
+#[derive(Debug, Default)]
+struct Opened {
+    live: Vec<i64>,
+    /// How many rows of what ended are removed already.
+    removed: usize,
+}
+
+/// Begins the unit, moves the guard, reads which sessions are live, and removes what ended if it is known and little.
+async fn open(tx: &mut SqliteTx, lane: &Lane, sessions: &str, ended: Option<&Remembered>) -> Result<Opened> {
+    let mut script = tx.script();
+    script.say(OPEN).add(lane.id).add(lane.seq).add(sessions);
+    if let Some(ended) = ended {
+        ended.say_if_few(&mut script);
+    }
+    let mut opened = Opened::default();
     let mut moved = false;
-    let mut live = Vec::new();
-    for row in &rows {
+    for row in &tx.fetch(script).await? {
         let mut columns = Columns::of(row);
         match columns.get::<i64>()? {
             0 => moved = true,
-            _ => live.push(columns.get()?),
+            1 => opened.live.push(columns.get()?),
+            _ => opened.removed += 1,
         }
     }
-    if moved { Ok(live) } else { Err(Error::InDoubt("exchange")) }
+    if moved { Ok(opened) } else { Err(Error::InDoubt("exchange")) }
 }
 
 /// Decisions to start: straight to a slot where route and rank allow, else to the queue or its gate. Returns those that
@@ -102,7 +119,7 @@ async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, repl
     };
     let mut candidates = Vec::with_capacity(exchange.starts.len());
     let (mut late, mut removed) = (Vec::new(), Vec::new());
-    for row in &DECIDED.fetch(tx.connection(), &exchange.starts, add).await? {
+    for row in &DECIDED.fetch(tx, &exchange.starts, add).await? {
         let mut columns = Columns::of(row);
         let mut candidate = Candidate::read(&mut columns)?;
         candidate.run_is_running = columns.get::<i16>()? == RunState::Running.code();

@@ -39,7 +39,7 @@ pub(crate) async fn swap(tx: &mut SqliteTx, at: Micros, firings: &[Firing]) -> R
         values.add(firing.next.map(|next| next.nominal)).add(firing.next.map(|next| next.fire_at));
         values.add(firing.executions()).add(at);
     };
-    SWAP.execute_with(tx.connection(), |_| (), firings, row).await
+    SWAP.execute_with(tx, |_| (), firings, row).await
 }
 
 pub(crate) async fn insert(tx: &mut SqliteTx, at: Micros, seeds: &[FireSeed]) -> Result<()> {
@@ -47,7 +47,7 @@ pub(crate) async fn insert(tx: &mut SqliteTx, at: Micros, seeds: &[FireSeed]) ->
         values.add(seed.trigger).add(seed.nominal).add(seed.backfill).add(seed.outcome).add(seed.until).add(seed.count);
         values.add(seed.run).add(seed.reason.as_deref()).add(at);
     };
-    FIRES.execute_with(tx.connection(), |_| (), seeds, row).await?;
+    FIRES.execute_with(tx, |_| (), seeds, row).await?;
     Ok(())
 }
 
@@ -58,6 +58,6 @@ pub(crate) async fn insert_triggers(tx: &mut SqliteTx, now: Micros, seeds: &[Tri
         values.add(seed.anchor_at).add(seed.covered_at).add(seed.next.map(|next| next.nominal));
         values.add(seed.next.map(|next| next.fire_at)).add(seed.fired as i64).add(now);
     };
-    TRIGGERS.execute_with(tx.connection(), |_| (), seeds, row).await?;
+    TRIGGERS.execute_with(tx, |_| (), seeds, row).await?;
     Ok(())
 }

@@ -54,13 +54,13 @@ pub(super) async fn write(tx: &mut SqliteTx, gone: &[Gone], runs: &[Counted]) ->
     let numbered: Vec<(&Gone, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
     let is_plain = |(row, _): &(&Gone, _)| row.failure.is_none() && row.output.is_none();
     let (plain, full): (Vec<_>, Vec<_>) = numbered.into_iter().partition(is_plain);
-    PLAIN_HISTORY.fetch(tx.connection(), &plain, add_ended).await?;
+    PLAIN_HISTORY.later(tx, &plain, add_ended).await?;
     let add = |row: &(&Gone, Option<i64>), values: &mut Values| {
         add_ended(row, values);
         add_failure(values, row.0.failure.as_ref());
         values.add(row.0.output.as_deref());
     };
-    HISTORY.fetch(tx.connection(), &full, add).await?;
+    HISTORY.later(tx, &full, add).await?;
     Ok(())
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[G
         values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
         values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
     };
-    DEAD_LETTERS.fetch(tx.connection(), &letters, add).await?;
+    DEAD_LETTERS.later(tx, &letters, add).await?;
     Ok(())
 }
 

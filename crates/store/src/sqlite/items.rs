@@ -37,7 +37,7 @@ pub(super) async fn count(
         .bind(counts[3])
         .bind(running)
         .bind(now)
-        .fetch_optional(tx.connection())
+        .fetch_optional(tx.connection().await?)
         .await?;
         if open.is_some_and(|(open,)| open > 0) {
             let released: Vec<(i16, Option<i32>)> = sqlx::query_as(
@@ -51,7 +51,7 @@ pub(super) async fn count(
             .bind(group.len() as i32)
             .bind(running)
             .bind(now)
-            .fetch_all(tx.connection())
+            .fetch_all(tx.connection().await?)
             .await?;
             pools.extend(released.into_iter().filter(|row| row.0 == 5).filter_map(|row| row.1));
         }
@@ -67,7 +67,7 @@ pub(super) async fn child_ended(tx: &mut SqliteTx, now: Micros, child: RunId) ->
     )
     .bind(child)
     .bind(now)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     sqlx::query(
         "UPDATE waits SET outcome = (SELECT state = 3 FROM runs WHERE id = $1), happened_at = $2 \
@@ -75,7 +75,7 @@ pub(super) async fn child_ended(tx: &mut SqliteTx, now: Micros, child: RunId) ->
     )
     .bind(child)
     .bind(now)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     Ok(())
 }

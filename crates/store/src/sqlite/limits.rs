@@ -38,7 +38,7 @@ async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<(
     let found: Option<(i16, Option<i32>, i32)> =
         sqlx::query_as("SELECT kind, capacity, held FROM limits WHERE id = $1")
             .bind(id)
-            .fetch_optional(tx.connection())
+            .fetch_optional(tx.connection().await?)
             .await?;
     let Some((kind, capacity, before)) = found else { return Ok(()) };
     let held = (before - back).max(0);
@@ -52,7 +52,11 @@ async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<(
     };
     let held = held + let_in;
     if held != before {
-        sqlx::query("UPDATE limits SET held = $2 WHERE id = $1").bind(id).bind(held).execute(tx.connection()).await?;
+        sqlx::query("UPDATE limits SET held = $2 WHERE id = $1")
+            .bind(id)
+            .bind(held)
+            .execute(tx.connection().await?)
+            .await?;
     }
     Ok(())
 }
@@ -65,7 +69,7 @@ async fn let_tasks_in(tx: &mut SqliteTx, now: Micros, pool: i32, free: i32) -> R
     .bind(now)
     .bind(pool)
     .bind(free)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     Ok(done.rows_affected() as i32)
 }
@@ -87,7 +91,7 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
     )
     .bind(limit)
     .bind(free)
-    .fetch_all(tx.connection())
+    .fetch_all(tx.connection().await?)
     .await?;
     for run in &admitted {
         // Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.
@@ -101,7 +105,7 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
              INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
         };
-        sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection()).await?;
+        sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection().await?).await?;
     }
     Ok(admitted.len() as i32)
 }

@@ -220,6 +220,6 @@ pub(super) async fn place(
         values.add(state.code()).add(row.flags).add(*due).add(row.attempt).add(*session);
         values.add(session.map(|_| claim)).add((*state == TaskState::Running).then_some(now));
     };
-    PLACE.fetch(tx.connection(), &placed, add).await?;
+    PLACE.later(tx, &placed, add).await?;
     Ok(pools)
 }

@@ -158,7 +158,7 @@ pub(super) async fn remove(tx: &mut SqliteTx, rows: &[i64]) -> Result<()> {
     let add = |row: &i64, values: &mut Values| {
         values.add(*row);
     };
-    REMOVE.fetch(tx.connection(), rows, add).await?;
+    REMOVE.later(tx, rows, add).await?;
     Ok(())
 }
 
@@ -221,7 +221,6 @@ impl Settling<'_> {
         let add = |counted: &Counted, values: &mut Values| {
             values.add(counted.run).add(counted.ended).add(counted.bad).add(now);
         };
-        let connection = self.tx.connection();
         let rows = match runs.first().map(|first| first.ended) {
             Some(n) if runs.len() > 1 && runs.iter().all(|counted| counted.ended == n && counted.bad == 0) => {
                 let head = |values: &mut Values| {
@@ -230,9 +229,9 @@ impl Settling<'_> {
                 let add = |counted: &Counted, values: &mut Values| {
                     values.add(counted.run);
                 };
-                COUNT_RUNS_ALIKE.fetch_with(connection, head, &runs, add).await?
+                COUNT_RUNS_ALIKE.fetch_with(self.tx, head, &runs, add).await?
             }
-            _ => COUNT_RUNS.fetch(connection, &runs, add).await?,
+            _ => COUNT_RUNS.fetch(self.tx, &runs, add).await?,
         };
         for row in &rows {
             let mut columns = Columns::of(row);
@@ -282,7 +281,7 @@ impl Settling<'_> {
         let add = |row: &&Gone, values: &mut Values| {
             values.add(row.key.run).add(row.key.index).add(counts_code(row)).add(now);
         };
-        CONTINUATIONS.fetch(self.tx.connection(), &later, add).await?;
+        CONTINUATIONS.later(self.tx, &later, add).await?;
         if spent {
             return Ok(Vec::new());
         }
@@ -291,7 +290,7 @@ impl Settling<'_> {
         let add = |counted: &(RunId, i32, [i32; 4]), values: &mut Values| {
             values.add(counted.0).add(counted.1);
         };
-        let rows = PENDING.fetch(self.tx.connection(), &tally, add).await?;
+        let rows = PENDING.fetch(self.tx, &tally, add).await?;
         let (mut waiting, mut starting, mut ending, mut removed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for row in &rows {
             let mut row = Candidate::read(&mut Columns::of(row))?;
@@ -320,7 +319,7 @@ impl Settling<'_> {
             let counters = row.counters;
             values.add(row.at).add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
         };
-        COUNT.fetch(self.tx.connection(), &waiting, add).await?;
+        COUNT.later(self.tx, &waiting, add).await?;
         remove(self.tx, &removed).await?;
         let pools = place(self.tx, self.now, starting, self.demand, self.reply).await?;
         self.touched.extend(pools);
@@ -362,7 +361,7 @@ impl Settling<'_> {
         let add = |task: &(i64, i32), values: &mut Values| {
             values.add(task.0).add(task.1);
         };
-        for row in &DEPENDENTS.fetch(self.tx.connection(), &unknown, add).await? {
+        for row in &DEPENDENTS.fetch(self.tx, &unknown, add).await? {
             let mut columns = Columns::of(row);
             let (version, idx) = (columns.get()?, columns.get()?);
             let text: &str = columns.get()?;
@@ -384,7 +383,7 @@ impl Settling<'_> {
         let add = |run: &RunId, values: &mut Values| {
             values.add(*run);
         };
-        for row in &RUN_STATES.fetch(self.tx.connection(), &others, add).await? {
+        for row in &RUN_STATES.fetch(self.tx, &others, add).await? {
             let mut columns = Columns::of(row);
             states.insert(columns.uuid()?, columns.get()?);
         }
@@ -399,12 +398,12 @@ impl Settling<'_> {
                 next_stage(self.tx, self.now, counted.run).await?;
                 (state,) = sqlx::query_as("SELECT state FROM runs WHERE id = $1")
                     .bind(counted.run)
-                    .fetch_one(self.tx.connection())
+                    .fetch_one(self.tx.connection().await?)
                     .await?;
                 let pools: Vec<(i32,)> =
                     sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5")
                         .bind(counted.run)
-                        .fetch_all(self.tx.connection())
+                        .fetch_all(self.tx.connection().await?)
                         .await?;
                 self.touched.extend(pools.into_iter().map(|pool| pool.0));
             }
@@ -415,7 +414,7 @@ impl Settling<'_> {
                     sqlx::query("INSERT INTO unsuccessful_runs (run_id, state) VALUES ($1, $2) ON CONFLICT DO NOTHING")
                         .bind(counted.run)
                         .bind(state.code())
-                        .execute(self.tx.connection())
+                        .execute(self.tx.connection().await?)
                         .await?;
                 }
                 if counted.flags & RUN_FOLLOWED != 0 {
@@ -441,7 +440,7 @@ async fn leave_word(tx: &mut SqliteTx, run: RunId) -> Result<()> {
          SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 ON CONFLICT DO NOTHING",
     )
     .bind(run)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     Ok(())
 }

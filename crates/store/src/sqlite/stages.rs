@@ -35,7 +35,7 @@ async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> 
     .bind(now)
     .bind(run)
     .bind(stage)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     Ok(made.rows_affected() as i32)
 }
@@ -47,7 +47,7 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
         let row: RunRow =
             sqlx::query_as("SELECT stage, flags, failed, generation, version, seq FROM runs WHERE id = $1")
                 .bind(run)
-                .fetch_optional(tx.connection())
+                .fetch_optional(tx.connection().await?)
                 .await?
                 .ok_or_else(|| Error::not_found(format!("run {run}")))?;
         let has = |flag: i16| row.flags & flag != 0;
@@ -79,7 +79,7 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
                 .bind(next)
                 .bind(open)
                 .bind(now)
-                .execute(tx.connection())
+                .execute(tx.connection().await?)
                 .await?;
                 if open > 0 {
                     return Ok(());
@@ -112,14 +112,14 @@ async fn leave_stage_out(
     .bind(now)
     .bind(row.version)
     .bind(stage)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?
     .rows_affected();
     sqlx::query("UPDATE runs SET stage = $2, seq = seq + $3 WHERE id = $1")
         .bind(run)
         .bind(stage)
         .bind(left_out as i64)
-        .execute(tx.connection())
+        .execute(tx.connection().await?)
         .await?;
     Ok(())
 }
@@ -135,7 +135,7 @@ async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     )
     .bind(run)
     .bind(now)
-    .execute(tx.connection())
+    .execute(tx.connection().await?)
     .await?;
     // Whether anybody waits for it is a question of one key.
     super::items::child_ended(tx, now, run).await

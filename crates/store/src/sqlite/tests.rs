@@ -20,7 +20,10 @@ fn sqlite(store: &Store) -> &SqliteDb {
 }
 
 async fn insert_lane(tx: &mut super::SqliteTx) {
-    sqlx::query("INSERT INTO lanes (node, created_at) VALUES (x'00', 1)").execute(tx.connection()).await.unwrap();
+    sqlx::query("INSERT INTO lanes (node, created_at) VALUES (x'00', 1)")
+        .execute(tx.connection().await.unwrap())
+        .await
+        .unwrap();
 }
 
 async fn lanes(store: &Store) -> i64 {
@@ -68,6 +71,34 @@ async fn a_unit_cut_off_anywhere_leaves_nothing_behind() {
 }
 
 #[tokio::test]
+async fn what_is_left_for_later_is_said_before_anything_else_and_not_without_a_commit() {
+    const INSERT: &str = "INSERT INTO lanes (node, created_at) VALUES (x'00', ?)";
+    let store = open().await;
+    let mut dropped = sqlite(&store).begin().await.unwrap();
+    dropped.later().say(INSERT).add(1i64);
+    drop(dropped);
+    let mut tx = sqlite(&store).begin().await.unwrap();
+    tx.later().say(INSERT).add(2i64);
+    tx.later().say(INSERT).add(3i64);
+    let count = "SELECT count(*) FROM lanes";
+    let seen: i64 = sqlx::query_scalar(count).fetch_one(tx.connection().await.unwrap()).await.unwrap();
+    assert_eq!(seen, 2, "a statement of any kind finds what was left for later");
+    tx.later().say(INSERT).add(4i64);
+    let mut script = tx.script();
+    script.say("SELECT created_at FROM lanes WHERE created_at > ? ORDER BY 1").add(2i64);
+    let rows = tx.fetch(script).await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<i64, _>(0)).collect::<Vec<_>>(), [3, 4]);
+    tx.later().say(INSERT).add(5i64);
+    tx.commit().await.unwrap();
+    assert_eq!(lanes(&store).await, 4);
+
+    let mut refused = sqlite(&store).begin().await.unwrap();
+    refused.later().say("INSERT INTO lanes (node, created_at) VALUES (NULL, ?)").add(6i64);
+    assert!(refused.commit().await.is_err());
+    assert_eq!(lanes(&store).await, 4);
+}
+
+#[tokio::test]
 async fn readers_cannot_write() {
     let store = open().await;
     let mut reader = sqlite(&store).readers.acquire().await.unwrap();
@@ -112,6 +143,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
         ("END", &ending::END),
         ("END_GROUP", &ending::END_GROUP),
         ("END_KNOWN", &ending::END_KNOWN),
+        ("END_FEW", &ending::END_FEW),
         ("ending::APPLIED", &ending::APPLIED),
         ("DECIDED", &exchange::DECIDED),
         ("PLACE", &placing::PLACE),
@@ -137,7 +169,8 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
     }
     for (name, script) in [
         ("OPEN", exchange::OPEN),
-        ("CLAIM_AND_FINISH", claiming::CLAIM_AND_FINISH),
+        ("CLAIM", claiming::CLAIM),
+        ("FINISH", claiming::FINISH),
         ("TAKE_UNDECIDED", claiming::TAKE_UNDECIDED),
     ] {
         for text in script.split("; ").filter(|text| !matches!(*text, "COMMIT" | "BEGIN IMMEDIATE")) {
