@@ -110,6 +110,8 @@ pub struct Completion {
     pub outcome: Outcome,
     /// Of attempts that succeeded or failed; those that were stopped leave none.
     pub artifacts: Vec<Artifact>,
+    /// Whether it may have logged something.
+    pub logged: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]

@@ -16,7 +16,7 @@ use crate::wake::MAX_LANES;
 
 const AT_ONCE: usize = 1_000;
 
-/// Takes completions in until the workforce is gone. An attempt that may have logged waits until its log is stored, so
+/// Takes completions in until the workforce is gone. A process that may have logged waits until its log is stored, so
 /// that a finished task never lacks its last lines.
 pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedReceiver<Completion>) {
     let mut batch = Vec::with_capacity(AT_ONCE);
@@ -33,7 +33,10 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
         for completion in batch.drain(..) {
             let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
             let mut inbox = shared.inbox();
-            if inbox.class(token) == Some(SlotClass::Process) || publishes(&shared, &inbox, &completion) {
+            let left_something = completion.logged || !completion.artifacts.is_empty();
+            if (left_something && inbox.class(token) == Some(SlotClass::Process))
+                || publishes(&shared, &inbox, &completion)
+            {
                 logged.extend(inbox.finish_unlogged(token).map(|held| (completion, held)));
             } else if let Some(held) = inbox.finish(token) {
                 drop(inbox);

@@ -248,7 +248,7 @@ impl Shared {
             Some(handler) => {
                 let call = self.call(&assignment, &control, mask);
                 let outcome = function::run(handler, call, &control, self.config.function_grace).await;
-                outcome.map(|outcome| Ended { outcome, artifacts: Vec::new() })
+                outcome.map(|outcome| Ended { outcome, artifacts: Vec::new(), logged: true })
             }
             None => {
                 let script = CatchPanic(Box::pin(self.run_script(&assignment, &control, mask)));
@@ -299,7 +299,7 @@ impl Shared {
     }
 
     fn report(&self, assignment: &Assignment, started_at: Micros, outcome: Outcome) {
-        self.report_with(assignment, started_at, Ended { outcome, artifacts: Vec::new() });
+        self.report_with(assignment, started_at, Ended { outcome, artifacts: Vec::new(), logged: false });
     }
 
     fn report_with(&self, assignment: &Assignment, started_at: Micros, ended: Ended) {
@@ -313,6 +313,7 @@ impl Shared {
             finished_at: self.clock.now(),
             outcome,
             artifacts: ended.artifacts,
+            logged: ended.logged,
         };
         // Nobody listens any more only when the whole process is going away.
         let _ = self.completions.send(completion);

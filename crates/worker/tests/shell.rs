@@ -250,3 +250,14 @@ async fn an_attempt_delivered_twice_runs_once() {
     assert!(rig.completions.try_recv().is_err());
     assert_eq!(std::fs::read_to_string(file).unwrap(), "x\n");
 }
+
+#[tokio::test]
+async fn a_report_says_whether_there_is_a_log_to_wait_for() {
+    let mut rig = Rig::new();
+    for (text, logged) in
+        [("true", false), ("echo something", true), ("echo wrong >&2; exit 3", true), ("exit 3", false)]
+    {
+        rig.start(script(text));
+        assert_eq!(rig.next().await.logged, logged, "{text}");
+    }
+}

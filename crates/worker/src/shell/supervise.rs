@@ -52,11 +52,12 @@ pub(crate) struct Surroundings<'a> {
 pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     pub(crate) artifacts: Vec<Artifact>,
+    pub(crate) logged: bool,
 }
 
 impl From<Failure> for Ended {
     fn from(failure: Failure) -> Self {
-        Self { outcome: Outcome::Failed(failure), artifacts: Vec::new() }
+        Self { outcome: Outcome::Failed(failure), artifacts: Vec::new(), logged: true }
     }
 }
 
@@ -97,10 +98,14 @@ pub(crate) async fn run(
         other => other,
     };
     let tail = attempt.capture.tail();
+    let logged = attempt.logged;
     drop(attempt);
     let deserted = group.end();
     let ended = match outcome {
-        Some(outcome) => Some(keep_artifacts(assignment, &mut place, outcome, tail).await),
+        Some(outcome) => {
+            let (outcome, artifacts) = keep_artifacts(assignment, &mut place, outcome, tail).await;
+            Some(Ended { outcome, artifacts, logged })
+        }
         None => None,
     };
     around.workbench.take_back(place, deserted);
@@ -108,22 +113,28 @@ pub(crate) async fn run(
 }
 
 /// A task that promised artifacts it cannot keep has failed; one that has failed keeps its own reason.
-async fn keep_artifacts(assignment: &Assignment, place: &mut Place, outcome: Outcome, tail: Option<String>) -> Ended {
+async fn keep_artifacts(
+    assignment: &Assignment,
+    place: &mut Place,
+    outcome: Outcome,
+    tail: Option<String>,
+) -> (Outcome, Vec<Artifact>) {
     let patterns = assignment.order.artifacts.clone();
     if patterns.is_empty() || !matches!(outcome, Outcome::Success { .. } | Outcome::Failed(_)) {
-        return Ended { outcome, artifacts: Vec::new() };
+        return (outcome, Vec::new());
     }
     place.remove_script();
     let working = place.working.clone();
     let collected = tokio::task::spawn_blocking(move || artifacts::collect(&working, &patterns)).await;
-    match (outcome, collected) {
-        (outcome, Ok(Ok(artifacts))) => Ended { outcome, artifacts },
-        (Outcome::Success { .. }, Ok(Err(failure))) => Failure { detail: tail, ..failure }.into(),
+    let failure = match (outcome, collected) {
+        (outcome, Ok(Ok(artifacts))) => return (outcome, artifacts),
+        (Outcome::Success { .. }, Ok(Err(failure))) => Failure { detail: tail, ..failure },
         (Outcome::Success { .. }, Err(error)) => {
-            Failure { kind: "artifacts".into(), message: error.to_string(), ..Failure::default() }.into()
+            Failure { kind: "artifacts".into(), message: error.to_string(), ..Failure::default() }
         }
-        (outcome, _) => Ended { outcome, artifacts: Vec::new() },
-    }
+        (outcome, _) => return (outcome, Vec::new()),
+    };
+    (Outcome::Failed(failure), Vec::new())
 }
 
 /// What happens when the time is up.
@@ -149,6 +160,8 @@ struct Attempt<'a> {
     child: Child,
     pipes: Pipes,
     capture: Capture,
+    /// Something was sent to the log.
+    logged: bool,
     deadline: Option<(Instant, Deadline)>,
     ending: Option<Ending>,
     status: Option<io::Result<ExitStatus>>,
@@ -173,6 +186,7 @@ impl<'a> Attempt<'a> {
             pipes: Pipes::of(&mut child),
             child,
             capture: Capture::new(around.config.log_limit, mask),
+            logged: false,
             deadline: deadline.map(|at| (at, Deadline::TimedOut)),
             ending: None,
             status: None,
@@ -205,6 +219,7 @@ impl<'a> Attempt<'a> {
                 status = self.child.wait(), if self.status.is_none() => self.exited(status),
                 permit = self.around.logs.reserve(), if flush_due => {
                     flush_due = false;
+                    self.logged = true;
                     let lines = self.capture.take();
                     if let Ok(permit) = permit {
                         permit.send(LogChunk { key: self.assignment.key, attempt: self.assignment.attempt, lines });
@@ -271,6 +286,7 @@ impl<'a> Attempt<'a> {
     /// Hands on the last lines. The report follows its log; only an attempt that was told to end does not wait long.
     async fn flush(&mut self) {
         while self.capture.flush_at().is_some() {
+            self.logged = true;
             let lines = self.capture.take();
             let chunk = LogChunk { key: self.assignment.key, attempt: self.assignment.attempt, lines };
             let sending = self.around.logs.send(chunk);
