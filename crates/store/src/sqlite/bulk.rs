@@ -98,6 +98,7 @@ impl Bulk {
         let mut returned = Vec::new();
         for chunk in rows.chunks(LONGEST) {
             if chunk.len() > SHORT {
+                // Long texts in every combination would crowd out the prepared ones.
                 tx.connection().await?;
             }
             let mut script = tx.script();

@@ -21,22 +21,24 @@ pub(super) static END_GROUP: Bulk = Bulk::new(
     ")",
 );
 
-pub(super) static END_KNOWN: Bulk = Bulk::new(
-    "WITH v(at, claim, session, attempt) AS (VALUES ",
-    4,
-    ") DELETE FROM task_runs WHERE rowid IN ( \
-         SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
-         WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
-);
+macro_rules! end_known {
+    ($returning:literal) => {
+        Bulk::new(
+            "WITH v(at, claim, session, attempt) AS (VALUES ",
+            4,
+            concat!(
+                ") DELETE FROM task_runs WHERE rowid IN ( \
+                 SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
+                 WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
+                $returning
+            ),
+        )
+    };
+}
 
-// The same, telling of each row.
-pub(super) static END_FEW: Bulk = Bulk::new(
-    "WITH v(at, claim, session, attempt) AS (VALUES ",
-    4,
-    ") DELETE FROM task_runs WHERE rowid IN ( \
-         SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
-         WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt) RETURNING 2, rowid",
-);
+pub(super) static END_KNOWN: Bulk = end_known!("");
+// Together with the statements that open the exchange, whose rows begin with 0 and 1.
+pub(super) static END_FEW: Bulk = end_known!(" RETURNING 2, rowid");
 
 // The live row must be claimed by exactly this session and attempt.
 pub(super) static END: Bulk = Bulk::new(

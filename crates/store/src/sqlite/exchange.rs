@@ -52,6 +52,7 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
     reply.dead_sessions = exchange.sessions.iter().copied().filter(|session| !opened.live.contains(session)).collect();
     if !reply.dead_sessions.is_empty() {
         if opened.removed > 0 {
+            // A dead session ends nothing: once more, without removing anything.
             return Ok(None);
         }
         tx.commit().await?;
