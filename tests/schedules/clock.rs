@@ -1,9 +1,12 @@
 //! What the clock fires, and what it makes of time that has passed without it.
 
+use std::time::Duration;
+
+use mainspring_core::Micros;
 use mainspring_core::schedule::{CalendarAction, CalendarSpec};
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
-use mainspring_store::{Operator, TriggerFilter};
+use mainspring_store::{Operator, TriggerFilter, TriggerRow};
 use serde_json::json;
 
 use crate::on_both;
@@ -12,6 +15,11 @@ use crate::scene::{DAY, HOUR, MINUTE, SECOND, Scene, stranger};
 const NOOP: &str = "tasks: {t: {function: noop}}";
 /// Goes on until somebody says so.
 const WAITS: &str = "tasks: {t: {wait: {event: go}}}";
+
+/// How far the first fire is, but for the time in which it is prepared.
+fn shortly_before(scene: &Scene, row: &TriggerRow) -> Micros {
+    row.next.unwrap().fire_at - scene.wall() - 100_000
+}
 
 on_both! {
     async fn a_fire_knows_what_it_is_for(scene: &Scene) {
@@ -77,6 +85,46 @@ on_both! {
         scene.expect_fires(&due, "fired fired").await;
         scene.apply(&format!("{{name: due, triggers: [{{id: a, at: '{soon}'}}], {NOOP}}}")).await;
         scene.expect_fires(&due, "fired fired").await;
+    }
+
+    async fn what_is_prepared_waits_for_its_time(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1h}}], {NOOP}}}")).await;
+        scene.pass(shortly_before(scene, &row));
+        scene.expect_fires(&row, "fired").await;
+        let fire = &scene.fires(&row).await[0];
+        assert!(fire.fired_at >= fire.nominal_at, "{fire:?}");
+        scene.ends_as(fire.run_id.unwrap(), RunState::Success).await;
+    }
+
+    async fn a_clock_set_back_takes_back_what_is_prepared(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1h}}], {NOOP}}}")).await;
+        scene.pass(shortly_before(scene, &row));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        scene.pass(-HOUR);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let early = scene.fires(&row).await;
+        assert!(early.iter().all(|fire| fire.fired_at >= fire.nominal_at), "{early:?}");
+        scene.pass(HOUR);
+        scene.expect_fires(&row, "fired").await;
+    }
+
+    async fn a_clock_set_forward_fires_each_instant_once(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1h, catchup: all}}], {NOOP}}}")).await;
+        scene.pass(shortly_before(scene, &row));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        scene.pass(2 * HOUR + MINUTE);
+        scene.expect_fires(&row, "fired fired fired").await;
+    }
+
+    async fn a_pause_just_before_a_fire_holds(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1h, catchup: all}}], {NOOP}}}")).await;
+        scene.pass(shortly_before(scene, &row));
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        scene.db.store().pause_trigger(scene.wall(), row.id).await.unwrap();
+        let fired = scene.fires(&row).await.len();
+        scene.pass(HOUR);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(scene.fires(&row).await.len(), fired, "nothing fires after it");
     }
 
     async fn it_ends_when_it_was_told_to(scene: &Scene) {

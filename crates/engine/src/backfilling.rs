@@ -179,6 +179,7 @@ async fn step(shared: &Shared, term: &Term, backfill: &BackfillRow, room: usize,
     {
         let fire = Fires {
             id: row.id,
+            run: client.clock().new_id(),
             trigger: &row.trigger,
             spec: &spec,
             nominal,

@@ -16,6 +16,8 @@ pub struct SystemClock {
     shift: AtomicI64,
     started_at: Micros,
     ids: Mutex<ContextV7>,
+    /// Of ids for later: those of now would rise with them.
+    ids_ahead: Mutex<ContextV7>,
 }
 
 impl SystemClock {
@@ -25,6 +27,7 @@ impl SystemClock {
             shift: AtomicI64::new(0),
             started_at: time_of_day(),
             ids: Mutex::new(ContextV7::new()),
+            ids_ahead: Mutex::new(ContextV7::new()),
         }
     }
 
@@ -34,6 +37,11 @@ impl SystemClock {
         time_of_day() + self.shift.load(Ordering::Relaxed)
     }
 
+    /// When it will be that time of day, by the clock that never jumps.
+    pub(crate) fn ahead(&self, wall: Micros) -> Micros {
+        self.now() + (wall - self.wall())
+    }
+
     /// Moves the time of day that schedules go by, as if somebody set the machine's clock. For trying things out.
     pub fn shift_wall(&self, by: Micros) {
         self.shift.fetch_add(by, Ordering::Relaxed);
@@ -41,11 +49,18 @@ impl SystemClock {
 
     /// A new UUID v7; ids of one clock rise strictly.
     pub fn new_id(&self) -> Uuid {
-        let now = self.now();
-        let context = self.ids.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let timestamp = Timestamp::from_unix(&*context, (now / 1_000_000) as u64, (now % 1_000_000) as u32 * 1_000);
-        Uuid::new_v7(timestamp)
+        id_at(&self.ids, self.now())
     }
+
+    /// The id of something that will be there at that time: what is made until then comes before it.
+    pub fn new_id_ahead(&self, at: Micros) -> Uuid {
+        id_at(&self.ids_ahead, at)
+    }
+}
+
+fn id_at(context: &Mutex<ContextV7>, at: Micros) -> Uuid {
+    let context = context.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Uuid::new_v7(Timestamp::from_unix(&*context, (at / 1_000_000) as u64, (at % 1_000_000) as u32 * 1_000))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]

@@ -150,6 +150,7 @@ impl Client {
         let view = json!({"id": event.id, "name": event.name, "data": view.get("data")});
         let fires = Fires {
             id: trigger.id,
+            run: self.clock().new_id(),
             trigger: &trigger.spec,
             spec: target,
             nominal: event.created_at,

@@ -5,12 +5,16 @@
 //!
 //! What fires at the same instant is made before any of it is started: lanes that woke after the first unit would take the
 //! database from the others, and those would be late.
+//!
+//! Units can be made ahead: the database has done all but the commit when their time comes. Until then nobody sees them, and
+//! whoever drops them has done nothing.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
 use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Term};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::node::Shared;
@@ -25,13 +29,31 @@ pub(crate) struct Units {
     term: Term,
     wall: Micros,
     under_way: JoinSet<Result<Fired>>,
+    /// Gives the word to each that was made ahead.
+    ahead: Vec<oneshot::Sender<()>>,
     /// Since when there are runs that nobody was told of.
     silent_since: Option<Instant>,
 }
 
 impl Units {
     pub(crate) fn new(shared: Arc<Shared>, term: Term, wall: Micros) -> Self {
-        Self { shared, term, wall, under_way: JoinSet::new(), silent_since: None }
+        Self { shared, term, wall, under_way: JoinSet::new(), ahead: Vec::new(), silent_since: None }
+    }
+
+    /// Makes a plain unit that waits for [`Units::settle`].
+    pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
+        let (word, heard) = oneshot::channel();
+        let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
+        self.under_way.spawn(async move { fire_ahead(&shared, &term, &unit, at, heard).await });
+        self.ahead.push(word);
+    }
+
+    /// The time has come for what was made ahead.
+    pub(crate) fn settle(&mut self) {
+        for word in self.ahead.drain(..) {
+            // One that has ended needs none.
+            _ = word.send(());
+        }
     }
 
     /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Says how an earlier one ended that
@@ -77,6 +99,10 @@ impl Units {
 
 impl Drop for Units {
     fn drop(&mut self) {
+        // What was made ahead is taken back by whoever made it.
+        if !self.ahead.is_empty() {
+            self.under_way.detach_all();
+        }
         // One that is given up may have been done.
         if !self.under_way.is_empty() {
             self.silent_since.get_or_insert_with(Instant::now);
@@ -114,6 +140,28 @@ async fn fire(shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Re
             client.store.fire(client.now(), wall, term, &[without]).await
         }
         other => other,
+    }
+}
+
+async fn fire_ahead(
+    shared: &Shared,
+    term: &Term,
+    unit: &[Firing],
+    at: Micros,
+    word: oneshot::Receiver<()>,
+) -> Result<Fired> {
+    let client = &shared.client;
+    let made_at = client.clock.ahead(at);
+    match client.store.fire_ahead(made_at, at, term, unit, async { word.await.is_ok() }).await {
+        Ok(Fired::Done(created)) => {
+            after(shared, unit, &created).await?;
+            Ok(Fired::Done(created))
+        }
+        Ok(other) => Ok(other),
+        Err(error) => {
+            tracing::debug!(%error, "fires that were made ahead failed; the next turn looks at them");
+            Ok(Fired::Stale)
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{Overlap, Trigger};
-use mainspring_core::{Micros, Scope};
+use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::NewRun;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -19,6 +19,8 @@ use crate::specs::Spec;
 pub struct Fires<'a> {
     /// The row of the trigger.
     pub id: Uuid,
+    /// The run that it starts.
+    pub run: RunId,
     pub trigger: &'a Trigger,
     /// The version to run.
     pub spec: &'a Spec,
@@ -46,7 +48,7 @@ impl Client {
     pub async fn prepare_fire(&self, fires: Fires<'_>) -> Result<NewRun, FireError> {
         let Fires { trigger, spec, .. } = fires;
         let origin = origin(&fires);
-        let id = self.clock.new_id();
+        let id = fires.run;
         let inputs = if trigger.inputs.is_empty() {
             Map::new()
         } else {

@@ -3,8 +3,8 @@
 //! `next_fire_at` is a row, never memory: a turn reads what is due by its index, decides with the pure schedule what
 //! becomes of it, and fires it in units that hold the leader's term. Whoever was overtaken finds his unit stale or
 //! himself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
-//! clock that is set is noticed; changes of triggers wake it. What fires next is read in that short time: when it is due
-//! it is fired at once.
+//! clock that is set is noticed; changes of triggers wake it. In that short time what fires next is read and made, all but
+//! the commit: when it is due nothing else is left to do.
 //!
 //! A clock that goes back makes the loop wait until it has come to where the triggers are settled. That is not silent: see
 //! [`TimekeepingStatus::behind`].
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Fire, Schedule, Turn};
-use mainspring_core::workflow::Trigger;
+use mainspring_core::workflow::{Overlap, Trigger};
 use mainspring_store::{DueTrigger, Error, FireOf, Fired, Firing, NewFire, Result, Term};
 use uuid::Uuid;
 
@@ -35,8 +35,14 @@ const MOST_AT_ONCE: usize = 16_000;
 const KEPT: usize = 10_000;
 /// A clock that is behind by less has not been set.
 const NOTABLE: Micros = 2_000_000;
-/// So long before something is due it is read. If it is changed meanwhile, its unit is stale and the next turn looks again.
-const LOOK_AHEAD: Duration = Duration::from_millis(50);
+/// So long before something is due it is made. Whoever wants to change it waits for it so long.
+const LOOK_AHEAD: Duration = Duration::from_millis(120);
+/// So many are made ahead at most; more would not be ready in time.
+const MOST_AHEAD: usize = 1_000;
+/// What was made ahead is good for so long, in case the clock is set.
+const GOOD_FOR: Micros = 1_000_000;
+/// The clock that sleeps and the time of day may differ so much.
+const CLOSE: Micros = 5_000;
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 /// Lags are counted by the millisecond up to here.
 const LAGS: usize = 4_096;
@@ -130,7 +136,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             _ => return,
         };
         let Some(term) = held else { continue };
-        keeper.ahead = None;
         prepare(&shared).await;
         shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
         while terms.borrow().as_ref() == Some(&term) {
@@ -150,6 +155,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 () = tokio::time::sleep(pause) => {}
             }
         }
+        keeper.ahead = None;
         shared.client.timekeeping.leads.store(false, Ordering::Relaxed);
         shared.client.timekeeping.note_behind(0);
     }
@@ -164,7 +170,7 @@ async fn prepare(shared: &Shared) {
 
 type Timetables = HashMap<Uuid, (i64, Arc<Timetable>)>;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Keeper {
     /// By trigger; of one revision each.
     known: Timetables,
@@ -175,11 +181,15 @@ struct Keeper {
     ahead: Option<Ahead>,
 }
 
-/// What is due next, read before it is.
-#[derive(Debug)]
+/// What is due next, prepared before it is. Dropping it takes back what was made.
 struct Ahead {
     at: Micros,
-    due: Vec<DueTrigger>,
+    /// How many there are altogether.
+    count: usize,
+    /// Made, and waiting for the time.
+    units: Units,
+    /// What has to be made when it is due.
+    pending: Vec<Pending>,
 }
 
 #[derive(Debug)]
@@ -204,25 +214,31 @@ impl Keeper {
     async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
-        if let Some(ahead) = self.ahead.take_if(|ahead| ahead.at <= wall) {
-            return self.fire_all(shared, term, ahead.due, wall).await;
+        // If it is too early or too late for what was prepared, something has changed.
+        if let Some(ahead) = self.ahead.take() {
+            match wall - ahead.at {
+                late if (0..GOOD_FOR).contains(&late) => return self.fire_ahead(shared, ahead).await,
+                late if (-CLOSE..0).contains(&late) => {
+                    self.ahead = Some(ahead);
+                    return Ok(Duration::from_micros(late.unsigned_abs()));
+                }
+                _ => drop(ahead),
+            }
         }
-        // Too early to fire it: something has changed.
-        self.ahead = None;
         let next = store.next_fire().await?;
         if next.is_none_or(|next| next.0 > wall) {
             self.limit = AT_ONCE;
             // What fires next may have been made since; where others are settled is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
-            return self.look_ahead(shared, next.map(|next| next.0)).await;
+            return self.look_ahead(shared, term, next.map(|next| next.0)).await;
         }
         let due = store.due_triggers(wall, self.limit as i64).await?;
         self.fire_all(shared, term, due, wall).await
     }
 
-    /// Reads what is due next if that is soon; says how long to sleep.
-    async fn look_ahead(&mut self, shared: &Shared, next: Option<Micros>) -> Result<Duration> {
+    /// Prepares what is due next if that is soon; says how long to sleep.
+    async fn look_ahead(&mut self, shared: &Arc<Shared>, term: &Term, next: Option<Micros>) -> Result<Duration> {
         let until = |next: Micros| {
             let left = next.saturating_sub(shared.client.clock.wall());
             Duration::from_micros(u64::try_from(left).unwrap_or(0))
@@ -234,10 +250,60 @@ impl Keeper {
             return Ok(early.min(longest));
         }
         let due = shared.client.store.due_triggers(next, self.limit as i64).await?;
-        self.ahead = Some(Ahead { at: next, due });
-        // What was planned for the last fires may be forgotten: new statistics do that. Nothing that is due waits for it.
-        _ = tokio::time::timeout(until(next), prepare(shared)).await;
-        Ok(until(next).min(longest))
+        match self.make_ahead(shared, term, due, next).await {
+            Ok(ahead) => self.ahead = Some(ahead),
+            Err(error) => tracing::debug!(%error, "preparing what is due next; it is tried again when it is"),
+        }
+        Ok(until(next).min(LOOK_AHEAD))
+    }
+
+    async fn make_ahead(
+        &mut self,
+        shared: &Arc<Shared>,
+        term: &Term,
+        due: Vec<DueTrigger>,
+        at: Micros,
+    ) -> Result<Ahead> {
+        let count = due.len();
+        let mut units = Units::new(Arc::clone(shared), term.clone(), at);
+        let side_by_side = shared.client.store.units_ahead();
+        let mut pending = self.pending(shared, term, due, at).await?;
+        if side_by_side == 0 {
+            return Ok(Ahead { at, count, units, pending });
+        }
+        let made_at = shared.client.clock.ahead(at);
+        let later = pending.split_off(pending.len().min(MOST_AHEAD));
+        let size = pending.len().div_ceil(side_by_side).max(1);
+        let (mut unit, mut left) = (Vec::with_capacity(size), Vec::new());
+        for mut one in pending {
+            match one.whole(shared, made_at).await? {
+                Some(firing) => unit.push(firing),
+                None => left.push(one),
+            }
+            if unit.len() == size {
+                units.make_ahead(std::mem::take(&mut unit));
+            }
+        }
+        if !unit.is_empty() {
+            units.make_ahead(unit);
+        }
+        left.extend(later);
+        Ok(Ahead { at, count, units, pending: left })
+    }
+
+    /// The time has come for what was prepared.
+    async fn fire_ahead(&mut self, shared: &Shared, ahead: Ahead) -> Result<Duration> {
+        let Ahead { at, count, mut units, pending } = ahead;
+        units.settle();
+        self.note_due(at, count);
+        let size = unit_size(shared, count);
+        let fired = send_all(shared, &mut units, pending, size).await?;
+        end_turn(shared, units, fired).await
+    }
+
+    fn note_due(&mut self, wall: Micros, count: usize) {
+        self.latest = self.latest.max(wall);
+        self.limit = if count == self.limit { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
     }
 
     /// What each due trigger does now. One that cannot be understood is taken out of sight, with the reason.
@@ -322,11 +388,8 @@ impl Keeper {
         due: Vec<DueTrigger>,
         wall: Micros,
     ) -> Result<Duration> {
-        self.latest = self.latest.max(wall);
-        let full = due.len() == self.limit;
-        self.limit = if full { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
-        let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
-        let size = (due.len() / 4).clamp(fewest, MOST_PER_UNIT);
+        self.note_due(wall, due.len());
+        let size = unit_size(shared, due.len());
         let mut units = Units::new(Arc::clone(shared), term.clone(), wall);
         let mut due = due.into_iter();
         let mut fired = Fired::Done(Vec::new());
@@ -335,11 +398,22 @@ impl Keeper {
             let pending = self.pending(shared, term, some, wall).await?;
             fired = send_all(shared, &mut units, pending, size).await?;
         }
-        if matches!(fired, Fired::Done(_)) {
-            fired = units.finish().await?;
-        }
-        Ok(if fired == Fired::Deposed { shared.config.schedule_interval } else { Duration::ZERO })
+        end_turn(shared, units, fired).await
     }
+}
+
+/// How many fires a unit makes if so many are due.
+fn unit_size(shared: &Shared, due: usize) -> usize {
+    let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
+    (due / 4).clamp(fewest, MOST_PER_UNIT)
+}
+
+/// Waits for what is under way; says how long to sleep.
+async fn end_turn(shared: &Shared, mut units: Units, mut fired: Fired) -> Result<Duration> {
+    if matches!(fired, Fired::Done(_)) {
+        fired = units.finish().await?;
+    }
+    Ok(if fired == Fired::Deposed { shared.config.schedule_interval } else { Duration::ZERO })
 }
 
 /// Sends what is due in units of so many fires.
@@ -351,7 +425,7 @@ async fn send_all(shared: &Shared, units: &mut Units, mut pending: Vec<Pending>,
         // What a trigger does next builds on what it did before.
         let goes_on = pending[at].done > 0;
         while at < pending.len() && room > 0 {
-            let firing = pending[at].next_part(shared, room).await?;
+            let firing = pending[at].next_part(shared, room, None).await?;
             room = room.saturating_sub(firing.fires.len().max(1));
             unit.push(firing);
             if pending[at].is_done() {
@@ -371,8 +445,21 @@ impl Pending {
         self.done >= self.turn.fire.len()
     }
 
-    /// The next so many fires of it, with the state it is in afterwards.
-    async fn next_part(&mut self, shared: &Shared, room: usize) -> Result<Firing> {
+    /// All of it, to be made ahead; `None` for what is better made when it is due.
+    async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
+        let overlap = self.timetable.trigger.overlap;
+        let takes_slots =
+            self.spec.workflow.concurrency.is_some() || overlap.is_some_and(|overlap| overlap != Overlap::Allow);
+        if takes_slots || self.turn.fire.len() > 1 {
+            return Ok(None);
+        }
+        let firing = self.next_part(shared, 1, Some(made_at)).await?;
+        self.done = 0;
+        Ok(firing.is_plain().then_some(firing))
+    }
+
+    /// The next so many fires of it, with the state it is in afterwards. Made now, or at that time.
+    async fn next_part(&mut self, shared: &Shared, room: usize, made_at: Option<Micros>) -> Result<Firing> {
         let first = self.done == 0;
         let from = self.done;
         let until = (from + room).min(self.turn.fire.len());
@@ -383,7 +470,7 @@ impl Pending {
             fires.extend(self.turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
         }
         for fire in &self.turn.fire[from..until] {
-            fires.push(self.new_fire(shared, *fire).await?);
+            fires.push(self.new_fire(shared, *fire, made_at).await?);
         }
         self.done = until;
         let (covered, next) = match self.turn.fire.get(until) {
@@ -394,9 +481,11 @@ impl Pending {
         Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next })
     }
 
-    async fn new_fire(&self, shared: &Shared, fire: Fire) -> Result<NewFire> {
+    async fn new_fire(&self, shared: &Shared, fire: Fire, made_at: Option<Micros>) -> Result<NewFire> {
+        let clock = &shared.client.clock;
         let fires = Fires {
             id: self.due.id,
+            run: made_at.map_or_else(|| clock.new_id(), |at| clock.new_id_ahead(at)),
             trigger: &self.timetable.trigger,
             spec: &self.spec,
             nominal: fire.nominal,

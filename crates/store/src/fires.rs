@@ -4,6 +4,7 @@
 //! it happens or nothing. Whoever prepared it from rows that have changed since finds it stale and looks again.
 
 use std::collections::HashMap;
+use std::future::Future;
 
 use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
 use mainspring_core::state::RunState;
@@ -111,6 +112,11 @@ pub struct Firing {
 }
 
 impl Firing {
+    /// Whether it locks nothing but its trigger, so that it can be made ahead and beside others.
+    pub fn is_plain(&self) -> bool {
+        self.fires.iter().filter_map(NewFire::run).all(is_plain)
+    }
+
     pub(crate) fn executions(&self) -> i64 {
         self.fires.iter().filter(|fire| fire.counts()).count() as i64
     }
@@ -269,6 +275,35 @@ impl Store {
         Ok(Fired::Done(created))
     }
 
+    /// Makes a unit before its time and settles it when `word` says yes; if it says no, nothing has happened. Nobody sees it
+    /// before, and whoever wants to change one of its triggers waits: the word must come soon. See [`Self::units_ahead`].
+    pub async fn fire_ahead(
+        &self,
+        now: Micros,
+        at: Micros,
+        term: &Term,
+        firings: &[Firing],
+        word: impl Future<Output = bool>,
+    ) -> Result<Fired> {
+        if let Db::Postgres(pg) = &*self.db
+            && let Some(unit) = PlainUnit::of(now, firings)
+        {
+            let mut connection = pg.warm.take(&pg.pool).await?;
+            let fired = postgres::fires::fire_ahead(&mut connection, now, at, term, &unit, word).await?;
+            pg.warm.keep(connection);
+            return Ok(fired);
+        }
+        if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) }
+    }
+
+    /// How many units can be made ahead side by side: none where all who write wait for each other.
+    pub fn units_ahead(&self) -> usize {
+        match &*self.db {
+            Db::Postgres(pg) => pg.warm.size(),
+            Db::Sqlite(_) => 0,
+        }
+    }
+
     /// Has the database understand once what firing will ask of it, so that the first who fire are not late for it.
     pub async fn prepare_to_fire(&self) -> Result<()> {
         let Db::Postgres(pg) = &*self.db else { return Ok(()) };
@@ -351,13 +386,17 @@ impl<'u> PlainUnit<'u> {
     fn of(now: Micros, firings: &'u [Firing]) -> Option<Self> {
         let all = || firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire)));
         let runs: Vec<&NewRun> = all().filter_map(|(_, fire)| fire.run()).collect();
-        if !runs.iter().all(|run| runs::is_plain(run) && !run.takes_slots()) {
+        if !runs.iter().all(|run| is_plain(run)) {
             return None;
         }
         let runs = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
         let fires = all().map(|(trigger, fire)| FireSeed::of(trigger, NO_BACKFILL, fire)).collect();
         Some(Self { firings, runs, fires })
     }
+}
+
+fn is_plain(run: &NewRun) -> bool {
+    runs::is_plain(run) && !run.takes_slots()
 }
 
 /// Makes the runs of these fires and writes all of them down; what became of the runs, in order.

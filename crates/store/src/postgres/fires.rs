@@ -1,5 +1,7 @@
 //! Firing many triggers with a few statements over arrays.
 
+use std::future::Future;
+
 use mainspring_core::Micros;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
@@ -20,21 +22,56 @@ pub(crate) async fn fire(
     unit: &PlainUnit<'_>,
 ) -> Result<Fired> {
     let mut tx = connection.begin().await?;
-    let fired = if !hold_term(&mut tx, &term.name, term.epoch, term.term_id).await? {
-        Fired::Deposed
-    } else if swap(&mut tx, at, unit.firings).await? != unit.firings.len() as u64 {
-        Fired::Stale
-    } else {
-        if !unit.runs.is_empty() {
-            runs::create(&mut tx, now, &unit.runs, &[]).await?;
-        }
-        if !unit.fires.is_empty() {
-            insert(&mut tx, at, &unit.fires).await?;
-        }
-        tx.commit().await?;
-        return Ok(Fired::Done(unit.runs.iter().map(|run| Created::New(run.id)).collect()));
+    let fired = make(&mut tx, now, at, term, unit).await?;
+    end(tx, fired).await
+}
+
+/// The same, but it becomes true only when the word is given. Whoever stalls meanwhile is thrown out soon: others wait for
+/// the rows, and for the term.
+pub(crate) async fn fire_ahead(
+    connection: &mut PgConnection,
+    now: Micros,
+    at: Micros,
+    term: &Term,
+    unit: &PlainUnit<'_>,
+    word: impl Future<Output = bool>,
+) -> Result<Fired> {
+    let mut tx = connection.begin().await?;
+    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '3s'").execute(&mut *tx).await?;
+    let fired = match make(&mut tx, now, at, term, unit).await? {
+        Fired::Done(_) if !word.await => Fired::Stale,
+        fired => fired,
     };
-    tx.rollback().await?;
+    end(tx, fired).await
+}
+
+async fn make(
+    connection: &mut PgConnection,
+    now: Micros,
+    at: Micros,
+    term: &Term,
+    unit: &PlainUnit<'_>,
+) -> Result<Fired> {
+    if !hold_term(connection, &term.name, term.epoch, term.term_id).await? {
+        return Ok(Fired::Deposed);
+    }
+    if swap(connection, at, unit.firings).await? != unit.firings.len() as u64 {
+        return Ok(Fired::Stale);
+    }
+    if !unit.runs.is_empty() {
+        runs::create(connection, now, &unit.runs, &[]).await?;
+    }
+    if !unit.fires.is_empty() {
+        insert(connection, at, &unit.fires).await?;
+    }
+    Ok(Fired::Done(unit.runs.iter().map(|run| Created::New(run.id)).collect()))
+}
+
+async fn end(tx: sqlx::Transaction<'_, sqlx::Postgres>, fired: Fired) -> Result<Fired> {
+    match fired {
+        Fired::Done(_) => tx.commit().await?,
+        Fired::Stale | Fired::Deposed => tx.rollback().await?,
+    }
     Ok(fired)
 }
 

@@ -72,6 +72,41 @@ conformance! {
         assert!(w.store.run_counts().await.unwrap().is_empty(), "no run was made");
     }
 
+    async fn what_is_made_ahead_is_nothing_before_the_word(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s}, {id: b, every: 10s}], tasks: {t: {run: x}}}").await;
+        let at = w.now + 10 * SECOND;
+        let due = w.store.due_triggers(at, 10).await.unwrap();
+        let term = w.lead().await;
+        let unit = [firing(&due[0], new_run(w, &version).await), firing(&due[1], new_run(w, &version).await)];
+        let store = w.store.clone();
+        let seen = async || (store.run_counts().await.unwrap().len(), store.fire_counts().await.unwrap().len());
+        let taken_back = async {
+            assert_eq!(seen().await, (0, 0), "nobody sees it");
+            assert!(store.beat_term(&term).await.unwrap(), "nor does the leader wait for it");
+            false
+        };
+        assert_eq!(w.store.fire_ahead(at, at, &term, &unit, taken_back).await.unwrap(), Fired::Stale);
+        assert_eq!(seen().await, (0, 0));
+        assert_eq!(w.store.due_triggers(at, 10).await.unwrap().len(), 2, "all are still due");
+        let given = async {
+            assert_eq!(seen().await, (0, 0));
+            true
+        };
+        let Fired::Done(created) = w.store.fire_ahead(at, at, &term, &unit, given).await.unwrap() else { panic!("it did not fire") };
+        assert_eq!(seen().await, (1, 1));
+        assert_eq!(w.store.fire_ahead(at, at, &term, &unit, async { true }).await.unwrap(), Fired::Stale);
+        let old = term;
+        let due = w.store.due_triggers(at + 10 * SECOND, 10).await.unwrap();
+        w.lead().await;
+        let unit = [firing(&due[0], new_run(w, &version).await)];
+        assert_eq!(w.store.fire_ahead(at, at, &old, &unit, async { true }).await.unwrap(), Fired::Deposed);
+        w.pass(10 * SECOND);
+        for created in created {
+            w.run = created.run().unwrap();
+            w.play(&[], &[]).await;
+        }
+    }
+
     async fn an_old_leader_fires_nothing(w: &mut World) {
         let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
         w.pass(10 * SECOND);
@@ -193,4 +228,32 @@ fn unit_run(firing: &Firing) -> mainspring_core::RunId {
         FireOf::Run(run) => run.id,
         _ => panic!("it starts no run"),
     }
+}
+
+/// Others wait for its rows and for the term, so the database does not wait for who stalls.
+#[tokio::test]
+async fn who_stalls_ahead_of_a_fire_holds_nobody_up() {
+    let mut w = World::new(mainspring_store::Flavor::Postgres).await;
+    let version = w.version("{name: w, triggers: [{id: a, every: 10s}], tasks: {t: {run: x}}}").await;
+    let at = w.now + 10 * SECOND;
+    let due = w.store.due_triggers(at, 10).await.unwrap();
+    let term = w.lead().await;
+    let unit = [firing(&due[0], new_run(&mut w, &version).await)];
+    let (made, is_made) = tokio::sync::oneshot::channel();
+    let (store, stalled) = (w.store.clone(), unit.clone());
+    let stalls = tokio::spawn(async move {
+        let word = async {
+            made.send(()).unwrap();
+            std::future::pending().await
+        };
+        store.fire_ahead(at, at, &term, &stalled, word).await
+    });
+    is_made.await.unwrap();
+    let new = w.lead().await;
+    assert!(matches!(w.store.fire(at, at, &new, &unit).await.unwrap(), Fired::Done(_)));
+    stalls.abort();
+    w.pass(10 * SECOND);
+    w.run = unit_run(&unit[0]);
+    w.play(&[], &[]).await;
+    w.check().await;
 }
