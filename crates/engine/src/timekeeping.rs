@@ -9,21 +9,23 @@
 //! A clock that goes back makes the loop wait until it has come to where the triggers are settled. That is not silent: see
 //! [`TimekeepingStatus::behind`].
 
+mod pending;
+mod status;
+
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
-use mainspring_core::schedule::{Fire, Schedule, Turn};
-use mainspring_core::workflow::{Overlap, Trigger};
-use mainspring_store::{DueTrigger, Error, FireOf, Fired, Firing, NewFire, Result, Term};
+use mainspring_store::{DueTrigger, Error, Fired, Result, Term};
 use uuid::Uuid;
 
+use self::pending::{Pending, Timetable, send_all};
+pub(crate) use self::status::Timekeeping;
+pub use self::status::TimekeepingStatus;
 use crate::fire_units::Units;
-use crate::firing::{FireError, Fires};
 use crate::node::Shared;
-use crate::specs::Spec;
 
 /// How many fires one unit makes at most. It makes as few as are configured if not many are due: the first do not wait for
 /// the others, and several units go side by side.
@@ -33,8 +35,6 @@ const AT_ONCE: usize = 1_000;
 const MOST_AT_ONCE: usize = 16_000;
 /// How many parsed schedules are kept, twice: those used lately and those before.
 const KEPT: usize = 10_000;
-/// A clock that is behind by less has not been set.
-const NOTABLE: Micros = 2_000_000;
 /// So long before something is due it is made. Whoever wants to change it waits for it so long.
 const LOOK_AHEAD: Duration = Duration::from_millis(120);
 /// So many are made ahead at most; more would not be ready in time.
@@ -44,88 +44,6 @@ const GOOD_FOR: Micros = 1_000_000;
 /// The clock that sleeps and the time of day may differ so much.
 const CLOSE: Micros = 5_000;
 const AFTER_ERROR: Duration = Duration::from_millis(200);
-/// Lags are counted by the millisecond up to here.
-const LAGS: usize = 4_096;
-
-/// What others may know of the loop.
-#[derive(Debug)]
-pub(crate) struct Timekeeping {
-    leads: AtomicBool,
-    turns: AtomicU64,
-    busy_us: AtomicU64,
-    fired: AtomicU64,
-    behind_us: AtomicI64,
-    lags: Mutex<Vec<u64>>,
-}
-
-/// How the loop that fires triggers is doing on this node.
-#[derive(Debug, Clone)]
-pub struct TimekeepingStatus {
-    pub leads: bool,
-    /// How often it has looked.
-    pub turns: u64,
-    /// How long that took altogether.
-    pub busy: Duration,
-    /// How many nominal instants it has settled by a fire.
-    pub fired: u64,
-    /// The machine's clock was set back: nothing fires until so much time has passed.
-    pub behind: Option<Duration>,
-    /// How many fires were so many milliseconds late; the last counts all that were later.
-    pub lags: Vec<u64>,
-}
-
-impl Default for Timekeeping {
-    fn default() -> Self {
-        Self {
-            leads: AtomicBool::new(false),
-            turns: AtomicU64::new(0),
-            busy_us: AtomicU64::new(0),
-            fired: AtomicU64::new(0),
-            behind_us: AtomicI64::new(0),
-            lags: Mutex::new(vec![0; LAGS]),
-        }
-    }
-}
-
-impl Timekeeping {
-    pub(crate) fn status(&self) -> TimekeepingStatus {
-        let behind = self.behind_us.load(Ordering::Relaxed);
-        TimekeepingStatus {
-            leads: self.leads.load(Ordering::Relaxed),
-            turns: self.turns.load(Ordering::Relaxed),
-            busy: Duration::from_micros(self.busy_us.load(Ordering::Relaxed)),
-            fired: self.fired.load(Ordering::Relaxed),
-            behind: (behind > 0).then(|| Duration::from_micros(behind as u64)),
-            lags: self.lags.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-        }
-    }
-
-    fn note_turn(&self, took: Duration) {
-        self.turns.fetch_add(1, Ordering::Relaxed);
-        self.busy_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
-    }
-
-    pub(crate) fn note_fires(&self, late: impl Iterator<Item = Micros>) {
-        let mut lags = self.lags.lock().unwrap_or_else(PoisonError::into_inner);
-        for late in late {
-            let at = usize::try_from(late / 1_000).unwrap_or(0).min(LAGS - 1);
-            lags[at] += 1;
-            self.fired.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Notes how far the clock is behind what is settled; logged once per time it goes back.
-    fn note_behind(&self, behind: Micros) {
-        let behind = if behind > NOTABLE { behind } else { 0 };
-        let before = self.behind_us.swap(behind, Ordering::Relaxed);
-        if behind > 0 && before == 0 {
-            let seconds = behind / 1_000_000;
-            tracing::warn!(seconds, "the clock was set back: schedules wait until it has caught up");
-        } else if behind == 0 && before > 0 {
-            tracing::info!("the clock has caught up: schedules go on");
-        }
-    }
-}
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut terms = shared.term.subscribe();
@@ -190,23 +108,6 @@ struct Ahead {
     units: Units,
     /// What has to be made when it is due.
     pending: Vec<Pending>,
-}
-
-#[derive(Debug)]
-struct Timetable {
-    trigger: Trigger,
-    schedule: Schedule,
-}
-
-/// A due trigger and what is left to do of its turn.
-#[derive(Debug)]
-struct Pending {
-    due: DueTrigger,
-    timetable: Arc<Timetable>,
-    spec: Arc<Spec>,
-    turn: Turn,
-    /// How many of its fires are in units already.
-    done: usize,
 }
 
 impl Keeper {
@@ -326,7 +227,7 @@ impl Keeper {
             match known {
                 Ok((spec, timetable)) => {
                     let turn = timetable.schedule.turn(due.progress, wall, timetable.trigger.catchup);
-                    pending.push(Pending { due, timetable, spec, turn, done: 0 });
+                    pending.push(Pending::new(due, timetable, spec, turn));
                 }
                 Err(problem) => {
                     tracing::error!(trigger = %due.id, problem, "a trigger cannot fire");
@@ -414,93 +315,4 @@ async fn end_turn(shared: &Shared, mut units: Units, mut fired: Fired) -> Result
         fired = units.finish().await?;
     }
     Ok(if fired == Fired::Deposed { shared.config.schedule_interval } else { Duration::ZERO })
-}
-
-/// Sends what is due in units of so many fires.
-async fn send_all(shared: &Shared, units: &mut Units, mut pending: Vec<Pending>, size: usize) -> Result<Fired> {
-    let mut at = 0;
-    while at < pending.len() {
-        let mut unit: Vec<Firing> = Vec::new();
-        let mut room = size;
-        // What a trigger does next builds on what it did before.
-        let goes_on = pending[at].done > 0;
-        while at < pending.len() && room > 0 {
-            let firing = pending[at].next_part(shared, room, None).await?;
-            room = room.saturating_sub(firing.fires.len().max(1));
-            unit.push(firing);
-            if pending[at].is_done() {
-                at += 1;
-            }
-        }
-        let fired = units.send(unit, goes_on).await?;
-        if !matches!(fired, Fired::Done(_)) {
-            return Ok(fired);
-        }
-    }
-    Ok(Fired::Done(Vec::new()))
-}
-
-impl Pending {
-    fn is_done(&self) -> bool {
-        self.done >= self.turn.fire.len()
-    }
-
-    /// All of it, to be made ahead; `None` for what is better made when it is due.
-    async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
-        let overlap = self.timetable.trigger.overlap;
-        let takes_slots =
-            self.spec.workflow.concurrency.is_some() || overlap.is_some_and(|overlap| overlap != Overlap::Allow);
-        if takes_slots || self.turn.fire.len() > 1 {
-            return Ok(None);
-        }
-        let firing = self.next_part(shared, 1, Some(made_at)).await?;
-        self.done = 0;
-        Ok(firing.is_plain().then_some(firing))
-    }
-
-    /// The next so many fires of it, with the state it is in afterwards. Made now, or at that time.
-    async fn next_part(&mut self, shared: &Shared, room: usize, made_at: Option<Micros>) -> Result<Firing> {
-        let first = self.done == 0;
-        let from = self.done;
-        let until = (from + room).min(self.turn.fire.len());
-        let expected = if first { self.due.next_fire_at } else { self.turn.fire[from].fire_at };
-        let mut fires: Vec<NewFire> = Vec::with_capacity(until - from + 1);
-        if first {
-            fires.extend(self.turn.missed.map(|missed| NewFire::missed(missed, "nobody fired it in time")));
-            fires.extend(self.turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
-        }
-        for fire in &self.turn.fire[from..until] {
-            fires.push(self.new_fire(shared, *fire, made_at).await?);
-        }
-        self.done = until;
-        let (covered, next) = match self.turn.fire.get(until) {
-            Some(following) => (self.turn.fire[until - 1].nominal, Some(*following)),
-            None => (self.turn.covered, self.turn.next),
-        };
-        let (trigger, revision) = (self.due.id, self.due.revision);
-        Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next })
-    }
-
-    async fn new_fire(&self, shared: &Shared, fire: Fire, made_at: Option<Micros>) -> Result<NewFire> {
-        let clock = &shared.client.clock;
-        let fires = Fires {
-            id: self.due.id,
-            run: made_at.map_or_else(|| clock.new_id(), |at| clock.new_id_ahead(at)),
-            trigger: &self.timetable.trigger,
-            spec: &self.spec,
-            nominal: fire.nominal,
-            event: None,
-            depth: 0,
-            backfill: None,
-        };
-        let what = match shared.client.prepare_fire(fires).await {
-            Ok(run) => FireOf::Run(Box::new(run)),
-            Err(FireError::Failed(failure)) => {
-                tracing::warn!(trigger = %self.due.id, error = failure.message, "a trigger fired without a run");
-                FireOf::Failed(failure.message)
-            }
-            Err(FireError::Store(error)) => return Err(error),
-        };
-        Ok(NewFire { nominal: fire.nominal, what })
-    }
 }

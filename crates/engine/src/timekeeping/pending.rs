@@ -1,0 +1,128 @@
+//! What is left to do of a trigger's turn, and the units of fires that do it.
+
+use std::sync::Arc;
+
+use mainspring_core::Micros;
+use mainspring_core::schedule::{Fire, Schedule, Turn};
+use mainspring_core::workflow::{Overlap, Trigger};
+use mainspring_store::{DueTrigger, FireOf, Fired, Firing, NewFire, Result};
+
+use crate::fire_units::Units;
+use crate::firing::{FireError, Fires};
+use crate::node::Shared;
+use crate::specs::Spec;
+
+#[derive(Debug)]
+pub(super) struct Timetable {
+    pub(super) trigger: Trigger,
+    pub(super) schedule: Schedule,
+}
+
+/// A due trigger and what is left to do of its turn.
+#[derive(Debug)]
+pub(super) struct Pending {
+    due: DueTrigger,
+    timetable: Arc<Timetable>,
+    spec: Arc<Spec>,
+    turn: Turn,
+    /// How many of its fires are in units already.
+    done: usize,
+}
+
+impl Pending {
+    pub(super) fn new(due: DueTrigger, timetable: Arc<Timetable>, spec: Arc<Spec>, turn: Turn) -> Self {
+        Self { due, timetable, spec, turn, done: 0 }
+    }
+
+    fn is_done(&self) -> bool {
+        self.done >= self.turn.fire.len()
+    }
+
+    /// All of it, to be made ahead; `None` for what is better made when it is due.
+    pub(super) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
+        let overlap = self.timetable.trigger.overlap;
+        let takes_slots =
+            self.spec.workflow.concurrency.is_some() || overlap.is_some_and(|overlap| overlap != Overlap::Allow);
+        if takes_slots || self.turn.fire.len() > 1 {
+            return Ok(None);
+        }
+        let firing = self.next_part(shared, 1, Some(made_at)).await?;
+        self.done = 0;
+        Ok(firing.is_plain().then_some(firing))
+    }
+
+    /// The next so many fires of it, with the state it is in afterwards. Made now, or at that time.
+    async fn next_part(&mut self, shared: &Shared, room: usize, made_at: Option<Micros>) -> Result<Firing> {
+        let first = self.done == 0;
+        let from = self.done;
+        let until = (from + room).min(self.turn.fire.len());
+        let expected = if first { self.due.next_fire_at } else { self.turn.fire[from].fire_at };
+        let mut fires: Vec<NewFire> = Vec::with_capacity(until - from + 1);
+        if first {
+            fires.extend(self.turn.missed.map(|missed| NewFire::missed(missed, "nobody fired it in time")));
+            fires.extend(self.turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
+        }
+        for fire in &self.turn.fire[from..until] {
+            fires.push(self.new_fire(shared, *fire, made_at).await?);
+        }
+        self.done = until;
+        let (covered, next) = match self.turn.fire.get(until) {
+            Some(following) => (self.turn.fire[until - 1].nominal, Some(*following)),
+            None => (self.turn.covered, self.turn.next),
+        };
+        let (trigger, revision) = (self.due.id, self.due.revision);
+        Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next })
+    }
+
+    async fn new_fire(&self, shared: &Shared, fire: Fire, made_at: Option<Micros>) -> Result<NewFire> {
+        let clock = &shared.client.clock;
+        let fires = Fires {
+            id: self.due.id,
+            run: made_at.map_or_else(|| clock.new_id(), |at| clock.new_id_ahead(at)),
+            trigger: &self.timetable.trigger,
+            spec: &self.spec,
+            nominal: fire.nominal,
+            event: None,
+            depth: 0,
+            backfill: None,
+        };
+        let what = match shared.client.prepare_fire(fires).await {
+            Ok(run) => FireOf::Run(Box::new(run)),
+            Err(FireError::Failed(failure)) => {
+                tracing::warn!(trigger = %self.due.id, error = failure.message, "a trigger fired without a run");
+                FireOf::Failed(failure.message)
+            }
+            Err(FireError::Store(error)) => return Err(error),
+        };
+        Ok(NewFire { nominal: fire.nominal, what })
+    }
+}
+
+/// Sends what is due in units of so many fires.
+pub(super) async fn send_all(
+    shared: &Shared,
+    units: &mut Units,
+    mut pending: Vec<Pending>,
+    size: usize,
+) -> Result<Fired> {
+    let mut at = 0;
+    while at < pending.len() {
+        let mut unit: Vec<Firing> = Vec::new();
+        let mut room = size;
+        // What a trigger does next builds on what it did before.
+        let goes_on = pending[at].done > 0;
+        while at < pending.len() && room > 0 {
+            let firing = pending[at].next_part(shared, room, None).await?;
+            room = room.saturating_sub(firing.fires.len().max(1));
+            unit.push(firing);
+            if pending[at].is_done() {
+                at += 1;
+            }
+        }
+        let fired = units.send(unit, goes_on).await?;
+        if !matches!(fired, Fired::Done(_)) {
+            return Ok(fired);
+        }
+    }
+    Ok(Fired::Done(Vec::new()))
+}
