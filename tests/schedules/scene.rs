@@ -51,6 +51,29 @@ impl Scene {
         self.client().clock().wall()
     }
 
+    /// Goes to shortly before the first fire of this trigger, and waits until the clock loop has prepared it. On a machine
+    /// that is slow it may be due by then.
+    pub(crate) async fn go_before(&self, row: &TriggerRow) {
+        let fire_at = row.next.unwrap().fire_at;
+        let made = self.made_ahead();
+        self.pass(fire_at - self.wall() - 100_000);
+        if self.db.store().units_ahead() == 0 {
+            return self.turns(2).await;
+        }
+        self.wait_for("it is prepared", async || self.made_ahead() > made || self.wall() > fire_at).await;
+    }
+
+    /// How often the clock loop has prepared a trigger.
+    pub(crate) fn made_ahead(&self) -> u64 {
+        self.client().timekeeping().made_ahead
+    }
+
+    /// Waits until the clock loop has looked so many times more.
+    pub(crate) async fn turns(&self, more: u64) {
+        let until = self.client().timekeeping().turns + more;
+        self.wait_for("the clock loop looks", async || self.client().timekeeping().turns >= until).await;
+    }
+
     pub(crate) async fn trigger(&self, row: &TriggerRow) -> TriggerRow {
         self.db.store().trigger(row.id).await.unwrap()
     }

@@ -40,8 +40,9 @@ impl Units {
         Self { shared, term, wall, under_way: JoinSet::new(), ahead: Vec::new(), silent_since: None }
     }
 
-    /// Makes a plain unit that waits for [`Units::settle`].
+    /// Makes a plain unit that waits for [`Units::commit`].
     pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
+        self.shared.client.timekeeping.note_made_ahead(unit.len());
         let (word, heard) = oneshot::channel();
         let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
         self.under_way.spawn(async move { fire_ahead(&shared, &term, &unit, at, heard).await });
@@ -49,7 +50,7 @@ impl Units {
     }
 
     /// The time has come for what was made ahead.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn commit(&mut self) {
         for word in self.ahead.drain(..) {
             // One that has ended needs none.
             _ = word.send(());

@@ -4,7 +4,8 @@
 //! becomes of it, and fires it in units that hold the leader's term. Whoever was overtaken finds his unit stale or
 //! himself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
 //! clock that is set is noticed; changes of triggers wake it. In that short time what fires next is read and made, all but
-//! the commit: when it is due nothing else is left to do.
+//! the commit: when it is due nothing else is left to do. Whatever changes meanwhile does not undo it: a change either came
+//! first, and the unit is stale, or it waits for the unit.
 //!
 //! A clock that goes back makes the loop wait until it has come to where the triggers are settled. That is not silent: see
 //! [`TimekeepingStatus::behind`].
@@ -39,10 +40,8 @@ const KEPT: usize = 10_000;
 const LOOK_AHEAD: Duration = Duration::from_millis(120);
 /// So many are made ahead at most; more would not be ready in time.
 const MOST_AHEAD: usize = 1_000;
-/// What was made ahead is good for so long, in case the clock is set.
+/// Later than that it is not late but the clock was set: what becomes of the time in between has to be asked again.
 const GOOD_FOR: Micros = 1_000_000;
-/// The clock that sleeps and the time of day may differ so much.
-const CLOSE: Micros = 5_000;
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -110,21 +109,26 @@ struct Ahead {
     pending: Vec<Pending>,
 }
 
+impl Ahead {
+    /// Whether its time is still to come. If it is further off than when it was prepared, the clock was set.
+    fn waits(&self, wall: Micros) -> bool {
+        (1..=LOOK_AHEAD.as_micros() as Micros).contains(&(self.at - wall))
+    }
+
+    fn is_due(&self, wall: Micros) -> bool {
+        (0..GOOD_FOR).contains(&(wall - self.at))
+    }
+}
+
 impl Keeper {
     /// Fires what is due and says how long nothing will be.
     async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
-        // If it is too early or too late for what was prepared, something has changed.
-        if let Some(ahead) = self.ahead.take() {
-            match wall - ahead.at {
-                late if (0..GOOD_FOR).contains(&late) => return self.fire_ahead(shared, ahead).await,
-                late if (-CLOSE..0).contains(&late) => {
-                    self.ahead = Some(ahead);
-                    return Ok(Duration::from_micros(late.unsigned_abs()));
-                }
-                _ => drop(ahead),
-            }
+        if let Some(ahead) = self.ahead.take_if(|ahead| !ahead.waits(wall))
+            && ahead.is_due(wall)
+        {
+            return self.fire_ahead(shared, ahead).await;
         }
         let next = store.next_fire().await?;
         if next.is_none_or(|next| next.0 > wall) {
@@ -138,12 +142,15 @@ impl Keeper {
         self.fire_all(shared, term, due, wall).await
     }
 
-    /// Prepares what is due next if that is soon; says how long to sleep.
+    /// Prepares what is due next if that is soon and nothing is prepared; says how long to sleep.
     async fn look_ahead(&mut self, shared: &Arc<Shared>, term: &Term, next: Option<Micros>) -> Result<Duration> {
         let until = |next: Micros| {
             let left = next.saturating_sub(shared.client.clock.wall());
             Duration::from_micros(u64::try_from(left).unwrap_or(0))
         };
+        if let Some(ahead) = &self.ahead {
+            return Ok(until(next.map_or(ahead.at, |next| next.min(ahead.at))));
+        }
         let longest = shared.config.schedule_interval;
         let Some(next) = next else { return Ok(longest) };
         let early = until(next).saturating_sub(LOOK_AHEAD);
@@ -195,7 +202,7 @@ impl Keeper {
     /// The time has come for what was prepared.
     async fn fire_ahead(&mut self, shared: &Shared, ahead: Ahead) -> Result<Duration> {
         let Ahead { at, count, mut units, pending } = ahead;
-        units.settle();
+        units.commit();
         self.note_due(at, count);
         let size = unit_size(shared, count);
         let fired = send_all(shared, &mut units, pending, size).await?;

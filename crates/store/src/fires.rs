@@ -275,7 +275,7 @@ impl Store {
         Ok(Fired::Done(created))
     }
 
-    /// Makes a unit before its time and settles it when `word` says yes; if it says no, nothing has happened. Nobody sees it
+    /// Makes a unit before its time and commits it when `word` says yes; if it says no, nothing has happened. Nobody sees it
     /// before, and whoever wants to change one of its triggers waits: the word must come soon. See [`Self::units_ahead`].
     pub async fn fire_ahead(
         &self,

@@ -18,6 +18,7 @@ pub(crate) struct Timekeeping {
     turns: AtomicU64,
     busy_us: AtomicU64,
     fired: AtomicU64,
+    made_ahead: AtomicU64,
     behind_us: AtomicI64,
     lags: Mutex<Vec<u64>>,
 }
@@ -32,6 +33,8 @@ pub struct TimekeepingStatus {
     pub busy: Duration,
     /// How many nominal instants it has settled by a fire.
     pub fired: u64,
+    /// How many triggers it has prepared before they were due, with nothing left to do but the commit.
+    pub made_ahead: u64,
     /// The machine's clock was set back: nothing fires until so much time has passed.
     pub behind: Option<Duration>,
     /// How many fires were so many milliseconds late; the last counts all that were later.
@@ -45,6 +48,7 @@ impl Default for Timekeeping {
             turns: AtomicU64::new(0),
             busy_us: AtomicU64::new(0),
             fired: AtomicU64::new(0),
+            made_ahead: AtomicU64::new(0),
             behind_us: AtomicI64::new(0),
             lags: Mutex::new(vec![0; LAGS]),
         }
@@ -59,6 +63,7 @@ impl Timekeeping {
             turns: self.turns.load(Ordering::Relaxed),
             busy: Duration::from_micros(self.busy_us.load(Ordering::Relaxed)),
             fired: self.fired.load(Ordering::Relaxed),
+            made_ahead: self.made_ahead.load(Ordering::Relaxed),
             behind: (behind > 0).then(|| Duration::from_micros(behind as u64)),
             lags: self.lags.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
@@ -67,6 +72,10 @@ impl Timekeeping {
     pub(super) fn note_turn(&self, took: Duration) {
         self.turns.fetch_add(1, Ordering::Relaxed);
         self.busy_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn note_made_ahead(&self, triggers: usize) {
+        self.made_ahead.fetch_add(triggers as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn note_fires(&self, late: impl Iterator<Item = Micros>) {
