@@ -121,6 +121,8 @@ def rows(median):
     yield absolute(
         "lag of 1,000 fires per second, PostgreSQL: p99", ours("postgres", "schedules_lag", "p99_ms"), "≤", 100, unit="ms"
     )
+    worst, bare = ours("postgres", "schedules_lag", "worst_ms"), ours("postgres", "schedules_lag", "commit_worst_ms")
+    yield compared("the same, worst: of the worst of 3,000 bare commits beside it", worst, bare, unit="ms")
 
     resident, size = ours("sqlite", "idle", "resident_bytes"), median("ours", None, "binary", "bytes")
     yield absolute("idle server, SQLite: resident", times(resident, 1e-6), "≤", 60, unit="MB")

@@ -12,6 +12,8 @@ use clap::{Args, ValueEnum};
 use mainspring_engine::{Client, SystemClock};
 use mainspring_store::{Connect, Store};
 
+use self::schedules::Of;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
     /// No-op tasks in runs of 100, submitted first; then the time from starting the node to the last task finished.
@@ -49,6 +51,9 @@ pub(crate) struct BenchArgs {
     /// Schedules only: N triggers in every second of a minute, and how late they are
     #[arg(long, conflicts_with = "idle")]
     steady: bool,
+    /// With --steady: each trigger has a workflow of its own that allows one run at a time, as jobs do
+    #[arg(long, requires = "steady")]
+    limited: bool,
     /// Schedules only: N triggers of which none is due, against 1,000
     #[arg(long)]
     idle: bool,
@@ -70,7 +75,10 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
         Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,
         Workload::Enqueue => bench.enqueue(args.n.unwrap_or(100_000)).await,
         Workload::Shell => bench.shell(args.n.unwrap_or(1_000)).await,
-        Workload::Schedules if args.steady => bench.schedules_steady(args.n.unwrap_or(1_000)).await,
+        Workload::Schedules if args.steady => {
+            let of = if args.limited { Of::Jobs } else { Of::Workflows };
+            bench.schedules_steady(args.n.unwrap_or(1_000), of).await
+        }
         Workload::Schedules if args.idle => bench.schedules_idle(args.n.unwrap_or(1_000_000)).await,
         Workload::Schedules => bench.schedules(args.n.unwrap_or(100_000)).await,
     }

@@ -9,7 +9,7 @@ use mainspring_engine::Submission;
 use super::report::Report;
 use super::workloads::Bench;
 
-const EVERY: Duration = Duration::from_millis(20);
+pub(crate) const EVERY: Duration = Duration::from_millis(20);
 
 impl Bench {
     pub(crate) async fn latency(&self, n: usize) -> anyhow::Result<()> {

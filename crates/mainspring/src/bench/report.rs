@@ -34,12 +34,8 @@ impl Report {
 
     pub(crate) fn with_percentiles(mut self, samples: &mut [Duration]) -> Self {
         samples.sort_unstable();
-        let at = |share: f64| {
-            let position = ((samples.len() as f64 - 1.0) * share).round() as usize;
-            samples.get(position).map(|sample| sample.as_secs_f64() * 1_000.0)
-        };
-        self.p50_ms = at(0.5);
-        self.p99_ms = at(0.99);
+        self.p50_ms = percentile(samples, 0.5);
+        self.p99_ms = percentile(samples, 0.99);
         self
     }
 
@@ -49,6 +45,12 @@ impl Report {
             println!("{line}");
         }
     }
+}
+
+/// Of sorted samples, in milliseconds.
+pub(crate) fn percentile(samples: &[Duration], share: f64) -> Option<f64> {
+    let position = ((samples.len() as f64 - 1.0) * share).round() as usize;
+    samples.get(position).map(|sample| sample.as_secs_f64() * 1_000.0)
 }
 
 pub(crate) fn median(samples: &mut [Duration]) -> Duration {

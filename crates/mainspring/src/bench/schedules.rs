@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -14,12 +15,14 @@ use mainspring_store::NewTrigger;
 use mainspring_worker::PoolConfig;
 use serde_json::json;
 
-use super::report::{Report, median};
+use super::latency::EVERY;
+use super::report::{Report, median, percentile};
 use super::workloads::Bench;
 use crate::local::{LocalNode, watchdog_command};
 
 const SECOND: Micros = 1_000_000;
-const PER_WORKFLOW: usize = 100;
+/// Writing workflows down takes time, of which so many a second are sure.
+const WORKFLOWS_PER_SECOND: usize = 200;
 /// When nothing is due, so many whiles of so many turns of the loop are measured.
 const WHILES: usize = 60;
 const TURNS: u64 = 20;
@@ -28,14 +31,39 @@ const FEW: usize = 1_000;
 /// Nobody serves it: what is measured is the firing.
 const QUEUE: &str = "nobody";
 
+/// Whose triggers are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Of {
+    /// A hundred each.
+    Workflows,
+    /// One each, of which one run at a time may be open.
+    Jobs,
+}
+
+impl Of {
+    fn per_workflow(self) -> usize {
+        match self {
+            Self::Workflows => 100,
+            Self::Jobs => 1,
+        }
+    }
+
+    fn limit(self) -> &'static str {
+        match self {
+            Self::Workflows => "",
+            Self::Jobs => "concurrency: {limit: 1, overlap: skip}\n",
+        }
+    }
+}
+
 impl Bench {
     /// All of `n` triggers are due in one second.
     pub(crate) async fn schedules(&self, n: usize) -> anyhow::Result<()> {
         // The same number of runs, submitted: what firing is compared with.
         let submitted = self.enqueue_batched(n).await?;
         // Time enough to write them all down and to lead.
-        let due = (self.client.clock().wall() / SECOND + 8 + n as i64 / 20_000) * SECOND;
-        self.seed(n, &|_| Some(due)).await?;
+        let due = self.soon(n, Of::Workflows);
+        self.seed(n, Of::Workflows, &|_| due).await?;
         let node = self.scheduling_node(Duration::from_secs(1)).await?;
         // Writing them down may have taken longer than was thought.
         let began = due.max(self.client.clock().wall());
@@ -52,24 +80,33 @@ impl Bench {
         Ok(())
     }
 
-    /// A thousand due in every second of a minute: how late they are.
-    pub(crate) async fn schedules_steady(&self, per_second: usize) -> anyhow::Result<()> {
+    /// So many due in every second of a minute: how late they are, and what a bare commit takes at the same time.
+    pub(crate) async fn schedules_steady(&self, per_second: usize, of: Of) -> anyhow::Result<()> {
         let n = per_second * STEADY_SECONDS;
-        let first = (self.client.clock().wall() / SECOND + 8 + n as i64 / 20_000) * SECOND;
-        self.seed(n, &|at| Some(first + (at % STEADY_SECONDS) as i64 * SECOND)).await?;
+        let first = self.soon(n, of);
+        self.seed(n, of, &|at| first + (at % STEADY_SECONDS) as i64 * SECOND).await?;
         let node = self.scheduling_node(Duration::from_secs(1)).await?;
+        let mut commits = Vec::new();
         let started = Instant::now();
-        let status = wait(&node, |status| status.fired as usize >= n).await?;
+        let status = tokio::select! {
+            status = wait(&node, |status| status.fired as usize >= n) => status?,
+            failed = self.paced_commits(&mut commits) => match failed? {},
+        };
+        let took = started.elapsed();
         let mut lags: Vec<Duration> = Vec::with_capacity(n);
         for (millis, count) in status.lags.iter().enumerate() {
             // A lag of so many whole milliseconds was up to one more.
             lags.extend(std::iter::repeat_n(Duration::from_millis(millis as u64 + 1), *count as usize));
         }
         let worst = lags.last().copied().unwrap_or_default();
-        Report::new("schedules_lag", n, started.elapsed())
+        commits.sort_unstable();
+        Report::new(if of == Of::Jobs { "schedules_lag_of_jobs" } else { "schedules_lag" }, n, took)
             .with_percentiles(&mut lags)
             .with("worst_ms", json!(worst.as_secs_f64() * 1_000.0))
             .with("histogram_10_ms", json!(histogram(&status.lags)))
+            .with("made_ahead", json!(status.made_ahead))
+            .with("commit_p99_ms", json!(percentile(&commits, 0.99)))
+            .with("commit_worst_ms", json!(percentile(&commits, 1.0)))
             .print();
         node.shutdown(Duration::from_secs(5)).await;
         Ok(())
@@ -78,9 +115,9 @@ impl Bench {
     /// Nothing is due for a year: what looking costs with a thousand triggers, and with `n`.
     pub(crate) async fn schedules_idle(&self, n: usize) -> anyhow::Result<()> {
         let far = self.client.clock().wall() + 365 * 86_400 * SECOND;
-        self.seed(FEW, &|_| Some(far)).await?;
+        self.seed(FEW, Of::Workflows, &|_| far).await?;
         let few = self.idle_turn().await?;
-        self.seed(n.saturating_sub(FEW), &|_| Some(far)).await?;
+        self.seed(n.saturating_sub(FEW), Of::Workflows, &|_| far).await?;
         let many = self.idle_turn().await?;
         let ratio = |many: Duration, few: Duration| json!(many.as_secs_f64() / few.as_secs_f64().max(1e-9));
         Report::new("schedules_idle", n, many.median)
@@ -121,27 +158,32 @@ impl Bench {
         LocalNode::start(self.client.clone(), config, pool, mainspring_worker::Registry::default()).await
     }
 
-    /// Writes down `n` cron triggers, a hundred per workflow, each due when it is told.
-    async fn seed(&self, n: usize, due: &dyn Fn(usize) -> Option<Micros>) -> anyhow::Result<()> {
+    /// A second before which so many triggers are written down and somebody leads.
+    fn soon(&self, n: usize, of: Of) -> Micros {
+        let seconds = 8 + n.div_ceil(of.per_workflow()) / WORKFLOWS_PER_SECOND;
+        (self.client.clock().wall() / SECOND + seconds as i64) * SECOND
+    }
+
+    /// Writes down `n` cron triggers, each due when it is told.
+    async fn seed(&self, n: usize, of: Of, due: &dyn Fn(usize) -> Micros) -> anyhow::Result<()> {
         let now = self.client.clock().wall();
+        let (per_workflow, limit) = (of.per_workflow(), of.limit());
         let mut batch: Vec<NewTrigger> = Vec::new();
         let mut known: HashMap<Micros, Trigger> = HashMap::new();
-        for workflow in 0..n.div_ceil(PER_WORKFLOW) {
-            let source = format!("name: bench-{now}-{workflow}\ntasks:\n  t: {{function: noop, queue: {QUEUE}}}\n");
+        for workflow in 0..n.div_ceil(per_workflow) {
+            let source =
+                format!("name: bench-{now}-{workflow}\n{limit}tasks:\n  t: {{function: noop, queue: {QUEUE}}}\n");
             let spec = self.workflow(&source).await?;
-            for at in workflow * PER_WORKFLOW..((workflow + 1) * PER_WORKFLOW).min(n) {
-                let next = due(at);
-                let time = next.unwrap_or(now);
-                if let Entry::Vacant(unknown) = known.entry(time) {
-                    unknown.insert(daily(time)?);
+            for at in workflow * per_workflow..((workflow + 1) * per_workflow).min(n) {
+                let nominal = due(at);
+                if let Entry::Vacant(unknown) = known.entry(nominal) {
+                    unknown.insert(daily(nominal)?);
                 }
-                let trigger = Trigger { id: format!("t{}", at % PER_WORKFLOW), ..known[&time].clone() };
-                let next = next.map(|nominal| Fire { nominal, fire_at: nominal });
                 batch.push(NewTrigger {
                     workflow_id: spec.version.workflow_id,
                     namespace: "default".into(),
-                    trigger,
-                    next,
+                    trigger: Trigger { id: format!("t{}", at % per_workflow), ..known[&nominal].clone() },
+                    next: Some(Fire { nominal, fire_at: nominal }),
                 });
             }
             if batch.len() >= 5_000 {
@@ -149,6 +191,21 @@ impl Bench {
             }
         }
         Ok(self.client.store().insert_triggers(now, &batch).await?)
+    }
+
+    /// How long a commit of one row takes, tried every 20 ms: no fire can be faster than that. On SQLite it also waits for its
+    /// turn among the fires.
+    async fn paced_commits(&self, took: &mut Vec<Duration>) -> anyhow::Result<Infallible> {
+        let (store, clock) = (self.client.store(), self.client.clock());
+        let row = store.take_term("bench", clock.new_id(), clock.new_id(), None).await?;
+        let row = row.context("somebody holds the benchmark's row")?;
+        let mut ticks = tokio::time::interval(EVERY);
+        loop {
+            ticks.tick().await;
+            let began = Instant::now();
+            store.beat_term(&row).await?;
+            took.push(began.elapsed());
+        }
     }
 }
 
