@@ -12,6 +12,7 @@ use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen
 use serde_json::{Map, Value};
 
 use crate::clock::SystemClock;
+use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
 use crate::quotas::KnownQuotas;
 use crate::secrets::Secrets;
@@ -56,6 +57,7 @@ pub struct Client {
     pub(crate) store: Store,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) specs: Arc<Specs>,
+    pub(crate) limits: Arc<Limits>,
     /// Rung when something may have become claimable.
     pub(crate) bell: Arc<Bell>,
     pub(crate) secrets: Secrets,
@@ -82,12 +84,14 @@ pub(crate) struct Ancestry {
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));
+        let limits = Arc::new(Limits::new(store.clone()));
         let hints: Arc<Hints> = Arc::default();
         let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
         Self {
             store,
             clock,
             specs,
+            limits,
             bell: Arc::default(),
             secrets: Secrets::default(),
             timekeeping: Arc::default(),
@@ -269,17 +273,15 @@ impl Client {
             scope.inputs = workflow.resolve_inputs(submission.inputs, &scope).map_err(SubmitError::Inputs)?;
             let limit = match &workflow.concurrency {
                 None => None,
-                Some(concurrency) => {
+                Some(_) => {
                     let key = workflow.concurrency_key(&scope).map_err(SubmitError::Key)?.unwrap_or_default();
                     if key.contains('\0') {
                         return Err(SubmitError::Nul("concurrency key"));
                     }
-                    let key = format!("{}/{}/{key}", workflow.namespace, workflow.name);
-                    Some(
-                        self.store
-                            .concurrency_limit(&key, i32::try_from(concurrency.limit).unwrap_or(i32::MAX))
-                            .await?,
-                    )
+                    match LimitName::of_workflow(workflow, &key) {
+                        None => None,
+                        Some(name) => Some(self.limits.get(&name).await?),
+                    }
                 }
             };
             let inputs = (!scope.inputs.is_empty()).then(|| Value::Object(scope.inputs).to_string());

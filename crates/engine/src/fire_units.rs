@@ -1,7 +1,7 @@
 //! The units of fires that are under way: sent while the next one is prepared.
 //!
-//! Units that lock nothing but their own triggers go side by side; one that takes slots of limits goes alone, because two
-//! of them could wait for each other.
+//! Units go side by side: each has triggers of its own, and takes the locks of the limits that they share in the same order.
+//! One that goes on with triggers of another waits for it.
 //!
 //! What fires at the same instant is made before any of it is started: lanes that woke after the first unit would take the
 //! database from the others, and those would be late.
@@ -60,14 +60,13 @@ impl Units {
     /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Says how an earlier one ended that
     /// did not go well; this one was not sent then.
     pub(crate) async fn send(&mut self, unit: Vec<Firing>, after_others: bool) -> Result<Fired> {
-        let alone = after_others || takes_slots(&unit);
-        let fired = self.wait_for_fewer_than(if alone { 1 } else { AT_ONCE }).await?;
+        let fired = self.wait_for_fewer_than(if after_others { 1 } else { AT_ONCE }).await?;
         if !matches!(fired, Fired::Done(_)) {
             return Ok(fired);
         }
         let (shared, term, wall) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
         self.under_way.spawn(async move { fire(&shared, &term, &unit, wall).await });
-        if alone { self.finish().await } else { Ok(fired) }
+        Ok(fired)
     }
 
     /// Waits for all that are under way.
@@ -110,10 +109,6 @@ impl Drop for Units {
         }
         self.ring();
     }
-}
-
-fn takes_slots(unit: &[Firing]) -> bool {
-    unit.iter().flat_map(|firing| &firing.fires).filter_map(NewFire::run).any(NewRun::takes_slots)
 }
 
 async fn fire(shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Result<Fired> {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::client::{Client, Submission, SubmitError, run_scope};
+use crate::limits::{LimitName, is_exclusive};
 use crate::specs::Spec;
 
 /// A trigger that fires once.
@@ -75,20 +76,10 @@ impl Client {
             Err(SubmitError::Key(failure)) => return Err(FireError::Failed(failure)),
             Err(other) => return Err(failed("inputs", other.to_string())),
         };
-        if limited.is_none() && overlap.is_some_and(|overlap| overlap != Overlap::Allow) {
-            run.limit = Some(self.own_limit(fires.id).await?);
+        if limited.is_none() && is_exclusive(overlap) {
+            run.limit = Some(self.limits.get(&LimitName::of_trigger(fires.id)).await?);
         }
         Ok(run)
-    }
-
-    /// The limit of one run at a time that a trigger has for itself.
-    async fn own_limit(&self, trigger: Uuid) -> mainspring_store::Result<i32> {
-        if let Some(limit) = self.specs.own_limit(trigger) {
-            return Ok(limit);
-        }
-        let limit = self.store.concurrency_limit(&format!("trigger/{trigger}"), 1).await?;
-        self.specs.keep_own_limit(trigger, limit);
-        Ok(limit)
     }
 }
 

@@ -18,6 +18,7 @@ mod inbox;
 mod jobs;
 mod lane;
 mod leader;
+mod limits;
 mod live;
 mod logs;
 mod node;

@@ -7,12 +7,10 @@ use mainspring_core::work::{Bundle, Order};
 use mainspring_core::{Scope, Workflow};
 use mainspring_store::{Store, VersionRef};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
 /// How many tasks of versions are kept in memory; a version counts as some, however few it has.
 const KEPT_TASKS: usize = 400_000;
 const AT_LEAST: usize = 80;
-const KEPT_LIMITS: usize = 10_000;
 
 /// A stored version with what is derived from it.
 #[derive(Debug)]
@@ -76,25 +74,11 @@ struct Known {
 pub(crate) struct Specs {
     store: Store,
     known: Mutex<Known>,
-    /// Limits that triggers have for themselves; a limit is never forgotten.
-    own_limits: Mutex<HashMap<Uuid, i32>>,
 }
 
 impl Specs {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, known: Mutex::default(), own_limits: Mutex::default() }
-    }
-
-    pub(crate) fn own_limit(&self, trigger: Uuid) -> Option<i32> {
-        self.own_limits.lock().unwrap_or_else(PoisonError::into_inner).get(&trigger).copied()
-    }
-
-    pub(crate) fn keep_own_limit(&self, trigger: Uuid, limit: i32) {
-        let mut limits = self.own_limits.lock().unwrap_or_else(PoisonError::into_inner);
-        if limits.len() >= KEPT_LIMITS {
-            limits.clear();
-        }
-        limits.insert(trigger, limit);
+        Self { store, known: Mutex::default() }
     }
 
     pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {

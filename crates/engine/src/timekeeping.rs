@@ -242,6 +242,7 @@ impl Keeper {
                 }
             }
         }
+        shared.client.limits.read_ahead(pending.iter().filter_map(Pending::limit)).await?;
         Ok(pending)
     }
 

@@ -4,6 +4,7 @@
 //! runs) are written once per database, under `postgres` and `sqlite`, and held together by one conformance suite.
 //! Everything here is a unit that either happened or did not; a lost reply is neither and is resolved by [`Lane::resolve`].
 
+mod admission;
 mod backfills;
 mod calendars;
 mod catalog;

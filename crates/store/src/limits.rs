@@ -1,10 +1,13 @@
 //! Named pools and concurrency keys.
 
+use std::collections::HashMap;
+
 use mainspring_core::{Micros, RunId};
 
-use crate::db::{Store, Tx, read, within};
+use crate::db::{Db, Store, Tx, read, within};
 use crate::error::{Error, Result};
 use crate::terms::{self, Term};
+use crate::{postgres, sqlite};
 
 pub(crate) const POOL: i16 = 0;
 pub(crate) const CONCURRENCY: i16 = 1;
@@ -98,14 +101,53 @@ impl Store {
 
     /// The limit of a concurrency key, made on first use; its capacity follows the workflow's newest word.
     pub async fn concurrency_limit(&self, key: &str, capacity: i32) -> Result<i32> {
-        let mut tx = self.begin().await?;
-        let id = intern_limit(&mut tx, CONCURRENCY, key, Some(capacity)).await?;
-        within!(
-            tx,
-            sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1 AND capacity <> $2").bind(id).bind(capacity)
-        );
-        tx.commit().await?;
-        Ok(id)
+        let ids = self.concurrency_limits(&[(key.to_owned(), capacity)]).await?;
+        ids.first().copied().ok_or_else(|| Error::Conflict(format!("limit `{key}` is gone")))
+    }
+
+    /// The same for many, each named once; their ids in order. Those that are as they should be cost one read.
+    pub async fn concurrency_limits(&self, wanted: &[(String, i32)]) -> Result<Vec<i32>> {
+        let keys: Vec<&str> = wanted.iter().map(|(key, _)| key.as_str()).collect();
+        let mut found = self.limits_named(&keys).await?;
+        let is_right = |found: &HashMap<String, (i32, Option<i32>)>, (key, capacity): &&(String, i32)| {
+            found.get(key).is_some_and(|limit| limit.1 == Some(*capacity))
+        };
+        let mut others: Vec<&(String, i32)> = wanted.iter().filter(|one| !is_right(&found, one)).collect();
+        if !others.is_empty() {
+            // Whoever makes or changes the same ones does it in the same order.
+            others.sort_unstable();
+            let mut tx = self.begin().await?;
+            match &mut tx {
+                Tx::Postgres(tx) => postgres::limits::make(tx, CONCURRENCY, &others).await?,
+                Tx::Sqlite(tx) => sqlite::limits::make(tx, CONCURRENCY, &others).await?,
+            }
+            tx.commit().await?;
+            found = self.limits_named(&keys).await?;
+        }
+        let id_of = |key: &str| found.get(key).map(|limit| limit.0);
+        keys.iter().map(|key| id_of(key).ok_or_else(|| Error::Conflict(format!("limit `{key}` is gone")))).collect()
+    }
+
+    /// Ids and capacities of the concurrency limits that exist.
+    async fn limits_named(&self, keys: &[&str]) -> Result<HashMap<String, (i32, Option<i32>)>> {
+        let rows: Vec<(String, i32, Option<i32>)> =
+            match &*self.db {
+                Db::Postgres(pg) => {
+                    sqlx::query_as("SELECT key, id, capacity FROM limits WHERE kind = $1 AND key = ANY($2)")
+                        .bind(CONCURRENCY)
+                        .bind(keys)
+                        .fetch_all(&pg.pool)
+                        .await?
+                }
+                Db::Sqlite(sqlite) => sqlx::query_as(
+                    "SELECT key, id, capacity FROM limits WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",
+                )
+                .bind(CONCURRENCY)
+                .bind(serde_json::json!(keys).to_string())
+                .fetch_all(&sqlite.readers)
+                .await?,
+            };
+        Ok(rows.into_iter().map(|(key, id, capacity)| (key, (id, capacity))).collect())
     }
 
     /// The runs that hold a slot of a limit and are older than `newcomer`.

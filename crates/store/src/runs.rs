@@ -2,8 +2,9 @@
 
 use mainspring_core::{Micros, RunId};
 
-use crate::db::{Db, Store, Tx, locking, read, within};
-use crate::error::{Error, Result};
+use crate::admission::{self, Admission};
+use crate::db::{Db, Store, Tx, read, within};
+use crate::error::Result;
 use crate::flags::{self, CHUNK};
 use crate::versions::VersionRef;
 use crate::{postgres, sqlite};
@@ -108,7 +109,7 @@ impl RunSeed {
 }
 
 impl Store {
-    /// Makes runs, all of them or none. Plain ones go in bulk; those with an idempotency key, a limit, no task, or very
+    /// Makes runs, all of them or none. Most go in bulk; those with an idempotency key, without a task, or with very
     /// many tasks, and those that start later, go one by one in the same transaction.
     pub async fn create_runs(&self, now: Micros, runs: &[NewRun]) -> Result<Vec<Created>> {
         if runs.iter().all(is_plain) {
@@ -130,10 +131,7 @@ impl Store {
             return Ok(runs.iter().map(|run| Created::New(run.id)).collect());
         }
         let mut tx = self.begin().await?;
-        let mut created = Vec::with_capacity(runs.len());
-        for run in runs {
-            created.push(create_one(&mut tx, now, run).await?);
-        }
+        let created = create_all(&mut tx, now, &runs.iter().collect::<Vec<_>>()).await?;
         tx.commit().await?;
         Ok(created)
     }
@@ -150,27 +148,53 @@ impl Store {
     }
 }
 
-/// Makes runs within a transaction: plain ones in bulk, the others one by one; what became of them, in order.
+/// Makes runs within a transaction: in bulk what can be, the others one by one; what became of them, in order.
 pub(crate) async fn create_all(tx: &mut Tx, now: Micros, runs: &[&NewRun]) -> Result<Vec<Created>> {
-    let plain: Vec<&NewRun> = runs.iter().copied().filter(|run| is_plain(run)).collect();
-    if !plain.is_empty() {
-        let seeds: Vec<RunSeed> = plain.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
-        let pools = pools_of(plain.iter().copied());
+    admission::lock(tx, runs).await?;
+    let bulk: Vec<&NewRun> = runs.iter().copied().filter(|run| goes_in_bulk(run)).collect();
+    let mut made = create_bulk(tx, now, &bulk).await?.into_iter();
+    let mut created = Vec::with_capacity(runs.len());
+    for run in runs {
+        created.push(match goes_in_bulk(run) {
+            true => made.next().unwrap_or(Created::Refused),
+            false => create_one(tx, now, run).await?,
+        });
+    }
+    Ok(created)
+}
+
+async fn create_bulk(tx: &mut Tx, now: Micros, runs: &[&NewRun]) -> Result<Vec<Created>> {
+    let admissions = admission::admit(tx, runs).await?;
+    let (mut created, mut seeds) = (Vec::with_capacity(runs.len()), Vec::with_capacity(runs.len()));
+    for (run, admission) in runs.iter().zip(&admissions) {
+        let (state, what) = match admission {
+            Admission::Admitted => (RunState::Running, Created::New(run.id)),
+            Admission::Queued => (RunState::Pending, Created::Queued(run.id)),
+            Admission::Refused => {
+                created.push(Created::Refused);
+                continue;
+            }
+        };
+        created.push(what);
+        seeds.push(RunSeed::new(run, now, state));
+    }
+    if !seeds.is_empty() {
+        let pools = pools_of(runs.iter().copied());
         match tx {
             Tx::Postgres(pg) => postgres::runs::create(pg, now, &seeds, &pools).await?,
             Tx::Sqlite(sqlite) => sqlite::runs::create(sqlite, now, &seeds, &pools).await?,
         }
     }
-    let mut created = Vec::with_capacity(runs.len());
-    for run in runs {
-        created.push(if is_plain(run) { Created::New(run.id) } else { create_one(tx, now, run).await? });
-    }
     Ok(created)
 }
 
+/// Whether it is made with nothing but its rows.
 pub(crate) fn is_plain(run: &NewRun) -> bool {
+    run.limit.is_none() && goes_in_bulk(run)
+}
+
+fn goes_in_bulk(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
-        && run.limit.is_none()
         && run.start_at.is_none()
         && run.version.main_tasks > 0
         && run.version.main_tasks as usize <= CHUNK
@@ -216,17 +240,13 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
         crate::starts::put_off(tx, run.id, until).await?;
         return Ok(Created::New(run.id));
     }
-    let admitted = match run.limit {
-        None => true,
-        Some(limit) => match admit(tx, run, limit).await? {
-            Admission::Admitted => true,
-            Admission::Queued => false,
-            Admission::Refused => {
-                forget_submission(tx, run).await?;
-                return Ok(Created::Refused);
-            }
-        },
-    };
+    admission::lock(tx, &[run]).await?;
+    let admission = admission::admit(tx, &[run]).await?;
+    if admission == [Admission::Refused] {
+        forget_submission(tx, run).await?;
+        return Ok(Created::Refused);
+    }
+    let admitted = admission == [Admission::Admitted];
     let big = run.version.main_tasks as usize > CHUNK;
     let state = if admitted && !big { RunState::Running } else { RunState::Pending };
     let mut seed = RunSeed::new(run, now, state);
@@ -300,33 +320,4 @@ async fn forget_submission(tx: &mut Tx, run: &NewRun) -> Result<()> {
         );
     }
     Ok(())
-}
-
-enum Admission {
-    Admitted,
-    Queued,
-    Refused,
-}
-
-/// Takes a slot of the run's concurrency limit under the limit's lock, or says what the policy makes of a used-up one.
-async fn admit(tx: &mut Tx, run: &NewRun, limit: i32) -> Result<Admission> {
-    let sql = locking!(tx, "SELECT capacity, held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
-    let (capacity, held): (Option<i32>, i32) =
-        within!(tx, |conn| sqlx::query_as(sql).bind(limit).fetch_one(conn).await?);
-    let overlap = run.overlap().ok_or_else(|| Error::Conflict("a limit without concurrency".into()))?;
-    let max_queued = run.version.concurrency.as_ref().and_then(|concurrency| concurrency.max_queued);
-    let (queued,): (i64,) =
-        within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM runs WHERE waits_for = $1 AND flags & 32 = 0")
-            .bind(limit)
-            .fetch_one(conn)
-            .await?);
-    if capacity.is_none_or(|capacity| held < capacity) && queued == 0 || overlap == Overlap::Allow {
-        within!(tx, sqlx::query("UPDATE limits SET held = held + 1 WHERE id = $1").bind(limit));
-        return Ok(Admission::Admitted);
-    }
-    Ok(match overlap {
-        Overlap::Skip => Admission::Refused,
-        _ if max_queued.is_some_and(|max| queued >= i64::from(max)) => Admission::Refused,
-        _ => Admission::Queued,
-    })
 }

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Fire, Schedule, Turn};
-use mainspring_core::workflow::{Overlap, Trigger};
+use mainspring_core::workflow::Trigger;
 use mainspring_store::{DueTrigger, FireOf, Fired, Firing, NewFire, Result};
 
 use crate::fire_units::Units;
 use crate::firing::{FireError, Fires};
+use crate::limits::{LimitName, is_exclusive};
 use crate::node::Shared;
 use crate::specs::Spec;
 
@@ -34,15 +35,18 @@ impl Pending {
         Self { due, timetable, spec, turn, done: 0 }
     }
 
+    /// The limit that its fires will count against, if that is known.
+    pub(super) fn limit(&self) -> Option<LimitName> {
+        LimitName::of_fire(self.due.id, &self.timetable.trigger, &self.spec.workflow)
+    }
+
     fn is_done(&self) -> bool {
         self.done >= self.turn.fire.len()
     }
 
     /// All of it, to be made ahead; `None` for what is better made when it is due.
     pub(super) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
-        let overlap = self.timetable.trigger.overlap;
-        let takes_slots =
-            self.spec.workflow.concurrency.is_some() || overlap.is_some_and(|overlap| overlap != Overlap::Allow);
+        let takes_slots = self.spec.workflow.concurrency.is_some() || is_exclusive(self.timetable.trigger.overlap);
         if takes_slots || self.turn.fire.len() > 1 {
             return Ok(None);
         }

@@ -2,6 +2,7 @@
 
 pub(crate) mod exchange;
 pub(crate) mod fires;
+pub(crate) mod limits;
 pub(crate) mod runs;
 pub(crate) mod settle;
 pub(crate) mod warm;

@@ -5,12 +5,61 @@ use std::collections::BTreeMap;
 use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
+use super::bulk::{Bulk, Columns, Values};
+use crate::admission::Slots;
 use crate::error::Result;
 use crate::flags::CHUNK;
 use crate::limits::POOL;
 
 /// How many waiters of a pool one unit lets in at most; the sweep lets in the rest.
 const WAITERS_PER_UNIT: i32 = 5_000;
+
+pub(super) static SLOTS: Bulk = Bulk::new(
+    "WITH v(id) AS (VALUES ",
+    1,
+    ") SELECT l.id, l.capacity, l.held, (SELECT count(*) FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0) \
+     FROM v CROSS JOIN limits l ON l.id = v.id",
+);
+
+pub(super) static MAKE: Bulk = Bulk::new(
+    "WITH v(kind, key, capacity) AS (VALUES ",
+    3,
+    ") INSERT INTO limits (kind, key, capacity) SELECT kind, key, capacity FROM v WHERE v.key IS NOT NULL \
+     ON CONFLICT (kind, key) DO UPDATE SET capacity = excluded.capacity",
+);
+
+pub(super) static TAKE: Bulk = Bulk::new(
+    "WITH v(id, taken) AS (VALUES ",
+    2,
+    ") UPDATE limits SET held = held + v.taken FROM v WHERE limits.id = v.id",
+);
+
+/// Makes those that do not exist, and gives the others their capacity.
+pub(crate) async fn make(tx: &mut SqliteTx, kind: i16, wanted: &[&(String, i32)]) -> Result<()> {
+    MAKE.fetch(tx, wanted, |(key, capacity), values: &mut Values| {
+        _ = values.add(kind).add(key.as_str()).add(*capacity)
+    })
+    .await?;
+    Ok(())
+}
+
+/// What these limits have free.
+pub(crate) async fn slots(tx: &mut SqliteTx, limits: &[i32]) -> Result<BTreeMap<i32, Slots>> {
+    let rows = SLOTS.fetch(tx, limits, |limit, values: &mut Values| _ = values.add(*limit)).await?;
+    rows.iter()
+        .map(|row| {
+            let mut columns = Columns::of(row);
+            let id: i32 = columns.get()?;
+            Ok((id, Slots { capacity: columns.get()?, held: columns.get()?, queued: columns.get()? }))
+        })
+        .collect()
+}
+
+/// Takes so many slots of each.
+pub(crate) async fn take(tx: &mut SqliteTx, taken: &[(i32, i32)]) -> Result<()> {
+    TAKE.fetch(tx, taken, |taken, values: &mut Values| _ = values.add(taken.0).add(taken.1)).await?;
+    Ok(())
+}
 
 /// Hands free slots of the named limits to those that wait. `released` names a pool once per slot given back, `ended` a
 /// concurrency limit once per run that ended, `touched` limits that may have gained waiters.

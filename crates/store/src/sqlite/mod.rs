@@ -13,7 +13,7 @@ pub(crate) mod exchange;
 pub(crate) mod fires;
 mod history;
 mod items;
-mod limits;
+pub(crate) mod limits;
 mod placing;
 pub(crate) mod runs;
 pub(crate) mod settle;

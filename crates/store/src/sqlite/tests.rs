@@ -2,7 +2,7 @@
 
 use sqlx::Row as _;
 
-use super::{SqliteDb, bulk::Bulk, claiming, continuing, ending, exchange, history, placing, runs, settle};
+use super::{SqliteDb, bulk::Bulk, claiming, continuing, ending, exchange, history, limits, placing, runs, settle};
 use crate::db::{Connect, Db, Store};
 use crate::error::Error;
 
@@ -161,6 +161,9 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
         ("RUN_STATES", &settle::RUN_STATES),
         ("COUNT", &settle::COUNT),
         ("REMOVE", &settle::REMOVE),
+        ("MAKE", &limits::MAKE),
+        ("SLOTS", &limits::SLOTS),
+        ("TAKE", &limits::TAKE),
     ];
     for (name, bulk) in bulks {
         for text in bulk.texts() {

@@ -226,6 +226,53 @@ conformance! {
         assert!(matches!(w.try_submit(&limited(", overlap: allow")).await, Created::New(_)));
     }
 
+    async fn many_at_once_get_what_they_would_one_by_one(w: &mut World) {
+        set_pool(w, Some(1)).await;
+        let queue = w.version("{name: q, concurrency: {limit: 2, max_queued: 1}, tasks: {a: {run: x}}}").await;
+        let skip = w.version("{name: s, concurrency: {limit: 1, overlap: skip}, tasks: {a: {run: x, pool: p}}}").await;
+        let free = w.version("{name: f, tasks: {a: {run: x, pool: p}}}").await;
+        let empty = w.version("{name: e, concurrency: {limit: 1}}").await;
+        let mut runs = Vec::new();
+        for version in [&skip, &queue, &free, &queue, &skip, &queue, &empty, &queue] {
+            runs.push(w.new_run(version).await);
+            w.versions.insert(runs.last().unwrap().id, version.id);
+        }
+        let created = w.store.create_runs(w.now, &runs).await.unwrap();
+        let words: Vec<&str> = created.iter().zip(&runs).map(|(created, run)| match created {
+            Created::New(id) if *id == run.id => "new",
+            Created::Queued(id) if *id == run.id => "queued",
+            Created::Refused => "refused",
+            other => panic!("{other:?}"),
+        }).collect();
+        assert_eq!(words, ["new", "new", "new", "new", "refused", "queued", "new", "refused"]);
+        let held: Vec<(String, i32)> = w.store.limits(1).await.unwrap().into_iter().map(|limit| (limit.key, limit.held)).collect();
+        assert_eq!(held, [("default/e".into(), 0), ("default/q".into(), 2), ("default/s".into(), 1)]);
+        assert_eq!(pool(w).await, (Some(1), 1));
+        for (at, expected) in [(0, "running a=ready"), (2, "running a=gated"), (5, "pending a=held"), (6, "success")] {
+            w.run = runs[at].id;
+            w.expect(expected).await;
+        }
+        for at in [0, 1, 2, 3, 5] {
+            w.run = runs[at].id;
+            w.play(&[], &[]).await;
+            w.expect("success a=success").await;
+        }
+        assert_eq!(pool(w).await, (Some(1), 0));
+    }
+
+    async fn limits_are_found_made_and_changed_together(w: &mut World) {
+        let named = |wanted: &[(&str, i32)]| wanted.iter().map(|(key, capacity)| ((*key).to_owned(), *capacity)).collect::<Vec<_>>();
+        let first = w.store.concurrency_limits(&named(&[("b", 1), ("a", 2)])).await.unwrap();
+        assert_ne!(first[0], first[1]);
+        let again = w.store.concurrency_limits(&named(&[("c", 3), ("a", 5), ("b", 1)])).await.unwrap();
+        assert_eq!(again[1..], [first[1], first[0]], "a limit keeps its id");
+        assert_eq!(w.store.concurrency_limit("a", 5).await.unwrap(), first[1]);
+        let limits = w.store.limits(1).await.unwrap();
+        let capacities: Vec<(&str, Option<i32>)> = limits.iter().map(|limit| (limit.key.as_str(), limit.capacity)).collect();
+        assert_eq!(capacities, [("a", Some(5)), ("b", Some(1)), ("c", Some(3))]);
+        assert!(w.store.concurrency_limits(&[]).await.unwrap().is_empty());
+    }
+
     async fn a_paused_run_keeps_its_place(w: &mut World) {
         let first = w.submit(&limited("")).await;
         let second = w.try_submit(&limited("")).await.run().unwrap();
