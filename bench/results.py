@@ -160,6 +160,8 @@ def telling(key):
         return field == "seconds"
     if name in ("commit", "latency", "enqueue_single"):
         return field in ("ms", "p50_ms", "p99_ms")
+    if name == "schedules_lag":
+        return field.endswith("_ms")
     return field not in ("n", "seconds", "ms", "p50_ms", "p99_ms")
 
 
