@@ -14,9 +14,10 @@ use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
 };
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqlitePool};
-use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
 
 use super::bulk::Script;
+use super::checkpoints::{Checkpoints, LONGEST_LOG};
 use crate::db::Connect;
 use crate::error::{Error, Result};
 use crate::exchange::TaskToken;
@@ -37,6 +38,7 @@ const MAX_RUNNING: usize = 100_000;
 pub(crate) struct SqliteDb {
     pub(crate) readers: SqlitePool,
     writer: Arc<Mutex<Writer>>,
+    checkpoints: Mutex<Checkpoints>,
     file: PathBuf,
     _passing: Option<PassingFolder>,
 }
@@ -50,6 +52,8 @@ struct Writer {
     unfinished: bool,
     remembered: Dependents,
     running: HashMap<TaskToken, Running>,
+    /// Told whenever it was used.
+    written: Arc<Notify>,
 }
 
 /// What is known of a row since it was claimed; it cannot change while the row is claimed. `at` alone may be given to
@@ -110,7 +114,7 @@ impl SqliteDb {
             .clone()
             .journal_mode(SqliteJournalMode::Wal)
             .pragma("cache_size", "-16000")
-            .pragma("wal_autocheckpoint", "4000")
+            .pragma("wal_autocheckpoint", LONGEST_LOG.to_string())
             .pragma("journal_size_limit", "67108864")
             .statement_cache_capacity(256)
             .thread_name(|id| format!("sqlite-writer-{id}"))
@@ -121,14 +125,23 @@ impl SqliteDb {
             .acquire_timeout(connect.acquire_timeout.max(BUSY_TIMEOUT))
             .idle_timeout(Duration::from_secs(60))
             .test_before_acquire(false)
-            .connect_lazy_with(options.pragma("cache_size", "-2000").pragma("query_only", "ON"));
+            .connect_lazy_with(options.clone().pragma("cache_size", "-2000").pragma("query_only", "ON"));
+        let written = Arc::new(Notify::new());
+        let checkpoints = Checkpoints::begin(options, Arc::clone(&written));
         let writer = Writer {
             connection: Some(connection),
             unfinished: false,
             remembered: Dependents::default(),
             running: HashMap::new(),
+            written,
         };
-        Ok(Self { readers, writer: Arc::new(Mutex::new(writer)), file, _passing: passing })
+        Ok(Self {
+            readers,
+            writer: Arc::new(Mutex::new(writer)),
+            checkpoints: Mutex::new(checkpoints),
+            file,
+            _passing: passing,
+        })
     }
 
     /// The writer for statements of their own.
@@ -181,6 +194,7 @@ impl SqliteDb {
 
     pub(crate) async fn close(&self) {
         self.readers.close().await;
+        self.checkpoints.lock().await.end().await;
         let mut writer = self.writer.lock().await;
         writer.roll_back().await;
         if let Some(connection) = writer.connection.take()
@@ -212,6 +226,12 @@ pub(crate) struct WriterGuard(OwnedMutexGuard<Writer>);
 impl WriterGuard {
     pub(crate) fn connection(&mut self) -> &mut SqliteConnection {
         self.0.connection.as_mut().expect("a held writer is open")
+    }
+}
+
+impl Drop for WriterGuard {
+    fn drop(&mut self) {
+        self.0.written.notify_one();
     }
 }
 

@@ -11,7 +11,7 @@ use crate::trigger_sync::TriggerSeed;
 pub(super) static SWAP: Bulk = Bulk::new(
     "WITH v(id, revision, expected, covered, next_nominal, next_fire, added, at) AS (VALUES ",
     8,
-    ") UPDATE triggers SET covered_at = v.covered, next_nominal = v.next_nominal, next_fire_at = v.next_fire, fired = fired + v.added, \
+    ") UPDATE OR ROLLBACK triggers SET covered_at = v.covered, next_nominal = v.next_nominal, next_fire_at = v.next_fire, fired = fired + v.added, \
        last_fire_at = CASE WHEN v.added > 0 THEN v.at ELSE last_fire_at END, problem = NULL \
      FROM v WHERE triggers.id = v.id AND triggers.revision = v.revision AND triggers.next_fire_at = v.expected AND NOT paused AND present AND active",
 );
@@ -19,7 +19,7 @@ pub(super) static SWAP: Bulk = Bulk::new(
 pub(super) static FIRES: Bulk = Bulk::new(
     "WITH v(trigger_id, nominal, backfill, outcome, until, count, run, reason, at) AS (VALUES ",
     9,
-    ") INSERT INTO fires (trigger_id, nominal_at, backfill, outcome, until_at, count, run_id, reason, fired_at) \
+    ") INSERT OR ROLLBACK INTO fires (trigger_id, nominal_at, backfill, outcome, until_at, count, run_id, reason, fired_at) \
      SELECT trigger_id, nominal, backfill, outcome, until, count, run, reason, at FROM v WHERE v.trigger_id IS NOT NULL",
 );
 

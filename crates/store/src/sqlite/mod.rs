@@ -5,6 +5,7 @@
 //! and a row costs little. Row locks, lock order and `SKIP LOCKED` have no counterpart: there is one writer at a time.
 
 mod bulk;
+mod checkpoints;
 mod claiming;
 mod continuing;
 mod database;

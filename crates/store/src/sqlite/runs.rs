@@ -11,7 +11,7 @@ use crate::runs::RunSeed;
 pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
     10,
-    ") INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
+    ") INSERT OR ROLLBACK INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
      SELECT id, version, workflow, state, \
             flags | coalesce((SELECT 256 FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = 0 THEN lim END, CASE WHEN state = 1 THEN lim END, now, CASE WHEN state = 1 THEN now END, now, deadline \
      FROM v WHERE v.id IS NOT NULL",
@@ -20,13 +20,13 @@ pub(super) static RUNS: Bulk = Bulk::new(
 pub(super) static DETAILS: Bulk = Bulk::new(
     "WITH v(id, inputs, correlation, origin) AS (VALUES ",
     4,
-    ") INSERT INTO run_details (run_id, inputs, correlation_id, trigger) SELECT id, inputs, correlation, origin FROM v WHERE v.id IS NOT NULL",
+    ") INSERT OR ROLLBACK INTO run_details (run_id, inputs, correlation_id, trigger) SELECT id, inputs, correlation, origin FROM v WHERE v.id IS NOT NULL",
 );
 
 pub(super) static TASK_RUNS: Bulk = Bulk::new(
     "WITH v(run, version, state, rank, due) AS (VALUES ",
     5,
-    ") INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
+    ") INSERT OR ROLLBACK INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
      SELECT v.run, vt.idx, \
             CASE WHEN vt.needs > 0 THEN 0 WHEN v.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
             vt.rule, coalesce(vt.rank, v.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, v.due + vt.idx \

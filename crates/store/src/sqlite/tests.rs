@@ -1,8 +1,12 @@
 //! What only SQLite has: the single writer, the lock file, and plans that must not change with the length of a list.
 
-use sqlx::Row as _;
+use std::time::Duration;
 
-use super::{SqliteDb, bulk::Bulk, claiming, continuing, ending, exchange, history, limits, placing, runs, settle};
+use sqlx::Row as _;
+use uuid::Uuid;
+
+use super::bulk::{Bulk, Values};
+use super::{SqliteDb, claiming, continuing, ending, exchange, fires, history, limits, placing, runs, settle};
 use crate::db::{Connect, Db, Store};
 use crate::error::Error;
 
@@ -29,6 +33,13 @@ async fn insert_lane(tx: &mut super::SqliteTx) {
 async fn lanes(store: &Store) -> i64 {
     let mut reader = sqlite(store).readers.acquire().await.unwrap();
     sqlx::query_scalar("SELECT count(*) FROM lanes").fetch_one(&mut *reader).await.unwrap()
+}
+
+async fn file(store: &Store) -> String {
+    let mut reader = sqlite(store).readers.acquire().await.unwrap();
+    let (_, _, file): (i64, String, String) =
+        sqlx::query_as("PRAGMA database_list").fetch_one(&mut *reader).await.unwrap();
+    file
 }
 
 #[tokio::test]
@@ -99,6 +110,43 @@ async fn what_is_left_for_later_is_said_before_anything_else_and_not_without_a_c
 }
 
 #[tokio::test]
+async fn what_was_written_comes_into_the_file_without_the_writer() {
+    let store = open().await;
+    let file = file(&store).await;
+    let size = || std::fs::metadata(&file).unwrap().len() as i64;
+    let (before, some) = (size(), 400_000);
+    let mut tx = sqlite(&store).begin().await.unwrap();
+    sqlx::query("INSERT INTO lanes (node, created_at) VALUES (zeroblob($1), 1)")
+        .bind(some)
+        .execute(tx.connection().await.unwrap())
+        .await
+        .unwrap();
+    tx.commit().await.unwrap();
+    while size() < before + some {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    store.close().await;
+    store.close().await;
+}
+
+#[tokio::test]
+async fn a_statement_that_fails_ends_its_transaction() {
+    let store = open().await;
+    let mut tx = sqlite(&store).begin().await.unwrap();
+    insert_lane(&mut tx).await;
+    let twice = |_: &i64, values: &mut Values| {
+        values.add(Uuid::nil()).add(None::<&str>).add(None::<&str>).add(None::<&str>);
+    };
+    runs::DETAILS.fetch(&mut tx, &[1, 2], twice).await.unwrap_err();
+    drop(tx);
+    let mut tx = sqlite(&store).begin().await.unwrap();
+    let details: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM run_details").fetch_one(tx.connection().await.unwrap()).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((lanes(&store).await, details), (0, 0));
+}
+
+#[tokio::test]
 async fn readers_cannot_write() {
     let store = open().await;
     let mut reader = sqlite(&store).readers.acquire().await.unwrap();
@@ -110,10 +158,7 @@ async fn readers_cannot_write() {
 async fn a_file_has_one_server_and_other_writers() {
     let store = open().await;
     let lock = sqlite(&store).server_lock().unwrap();
-    let (_, _, file): (i64, String, String) = {
-        let mut reader = sqlite(&store).readers.acquire().await.unwrap();
-        sqlx::query_as("PRAGMA database_list").fetch_one(&mut *reader).await.unwrap()
-    };
+    let file = file(&store).await;
     let other = Store::connect(&Connect::new(format!("sqlite://{file}"))).await.unwrap();
     assert!(matches!(sqlite(&other).server_lock(), Err(Error::FileInUse(_))));
     // Another process may write beside the server, in turn with it.
@@ -150,6 +195,8 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
         ("RUNS", &runs::RUNS),
         ("DETAILS", &runs::DETAILS),
         ("TASK_RUNS", &runs::TASK_RUNS),
+        ("SWAP", &fires::SWAP),
+        ("FIRES", &fires::FIRES),
         ("COUNT_RUNS", &settle::COUNT_RUNS),
         ("COUNT_RUNS_ALIKE", &settle::COUNT_RUNS_ALIKE),
         ("HISTORY", &history::HISTORY),
