@@ -57,7 +57,8 @@ impl Scene {
         let fire_at = row.next.unwrap().fire_at;
         let made = self.made_ahead();
         self.pass(fire_at - self.wall() - 100_000);
-        if self.db.store().units_ahead() == 0 {
+        if self.db.store().writes_alone() {
+            // There it begins to be made at the last moment.
             return self.turns(2).await;
         }
         self.wait_for("it is prepared", async || self.made_ahead() > made || self.wall() > fire_at).await;

@@ -7,9 +7,10 @@
 //! database from the others, and those would be late.
 //!
 //! Units can be made ahead: the database has done all but the commit when their time comes. Until then nobody sees them, and
-//! whoever drops them has done nothing.
+//! whoever drops them has done nothing. Where everybody who writes waits for them, they begin as late as they can.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
@@ -23,6 +24,11 @@ use crate::node::Shared;
 const AT_ONCE: usize = 2;
 /// Runs that were made wait so long at most for the others of their turn.
 const LONGEST_SILENCE: Duration = Duration::from_millis(100);
+
+/// A unit that others wait for begins so long before its time, and longer by what its fires take.
+const MARGIN: Duration = Duration::from_millis(3);
+/// What a fire takes is told only by units that are so large.
+const TELLING: usize = 100;
 
 pub(crate) struct Units {
     shared: Arc<Shared>,
@@ -42,7 +48,6 @@ impl Units {
 
     /// Makes a plain unit that waits for [`Units::commit`].
     pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
-        self.shared.client.timekeeping.note_made_ahead(unit.len());
         let (word, heard) = oneshot::channel();
         let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
         self.under_way.spawn(async move { fire_ahead(&shared, &term, &unit, at, heard).await });
@@ -144,11 +149,26 @@ async fn fire_ahead(
     term: &Term,
     unit: &[Firing],
     at: Micros,
-    word: oneshot::Receiver<()>,
+    mut word: oneshot::Receiver<()>,
 ) -> Result<Fired> {
     let client = &shared.client;
-    let made_at = client.clock.ahead(at);
-    match client.store.fire_ahead(made_at, at, term, unit, async { word.await.is_ok() }).await {
+    if client.store.writes_alone() {
+        let early = at - client.clock.wall() - shared.pace.lead(unit.len()).as_micros() as Micros;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_micros(u64::try_from(early).unwrap_or(0))) => {}
+            heard = &mut word => match heard {
+                Ok(()) => return fire(shared, term, unit, at).await,
+                Err(_) => return Ok(Fired::Stale),
+            },
+        }
+    }
+    let (began, made_at) = (Instant::now(), client.clock.ahead(at));
+    let word = async {
+        client.timekeeping.note_made_ahead(unit.len());
+        shared.pace.note(unit.len(), began.elapsed());
+        word.await.is_ok()
+    };
+    match client.store.fire_ahead(made_at, at, term, unit, word).await {
         Ok(Fired::Done(created)) => {
             after(shared, unit, &created).await?;
             Ok(Fired::Done(created))
@@ -158,6 +178,33 @@ async fn fire_ahead(
             tracing::debug!(%error, "fires that were made ahead failed; the next turn looks at them");
             Ok(Fired::Stale)
         }
+    }
+}
+
+/// What making a fire took lately.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    nanos: AtomicU64,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { nanos: AtomicU64::new(60_000) }
+    }
+}
+
+impl Pace {
+    fn note(&self, fires: usize, took: Duration) {
+        if fires >= TELLING {
+            let nanos = took.as_nanos() as u64 / fires as u64;
+            let before = self.nanos.load(Ordering::Relaxed);
+            self.nanos.store((3 * before + nanos) / 4, Ordering::Relaxed);
+        }
+    }
+
+    /// How long before its time a unit of so many should begin.
+    fn lead(&self, fires: usize) -> Duration {
+        MARGIN + Duration::from_nanos(self.nanos.load(Ordering::Relaxed) * 5 / 4 * fires as u64)
     }
 }
 
@@ -196,4 +243,27 @@ fn without_runs(firing: &Firing, reason: &str) -> Firing {
         }
     }
     firing
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_begins_the_earlier_the_longer_its_fires_take() {
+        let pace = Pace::default();
+        let at_first = pace.lead(1_000);
+        assert!(pace.lead(10) < at_first);
+        for _ in 0..20 {
+            pace.note(1_000, Duration::from_millis(200));
+        }
+        let slow = pace.lead(1_000);
+        assert!(slow > Duration::from_millis(200), "{slow:?}");
+        pace.note(1, Duration::from_secs(5));
+        assert_eq!(pace.lead(1_000), slow, "one that waited for others tells nothing");
+        for _ in 0..20 {
+            pace.note(1_000, Duration::from_millis(20));
+        }
+        assert!(pace.lead(1_000) < Duration::from_millis(40));
+    }
 }

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::client::Client;
+use crate::fire_units::Pace;
 use crate::inbox::Inbox;
 use crate::logs::LogBarrier;
 use crate::timekeeping::TimekeepingStatus;
@@ -96,6 +97,7 @@ pub(crate) struct Shared {
     pub(crate) barrier: LogBarrier,
     /// The term under which this node leads, for the loops that only a leader runs.
     pub(crate) term: watch::Sender<Option<Term>>,
+    pub(crate) pace: Pace,
 }
 
 impl std::fmt::Debug for Shared {
@@ -217,6 +219,7 @@ impl Node {
             next_due: Mutex::new(None),
             barrier,
             term: watch::Sender::new(None),
+            pace: Pace::default(),
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();

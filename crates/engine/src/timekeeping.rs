@@ -138,6 +138,10 @@ impl Keeper {
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
             return self.look_ahead(shared, term, next.map(|next| next.0)).await;
         }
+        if store.writes_alone() {
+            // These would wait for what is prepared, and that for its time.
+            self.ahead = None;
+        }
         let due = store.due_triggers(wall, self.limit as i64).await?;
         self.fire_all(shared, term, due, wall).await
     }
@@ -176,9 +180,6 @@ impl Keeper {
         let mut units = Units::new(Arc::clone(shared), term.clone(), at);
         let side_by_side = shared.client.store.units_ahead();
         let mut pending = self.pending(shared, term, due, at).await?;
-        if side_by_side == 0 {
-            return Ok(Ahead { at, count, units, pending });
-        }
         let made_at = shared.client.clock.ahead(at);
         let later = pending.split_off(pending.len().min(MOST_AHEAD));
         let size = pending.len().div_ceil(side_by_side).max(1);

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::time::Duration;
 
 use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
 use mainspring_core::state::RunState;
@@ -117,6 +118,11 @@ impl Firing {
         self.fires.iter().filter_map(NewFire::run).all(is_plain)
     }
 
+    /// Whether it is made with a few statements, together with others.
+    pub fn goes_in_bulk(&self) -> bool {
+        self.fires.iter().filter_map(NewFire::run).all(runs::goes_in_bulk)
+    }
+
     pub(crate) fn executions(&self) -> i64 {
         self.fires.iter().filter(|fire| fire.counts()).count() as i64
     }
@@ -205,6 +211,9 @@ impl From<Row> for FireRow {
     }
 }
 
+/// Where all who write wait for each other, a unit that was made ahead waits no longer for its word.
+const LONGEST_WALL: Duration = Duration::from_secs(1);
+
 impl Store {
     /// Triggers whose time has come, the longest overdue first.
     pub async fn due_triggers(&self, now: Micros, limit: i64) -> Result<Vec<DueTrigger>> {
@@ -258,25 +267,13 @@ impl Store {
             return Ok(fired);
         }
         let mut tx = self.begin().await?;
-        if !terms::hold(&mut tx, term).await? {
-            return Ok(Fired::Deposed);
-        }
-        let swapped = match &mut tx {
-            Tx::Postgres(tx) => postgres::fires::swap(tx, at, firings).await?,
-            Tx::Sqlite(tx) => sqlite::fires::swap(tx, at, firings).await?,
-        };
-        if swapped != firings.len() as u64 {
-            return Ok(Fired::Stale);
-        }
-        let of: Vec<(Uuid, &NewFire)> =
-            firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire))).collect();
-        let created = make(&mut tx, now, at, NO_BACKFILL, &of).await?;
-        tx.commit().await?;
-        Ok(Fired::Done(created))
+        let fired = fire_within(&mut tx, now, at, term, firings).await?;
+        end(tx, fired).await
     }
 
-    /// Makes a unit before its time and commits it when `word` says yes; if it says no, nothing has happened. Nobody sees it
-    /// before, and whoever wants to change one of its triggers waits: the word must come soon. See [`Self::units_ahead`].
+    /// Makes a unit before its time and commits it when `word` says yes; if it says no, nothing has happened. The word is
+    /// asked for when all but the commit is done, and must come soon: nobody sees the unit before, and whoever wants to
+    /// change one of its triggers waits, or whoever wants to change anything at all if [`Self::writes_alone`].
     pub async fn fire_ahead(
         &self,
         now: Micros,
@@ -285,23 +282,40 @@ impl Store {
         firings: &[Firing],
         word: impl Future<Output = bool>,
     ) -> Result<Fired> {
-        if let Db::Postgres(pg) = &*self.db
-            && let Some(unit) = PlainUnit::of(now, firings)
-        {
-            let mut connection = pg.warm.take(&pg.pool).await?;
-            let fired = postgres::fires::fire_ahead(&mut connection, now, at, term, &unit, word).await?;
-            pg.warm.keep(connection);
-            return Ok(fired);
+        match &*self.db {
+            Db::Postgres(pg) => {
+                let Some(unit) = PlainUnit::of(now, firings) else {
+                    return if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) };
+                };
+                let mut connection = pg.warm.take(&pg.pool).await?;
+                let fired = postgres::fires::fire_ahead(&mut connection, now, at, term, &unit, word).await?;
+                pg.warm.keep(connection);
+                Ok(fired)
+            }
+            Db::Sqlite(_) => {
+                let mut tx = self.begin().await?;
+                let fired = fire_within(&mut tx, now, at, term, firings).await?;
+                let heard = tokio::time::timeout(LONGEST_WALL, word);
+                let fired = match fired {
+                    Fired::Done(_) if !heard.await.unwrap_or(false) => Fired::Stale,
+                    fired => fired,
+                };
+                end(tx, fired).await
+            }
         }
-        if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) }
     }
 
-    /// How many units can be made ahead side by side: none where all who write wait for each other.
+    /// How many units can be made ahead side by side.
     pub fn units_ahead(&self) -> usize {
         match &*self.db {
             Db::Postgres(pg) => pg.warm.size(),
-            Db::Sqlite(_) => 0,
+            Db::Sqlite(_) => 1,
         }
+    }
+
+    /// Whether all who write wait for each other.
+    pub fn writes_alone(&self) -> bool {
+        matches!(&*self.db, Db::Sqlite(_))
     }
 
     /// Has the database understand once what firing will ask of it, so that the first who fire are not late for it.
@@ -397,6 +411,30 @@ impl<'u> PlainUnit<'u> {
 
 fn is_plain(run: &NewRun) -> bool {
     runs::is_plain(run) && !run.takes_slots()
+}
+
+/// Fires a unit within a transaction; all of it is to be undone if it is not done.
+async fn fire_within(tx: &mut Tx, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
+    if !terms::hold(tx, term).await? {
+        return Ok(Fired::Deposed);
+    }
+    let swapped = match tx {
+        Tx::Postgres(tx) => postgres::fires::swap(tx, at, firings).await?,
+        Tx::Sqlite(tx) => sqlite::fires::swap(tx, at, firings).await?,
+    };
+    if swapped != firings.len() as u64 {
+        return Ok(Fired::Stale);
+    }
+    let of: Vec<(Uuid, &NewFire)> =
+        firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire))).collect();
+    Ok(Fired::Done(make(tx, now, at, NO_BACKFILL, &of).await?))
+}
+
+async fn end(tx: Tx, fired: Fired) -> Result<Fired> {
+    if matches!(fired, Fired::Done(_)) {
+        tx.commit().await?;
+    }
+    Ok(fired)
 }
 
 /// Makes the runs of these fires and writes all of them down; what became of the runs, in order.

@@ -193,7 +193,7 @@ pub(crate) fn is_plain(run: &NewRun) -> bool {
     run.limit.is_none() && goes_in_bulk(run)
 }
 
-fn goes_in_bulk(run: &NewRun) -> bool {
+pub(crate) fn goes_in_bulk(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
         && run.start_at.is_none()
         && run.version.main_tasks > 0
