@@ -92,6 +92,25 @@ on_both! {
         scene.ends_as(scene.fires(&row).await[0].run_id.unwrap(), RunState::Success).await;
     }
 
+    async fn fires_are_made_ahead(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1s}}], {NOOP}}}")).await;
+        scene.wait_for("one is made before its time", async || scene.made_ahead() > 0).await;
+        let fired = scene.trigger(&row).await.fired;
+        scene.wait_for("it fires", async || scene.trigger(&row).await.fired > fired).await;
+    }
+
+    async fn slots_are_taken_ahead_where_nobody_could_give_one_back(scene: &Scene) {
+        let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1s, overlap: skip}}], {WAITS}}}")).await;
+        scene.wait_for("three are due", async || scene.fires(&row).await.len() >= 3).await;
+        if scene.db.store().writes_alone() {
+            scene.wait_for("one is made before its time", async || scene.made_ahead() > 0).await;
+        } else {
+            assert_eq!(scene.made_ahead(), 0, "its limit would be locked");
+        }
+        let fires = scene.fires(&row).await;
+        assert_eq!((fires[0].outcome, fires[1].outcome, fires[2].outcome), ("fired", "skipped", "skipped"));
+    }
+
     async fn a_clock_set_back_takes_back_what_is_prepared(scene: &Scene) {
         let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1h}}], {NOOP}}}")).await;
         scene.go_before(&row).await;

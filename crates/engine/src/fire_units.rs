@@ -25,8 +25,10 @@ const AT_ONCE: usize = 2;
 /// Runs that were made wait so long at most for the others of their turn.
 const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
-/// A unit that others wait for begins so long before its time, and longer by what its fires take.
-const MARGIN: Duration = Duration::from_millis(3);
+/// A unit is made so long before its time at most: others wait for its triggers, or to write at all.
+const LONGEST_LEAD: Duration = Duration::from_millis(120);
+/// One that everybody waits for begins so long before its time, and longer by what its fires take.
+const MARGIN: Duration = Duration::from_millis(5);
 /// What a fire takes is told only by units that are so large.
 const TELLING: usize = 100;
 
@@ -152,10 +154,11 @@ async fn fire_ahead(
     mut word: oneshot::Receiver<()>,
 ) -> Result<Fired> {
     let client = &shared.client;
-    if client.store.writes_alone() {
-        let early = at - client.clock.wall() - shared.pace.lead(unit.len()).as_micros() as Micros;
+    let lead = if client.store.writes_alone() { shared.pace.lead(unit.len()) } else { LONGEST_LEAD };
+    let early = at - client.clock.wall() - lead.as_micros() as Micros;
+    if let Ok(early) = u64::try_from(early) {
         tokio::select! {
-            () = tokio::time::sleep(Duration::from_micros(u64::try_from(early).unwrap_or(0))) => {}
+            () = tokio::time::sleep(Duration::from_micros(early)) => {}
             heard = &mut word => match heard {
                 Ok(()) => return fire(shared, term, unit, at).await,
                 Err(_) => return Ok(Fired::Stale),
@@ -204,7 +207,8 @@ impl Pace {
 
     /// How long before its time a unit of so many should begin.
     fn lead(&self, fires: usize) -> Duration {
-        MARGIN + Duration::from_nanos(self.nanos.load(Ordering::Relaxed) * 5 / 4 * fires as u64)
+        let takes = Duration::from_nanos(self.nanos.load(Ordering::Relaxed) * fires as u64);
+        (MARGIN + takes * 2).min(LONGEST_LEAD)
     }
 }
 
@@ -255,15 +259,15 @@ mod tests {
         let at_first = pace.lead(1_000);
         assert!(pace.lead(10) < at_first);
         for _ in 0..20 {
-            pace.note(1_000, Duration::from_millis(200));
-        }
-        let slow = pace.lead(1_000);
-        assert!(slow > Duration::from_millis(200), "{slow:?}");
-        pace.note(1, Duration::from_secs(5));
-        assert_eq!(pace.lead(1_000), slow, "one that waited for others tells nothing");
-        for _ in 0..20 {
             pace.note(1_000, Duration::from_millis(20));
         }
-        assert!(pace.lead(1_000) < Duration::from_millis(40));
+        let fast = pace.lead(1_000);
+        assert!(fast < at_first && fast > Duration::from_millis(20), "{fast:?}");
+        pace.note(1, Duration::from_secs(5));
+        assert_eq!(pace.lead(1_000), fast, "one that waited for others tells nothing");
+        for _ in 0..20 {
+            pace.note(1_000, Duration::from_millis(500));
+        }
+        assert_eq!(pace.lead(1_000), LONGEST_LEAD);
     }
 }

@@ -36,8 +36,8 @@ const AT_ONCE: usize = 1_000;
 const MOST_AT_ONCE: usize = 16_000;
 /// How many parsed schedules are kept, twice: those used lately and those before.
 const KEPT: usize = 10_000;
-/// So long before something is due it is made. Whoever wants to change it waits for it so long.
-const LOOK_AHEAD: Duration = Duration::from_millis(120);
+/// So long before something is due it is read and prepared, and then made.
+const LOOK_AHEAD: Duration = Duration::from_millis(200);
 /// So many are made ahead at most; more would not be ready in time.
 const MOST_AHEAD: usize = 1_000;
 /// Later than that it is not late but the clock was set: what becomes of the time in between has to be asked again.

@@ -66,7 +66,7 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
     let client = Client::new(store, clock);
     client.store().migrate_up(client.now()).await.context("migrating")?;
     let _lock = client.store().lock_server()?;
-    let bench = workloads::Bench { client, lanes: args.lanes };
+    let bench = workloads::Bench { database: database.to_owned(), client, lanes: args.lanes };
     match args.workload {
         Workload::Drain => bench.drain(args.n.unwrap_or(200_000), 100, args.held_snapshot).await,
         Workload::Jobs => bench.drain(args.n.unwrap_or(100_000), 1, args.held_snapshot).await,

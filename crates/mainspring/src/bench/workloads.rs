@@ -18,6 +18,7 @@ const ROUNDS: usize = 5;
 const RUNS_PER_SUBMIT: usize = 1_000;
 
 pub(crate) struct Bench {
+    pub(crate) database: String,
     pub(crate) client: Client,
     pub(crate) lanes: usize,
 }

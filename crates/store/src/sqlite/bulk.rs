@@ -9,7 +9,7 @@
 use std::sync::{Arc, OnceLock};
 
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Arguments, AssertSqlSafe, Encode, Row as _, Sqlite, Type};
+use sqlx::{Arguments, Encode, Row as _, Sqlite, Type};
 use uuid::Uuid;
 
 use super::SqliteTx;
@@ -126,11 +126,10 @@ impl Bulk {
     ) -> Result<u64> {
         let mut changed = 0;
         for chunk in rows.chunks(LONGEST) {
-            let connection = tx.connection().await?;
+            tx.connection().await?;
             let mut script = Script::default();
             self.say(&mut script, &head, chunk, &mut add);
-            let (text, arguments) = script.into_parts()?;
-            changed += sqlx::query_with(AssertSqlSafe(text), arguments).execute(connection).await?.rows_affected();
+            changed += tx.execute(script).await?;
         }
         Ok(changed)
     }

@@ -1,11 +1,12 @@
 //! Moves what was committed from the log into the file, beside the writer.
 //!
 //! Left to itself, SQLite does so within the commit that made the log long, and whoever commits then waits for thousands of
-//! pages that are not his. Here a connection of its own does it a while after something was written: sooner if that is
-//! much. A writer who never pauses can outrun it, because the log begins anew only when all of it was moved; from a
-//! certain length on each commit moves the rest itself.
+//! pages that are not his. Here a connection of its own does it: right after much was written, when the disk is most likely
+//! to be free for it, and a while after little was. A writer who never pauses can outrun it, because the log begins anew
+//! only when all of it was moved; from a certain length on each commit moves the rest itself.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
@@ -17,10 +18,42 @@ use crate::error::Result;
 
 /// From so many pages on, the writer moves them itself.
 pub(super) const LONGEST_LOG: u32 = 16_000;
-/// How many pages are moved at a time if the pauses allow it.
-const PAGES: u32 = 1_000;
+/// So many values that were written are much: some hundred pages if they are scattered, a hundred if not.
+const MUCH: usize = 10_000;
+/// Between two times, however much is written.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+/// While it is at work the log may grow: what came meanwhile is little, and soon moved.
+const MOST_PASSES: usize = 3;
+/// After little was written.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// What was written since the log was last looked at.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    values: AtomicUsize,
+    some: Notify,
+    much: Notify,
+}
+
+impl Written {
+    pub(super) fn add(&self, values: usize) {
+        let before = self.values.fetch_add(values, Ordering::Relaxed);
+        self.some.notify_one();
+        if before + values >= MUCH {
+            self.much.notify_one();
+        }
+    }
+
+    /// Waits until there is enough of it.
+    async fn enough(&self) {
+        self.some.notified().await;
+        tokio::select! {
+            () = self.much.notified() => {}
+            () = tokio::time::sleep(LONGEST_PAUSE) => {}
+        }
+        self.values.store(0, Ordering::Relaxed);
+    }
+}
 
 /// Works until it is dropped or ended.
 #[derive(Debug)]
@@ -30,7 +63,7 @@ pub(super) struct Checkpoints {
 
 impl Checkpoints {
     /// Begins to look whenever it is told that something was written.
-    pub(super) fn begin(options: SqliteConnectOptions, written: Arc<Notify>) -> Self {
+    pub(super) fn begin(options: SqliteConnectOptions, written: Arc<Written>) -> Self {
         let options = options.pragma("cache_size", "-100").thread_name(|id| format!("sqlite-log-{id}"));
         let (end, ended) = oneshot::channel();
         Self { work: Some((tokio::spawn(work(options, written, ended)), end)) }
@@ -46,28 +79,21 @@ impl Checkpoints {
     }
 }
 
-async fn work(options: SqliteConnectOptions, written: Arc<Notify>, mut ended: oneshot::Receiver<()>) {
+async fn work(options: SqliteConnectOptions, written: Arc<Written>, mut ended: oneshot::Receiver<()>) {
     let mut connection = None;
-    let (mut pause, mut before) = (SHORTEST_PAUSE, 0);
-    loop {
-        let due = async {
-            written.notified().await;
-            tokio::time::sleep(pause).await;
-        };
-        tokio::select! {
-            () = due => {}
-            _ = &mut ended => break,
-        }
-        match checkpoint(&options, &mut connection).await {
-            Ok(log) => {
-                pause = next_pause(pause, if log < before { log } else { log - before });
-                before = log;
-            }
-            Err(error) => {
+    let moves = async {
+        loop {
+            written.enough().await;
+            if let Err(error) = checkpoint(&options, &mut connection).await {
                 tracing::debug!(%error, "moving the log into the database file; it is tried again");
                 connection = None;
             }
+            tokio::time::sleep(SHORTEST_PAUSE).await;
         }
+    };
+    tokio::select! {
+        () = moves => {}
+        _ = &mut ended => {}
     }
     if let Some(connection) = connection
         && let Err(error) = connection.close().await
@@ -76,31 +102,39 @@ async fn work(options: SqliteConnectOptions, written: Arc<Notify>, mut ended: on
     }
 }
 
-/// Moves what no reader is in the way of; says how many pages the log has.
-async fn checkpoint(options: &SqliteConnectOptions, connection: &mut Option<SqliteConnection>) -> Result<u32> {
+/// Moves what no reader is in the way of.
+async fn checkpoint(options: &SqliteConnectOptions, connection: &mut Option<SqliteConnection>) -> Result<()> {
     let connection = match connection {
         Some(connection) => connection,
         None => connection.insert(options.connect().await?),
     };
-    let (_, log, _): (i64, i64, i64) = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(connection).await?;
-    Ok(u32::try_from(log).unwrap_or(0))
-}
-
-/// How long to wait if so many pages came in so long.
-fn next_pause(pause: Duration, pages: u32) -> Duration {
-    (pause * PAGES / pages.max(1)).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
+    for _ in 0..MOST_PASSES {
+        let (_, log, moved): (i64, i64, i64) =
+            sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)").fetch_one(&mut *connection).await?;
+        if moved >= log {
+            break;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
-    #[test]
-    fn the_more_is_written_the_shorter_the_pause() {
-        let second = Duration::from_secs(1);
-        assert_eq!(next_pause(second, 1_000), second);
-        assert_eq!(next_pause(second, 2_000), second / 2);
-        assert_eq!(next_pause(second, u32::MAX), SHORTEST_PAUSE);
-        assert_eq!(next_pause(LONGEST_PAUSE, 0), LONGEST_PAUSE);
+    #[tokio::test]
+    async fn much_is_moved_at_once_and_little_after_a_while() {
+        let written = Written::default();
+        let enough_within = async |time| timeout(time, written.enough()).await.is_ok();
+        assert!(!enough_within(SHORTEST_PAUSE).await);
+        written.add(5);
+        assert!(!enough_within(SHORTEST_PAUSE).await);
+        written.add(MUCH);
+        assert!(enough_within(LONGEST_PAUSE).await);
+        written.add(MUCH - 1);
+        written.add(1);
+        assert!(enough_within(LONGEST_PAUSE / 2).await);
     }
 }

@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use mainspring_core::Micros;
 use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteRow, SqliteSynchronous,
+    SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteRow,
+    SqliteSynchronous,
 };
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection, SqlitePool};
-use tokio::sync::{Mutex, Notify, OwnedMutexGuard};
+use sqlx::{Arguments, AssertSqlSafe, ConnectOptions, Connection, SqlitePool};
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::bulk::Script;
-use super::checkpoints::{Checkpoints, LONGEST_LOG};
+use super::checkpoints::{Checkpoints, LONGEST_LOG, Written};
 use crate::db::Connect;
 use crate::error::{Error, Result};
 use crate::exchange::TaskToken;
@@ -52,8 +53,9 @@ struct Writer {
     unfinished: bool,
     remembered: Dependents,
     running: HashMap<TaskToken, Running>,
-    /// Told whenever it was used.
-    written: Arc<Notify>,
+    /// How many values went into statements since it was taken.
+    values: usize,
+    written: Arc<Written>,
 }
 
 /// What is known of a row since it was claimed; it cannot change while the row is claimed. `at` alone may be given to
@@ -113,7 +115,8 @@ impl SqliteDb {
         let connection = options
             .clone()
             .journal_mode(SqliteJournalMode::Wal)
-            .pragma("cache_size", "-16000")
+            // What does not fit goes into the log while a large unit is made, and not when all wait for its commit.
+            .pragma("cache_size", "-4000")
             .pragma("wal_autocheckpoint", LONGEST_LOG.to_string())
             .pragma("journal_size_limit", "67108864")
             .statement_cache_capacity(256)
@@ -126,13 +129,14 @@ impl SqliteDb {
             .idle_timeout(Duration::from_secs(60))
             .test_before_acquire(false)
             .connect_lazy_with(options.clone().pragma("cache_size", "-2000").pragma("query_only", "ON"));
-        let written = Arc::new(Notify::new());
+        let written = Arc::new(Written::default());
         let checkpoints = Checkpoints::begin(options, Arc::clone(&written));
         let writer = Writer {
             connection: Some(connection),
             unfinished: false,
             remembered: Dependents::default(),
             running: HashMap::new(),
+            values: 0,
             written,
         };
         Ok(Self {
@@ -231,7 +235,8 @@ impl WriterGuard {
 
 impl Drop for WriterGuard {
     fn drop(&mut self) {
-        self.0.written.notify_one();
+        let values = std::mem::take(&mut self.0.values);
+        self.0.written.add(values);
     }
 }
 
@@ -276,8 +281,23 @@ impl SqliteTx {
     /// What the statements of a script answered, one after the other.
     pub(super) async fn fetch(&mut self, script: Script) -> Result<Vec<SqliteRow>> {
         debug_assert!(self.later.is_empty(), "a script begins with what was left for later");
-        let (text, arguments) = script.into_parts()?;
+        let (text, arguments) = self.parts(script)?;
         Ok(sqlx::query_with(AssertSqlSafe(text), arguments).fetch_all(self.held()).await?)
+    }
+
+    /// How many rows the one statement of a script changed.
+    pub(super) async fn execute(&mut self, script: Script) -> Result<u64> {
+        let (text, arguments) = self.parts(script)?;
+        Ok(sqlx::query_with(AssertSqlSafe(text), arguments).execute(self.held()).await?.rows_affected())
+    }
+
+    /// What a script says, counted as written.
+    fn parts(&mut self, script: Script) -> Result<(String, SqliteArguments)> {
+        let (text, arguments) = script.into_parts()?;
+        if let Some(guard) = &mut self.guard {
+            guard.0.values += arguments.len();
+        }
+        Ok((text, arguments))
     }
 
     pub(crate) async fn commit(mut self) -> Result<()> {
