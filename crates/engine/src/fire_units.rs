@@ -27,7 +27,7 @@ const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
 /// A unit is made so long before its time at most: others wait for its triggers, or to write at all.
 const LONGEST_LEAD: Duration = Duration::from_millis(120);
-/// One that everybody waits for begins so long before its time, and longer by what its fires take.
+/// One that everybody waits for begins so long before its time, and longer by twice what its fires take.
 const MARGIN: Duration = Duration::from_millis(5);
 /// What a fire takes is told only by units that are so large.
 const TELLING: usize = 100;
@@ -48,7 +48,7 @@ impl Units {
         Self { shared, term, wall, under_way: JoinSet::new(), ahead: Vec::new(), silent_since: None }
     }
 
-    /// Makes a plain unit that waits for [`Units::commit`].
+    /// Makes a unit that waits for [`Units::commit`]; on PostgreSQL one that locks nothing but its triggers.
     pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
         let (word, heard) = oneshot::channel();
         let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
