@@ -12,8 +12,8 @@ use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig, Registry};
 
 use crate::cli::Common;
 use crate::config::{Config, LogFormat, Role};
-use crate::entrance;
 use crate::failure::{Failure, Result};
+use crate::first_start;
 use crate::host::StoreHost;
 use crate::local::watchdog_command;
 use crate::output::Output;
@@ -73,7 +73,7 @@ impl<'a> App<'a> {
 
     pub(crate) fn client(&self, store: Store) -> Client {
         Client::new(store, Arc::new(SystemClock::new()))
-            .with_secrets(entrance::secrets(&self.config))
+            .with_secrets(first_start::secrets(&self.config))
             .with_minimum_interval(self.config.scheduler.minimum_interval)
     }
 
@@ -83,12 +83,12 @@ impl<'a> App<'a> {
 
     /// Where a server leaves its first token for whoever may read its folder.
     pub(crate) fn token_file(&self) -> std::path::PathBuf {
-        entrance::data_folder(&self.config).join("admin.token")
+        first_start::data_folder(&self.config).join("admin.token")
     }
 
     /// Makes a key for secrets beside a database file that has none.
     pub(crate) fn ensure_secrets_key(&self) -> Result<()> {
-        entrance::ensure_key(&self.config)
+        first_start::ensure_key(&self.config)
     }
 
     /// Who acts from this command line.

@@ -13,8 +13,8 @@ use mainspring_engine::Client;
 use mainspring_store::NewToken;
 use tower::ServiceExt;
 
-use crate::doors::guard::Local;
-use crate::doors::{Grant, Role, RouteEntry, Token};
+use crate::auth::guard::Local;
+use crate::auth::{Grant, Role, RouteEntry, Token};
 use crate::problem::Problem;
 use crate::router::assemble;
 use crate::state::{ApiState, Settings};

@@ -17,8 +17,8 @@ use mainspring_core::Micros;
 use mainspring_store::{Claim, KeptAnswer};
 use sha2::{Digest, Sha256};
 
+use crate::auth::caller::Caller;
 use crate::body::{self, BodyLimit};
-use crate::doors::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

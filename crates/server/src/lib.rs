@@ -4,8 +4,8 @@
 //!
 //! 1. A file in `routes/` with its shapes (`Serialize` for answers, `Deserialize` with `deny_unknown_fields` for bodies,
 //!    `ToSchema` for both), its handlers with `#[utoipa::path(…)]` whose `path` has no prefix, and
-//!    `pub(crate) fn register(doors: &mut Doors)`; call that in `routes/mod.rs`.
-//! 2. `doors.at(Access::InNamespace(Role::Operator), routes!(put))`: [`Access`] has no default. The route appears under
+//!    `pub(crate) fn register(routes: &mut Routes)`; call that in `routes/mod.rs`.
+//! 2. `routes.at(Access::InNamespace(Role::Operator), routes!(put))`: [`Access`] has no default. The route appears under
 //!    `/api/v1`, `/v1`, and unprefixed where that is known; `also_at` adds further full paths, `at_root` takes the path
 //!    as it is, `body_limit` allows larger bodies, `quiet` leaves the audit log alone.
 //! 3. The handler takes `caller: Caller` and calls `caller.enter(namespace)` with the namespace *of the object* before it
@@ -13,13 +13,13 @@
 //!    having asked gets its answer withheld.
 //! 4. Errors: `Result<_, Problem>` and `?`. Lists: `page: Page` and `page.list(…)`. Bodies: `body::Json`, or
 //!    `body::Document` for workflows. Parameters: `body::Path`, `body::Query`, `body::Name`.
-//! 5. A line per route in `tests/doors.txt` (the test prints what is missing) and tests on both databases with
-//!    `tests/api/house.rs`.
+//! 5. A line per route in `tests/access.txt` (the test prints what is missing) and tests on both databases with
+//!    `tests/api/test_api.rs`.
 
 mod api;
 mod audit;
+mod auth;
 mod body;
-mod doors;
 mod headers;
 mod health;
 mod idempotency;
@@ -34,8 +34,8 @@ mod state;
 mod tls;
 
 pub use api::{Api, LocalAnswer, LocalRequest};
-pub use doors::origin::Origins;
-pub use doors::{Access, Grant, Identity, JwtAlgorithm, JwtSettings, Network, Rates, Role, RouteEntry, Token, Where};
+pub use auth::origin::Origins;
+pub use auth::{Access, Grant, Identity, JwtAlgorithm, JwtSettings, Network, Rates, Role, RouteEntry, Token, Where};
 pub use live::LiveLimits;
 pub use problem::{Fault, Problem};
 pub use serve::{HttpListener, HttpServer};

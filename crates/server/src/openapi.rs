@@ -17,8 +17,8 @@ use utoipa::openapi::path::{Operation, PathItem, PathsBuilder};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 
+use crate::auth::access::{Access, Routes};
 use crate::body::Name;
-use crate::doors::access::{Access, Doors};
 use crate::problem::{Fault, ProblemBody};
 use crate::routes::secrets::SecretName;
 use crate::state::ApiState;
@@ -28,11 +28,11 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;ma
     border-bottom:1px solid #ddd}code{font-size:.95em}";
 
 /// The document of all routes.
-pub(crate) fn document(doors: &Doors) -> OpenApi {
+pub(crate) fn document(routes: &Routes) -> OpenApi {
     let mut paths = PathsBuilder::new();
-    for (path, item) in &doors.paths {
+    for (path, item) in &routes.paths {
         let mut item = item.clone();
-        for entry in doors.entries.iter().filter(|entry| entry.path == *path) {
+        for entry in routes.entries.iter().filter(|entry| entry.path == *path) {
             let Some(operation) = operation(&mut item, &entry.method) else { continue };
             frame::complete(operation, &entry.method, path, entry.access);
             if entry.access == Access::Open {
@@ -42,7 +42,7 @@ pub(crate) fn document(doors: &Doors) -> OpenApi {
         paths = paths.path(path.clone(), item);
     }
     let mut components = Components::new();
-    components.schemas.extend(doors.schemas.clone());
+    components.schemas.extend(routes.schemas.clone());
     components.schemas.insert("Problem".into(), ProblemBody::schema());
     components.schemas.insert("Fault".into(), Fault::schema());
     components.schemas.insert("Name".into(), Name::schema());

@@ -9,18 +9,18 @@ use mainspring_engine::Client;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
-use crate::doors::access::Doors;
-use crate::doors::guard;
+use crate::auth::access::Routes;
+use crate::auth::guard;
 use crate::problem::Problem;
 use crate::state::{ApiState, Settings};
 use crate::{audit, headers, idempotency, openapi, routes};
 
 /// The router with everything around it, and the state that it shares.
 pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, ApiState), String> {
-    let mut doors = Doors::default();
-    routes::register(&mut doors);
-    let document = openapi::document(&doors).to_json().unwrap_or_default();
-    let Doors { router, entries, .. } = doors;
+    let mut routes = Routes::default();
+    routes::register(&mut routes);
+    let document = openapi::document(&routes).to_json().unwrap_or_default();
+    let Routes { router, entries, .. } = routes;
     let state = ApiState::new(client, settings, entries, document)?;
     let router = router
         .fallback(async || Problem::not_found("there is nothing under this path"))

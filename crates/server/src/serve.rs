@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
 use crate::api::Api;
-use crate::doors::address::Peer;
+use crate::auth::address::Peer;
 use crate::health::Health;
 use crate::tls::{self, TlsFiles};
 

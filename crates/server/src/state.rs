@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use mainspring_engine::Client;
 
-use crate::doors::access::RouteEntry;
-use crate::doors::guard::Demands;
-use crate::doors::jwt::Jwt;
-use crate::doors::limits::Limits;
-use crate::doors::origin::Origins;
-use crate::doors::{JwtSettings, Network, Rates};
+use crate::auth::access::RouteEntry;
+use crate::auth::guard::Demands;
+use crate::auth::jwt::Jwt;
+use crate::auth::limits::Limits;
+use crate::auth::origin::Origins;
+use crate::auth::{JwtSettings, Network, Rates};
 use crate::health::Health;
 use crate::live::{Caps, LiveLimits};
 

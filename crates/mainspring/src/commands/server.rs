@@ -9,8 +9,8 @@ use mainspring_server::{Api, HttpListener, HttpServer, Token};
 use crate::app::App;
 use crate::config::{Config, Flag, Role};
 use crate::database;
-use crate::entrance;
 use crate::failure::{Exit, Failure, Result, cause};
+use crate::first_start;
 use crate::local::LocalNode;
 use crate::signals::Signals;
 
@@ -73,7 +73,7 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
         let scheme = if app.config.api.tls.is_some() { "https" } else { "http" };
         app.out.line(format_args!("listening on {scheme}://{}", http.address()));
         if let Some(token) = first_token {
-            entrance::hand_over(app, &token, &format!("{scheme}://{}", http.address()));
+            first_start::hand_over(app, &token, &format!("{scheme}://{}", http.address()));
         }
     }
     let signal = tokio::select! {
@@ -121,7 +121,7 @@ async fn start(app: &App<'_>) -> Result<Running> {
         false => None,
     };
     app.ensure_secrets_key()?;
-    entrance::vault(config)?;
+    first_start::vault(config)?;
     let store = database::connect_patiently(config).await?;
     let client = app.client(store);
     let lock = client.store().lock_server()?;

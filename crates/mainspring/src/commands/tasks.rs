@@ -186,7 +186,7 @@ async fn answer_there(api: &Connection, run: RunId, args: &AnswerArgs, answer: &
         return Err(Failure::bad_input("--role is for a database: a server knows the roles of your token")
             .remedy("leave --role out, or take a token with that role"));
     }
-    let (door, body) = match answer {
+    let (action, body) = match answer {
         Answer::Approve => ("actions", json!({"action": "approve", "by": args.by, "reason": args.reason})),
         Answer::Reject => ("actions", json!({"action": "reject", "by": args.by, "reason": args.reason})),
         Answer::Deliver { output } => {
@@ -197,7 +197,7 @@ async fn answer_there(api: &Connection, run: RunId, args: &AnswerArgs, answer: &
         }
     };
     let run = run.to_string();
-    api.send("POST", &["workflow-runs", &run, "tasks", &args.task, door], &[], Some(&body)).await?;
+    api.send("POST", &["workflow-runs", &run, "tasks", &args.task, action], &[], Some(&body)).await?;
     Ok(args.by.clone())
 }
 

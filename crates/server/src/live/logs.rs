@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use super::caps::Place;
 use super::stream::{Events, received, served};
-use crate::doors::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

@@ -15,10 +15,10 @@ pub use caps::LiveLimits;
 
 use utoipa_axum::routes;
 
-use crate::doors::access::{Access, Doors};
-use crate::doors::identity::Role;
+use crate::auth::access::{Access, Routes};
+use crate::auth::identity::Role;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at_root(Access::InNamespace(Role::Viewer), routes!(socket::updates));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(stream::events));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at_root(Access::InNamespace(Role::Viewer), routes!(socket::updates));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(stream::events));
 }

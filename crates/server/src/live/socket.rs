@@ -18,9 +18,9 @@ use serde::Deserialize;
 
 use super::caps::{Caps, LiveLimits, Pace, Place};
 use super::wanted::{Update, Updates, Wanted};
+use crate::auth::caller::Caller;
+use crate::auth::credentials;
 use crate::body::Query;
-use crate::doors::caller::Caller;
-use crate::doors::credentials;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use super::caps::Place;
 use super::socket::still_welcome;
 use super::wanted::{Update, Updates, Wanted};
+use crate::auth::caller::Caller;
 use crate::body::Query;
-use crate::doors::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

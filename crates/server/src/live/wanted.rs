@@ -8,8 +8,8 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
+use crate::auth::caller::Caller;
 use crate::body::Name;
-use crate::doors::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

@@ -9,7 +9,7 @@ use utoipa::openapi::header::Header;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::{ContentBuilder, Object, Ref, RefOr, Response, Type};
 
-use crate::doors::access::{Access, BASE};
+use crate::auth::access::{Access, BASE};
 
 /// The answers of the frame, which operations refer to by name.
 pub(super) fn shared() -> impl Iterator<Item = (String, RefOr<Response>)> {

@@ -7,17 +7,17 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use utoipa_axum::routes;
 
-use crate::doors::access::{Access, Doors};
-use crate::doors::identity::Role;
+use crate::auth::access::{Access, Routes};
+use crate::auth::identity::Role;
 use crate::openapi;
 use crate::state::ApiState;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at_root(Access::Open, routes!(live));
-    doors.at_root(Access::Open, routes!(ready));
-    doors.at_root(Access::Open, routes!(healthz));
-    doors.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::openapi_json));
-    doors.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::docs));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at_root(Access::Open, routes!(live));
+    routes.at_root(Access::Open, routes!(ready));
+    routes.at_root(Access::Open, routes!(healthz));
+    routes.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::openapi_json));
+    routes.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::docs));
 }
 
 /// Whether the process lives

@@ -10,16 +10,16 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Name, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Admin), routes!(list));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Admin), routes!(list));
 }
 
 /// One entry of the audit log.

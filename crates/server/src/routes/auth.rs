@@ -12,11 +12,11 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::{Grant, Role, Where};
+use crate::auth::token::Token;
 use crate::body::{self, Name, Path};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::{Grant, Role, Where};
-use crate::doors::token::Token;
 use crate::idempotency::DoNotKeep;
 use crate::page::{List, Page, PageParams};
 use crate::problem::{Fault, Problem};
@@ -25,12 +25,12 @@ use crate::state::ApiState;
 const LONGEST_NAME: usize = 255;
 const MOST_GRANTS: usize = 100;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::Anyone, routes!(me));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::Anyone, routes!(me));
     // A token is as wide as its grants, so only who holds everything may hand out any.
-    doors.at(Access::Everywhere(Role::Admin), routes!(list));
-    doors.at(Access::Everywhere(Role::Admin), routes!(create));
-    doors.at(Access::Everywhere(Role::Admin), routes!(revoke));
+    routes.at(Access::Everywhere(Role::Admin), routes!(list));
+    routes.at(Access::Everywhere(Role::Admin), routes!(create));
+    routes.at(Access::Everywhere(Role::Admin), routes!(revoke));
 }
 
 /// Who calls.

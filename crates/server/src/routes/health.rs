@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use crate::doors::access::{Access, Doors};
-use crate::doors::identity::Role;
+use crate::auth::access::{Access, Routes};
+use crate::auth::identity::Role;
 use crate::state::ApiState;
 
 /// What does not answer for so long is unhealthy.
@@ -25,8 +25,8 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Schedules that are later are degraded.
 const LATE: Micros = 60_000_000;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at_root(Access::Anywhere(Role::Viewer), routes!(health));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at_root(Access::Anywhere(Role::Viewer), routes!(health));
 }
 
 /// How everything is.

@@ -18,26 +18,26 @@ pub(crate) mod webhooks;
 pub(crate) mod workers;
 pub(crate) mod workflows;
 
-use crate::doors::access::Doors;
+use crate::auth::access::Routes;
 
 /// Every route there is.
-pub(crate) fn register(doors: &mut Doors) {
-    about::register(doors);
-    auth::register(doors);
-    audit::register(doors);
-    namespaces::register(doors);
-    pools::register(doors);
-    secrets::register(doors);
-    backfills::register(doors);
-    calendars::register(doors);
-    schedules::register(doors);
-    scheduler::register(doors);
-    webhooks::register(doors);
-    crate::live::register(doors);
-    health::register(doors);
-    runs::register(doors);
-    search::register(doors);
-    task_runs::register(doors);
-    workers::register(doors);
-    workflows::register(doors);
+pub(crate) fn register(routes: &mut Routes) {
+    about::register(routes);
+    auth::register(routes);
+    audit::register(routes);
+    namespaces::register(routes);
+    pools::register(routes);
+    secrets::register(routes);
+    backfills::register(routes);
+    calendars::register(routes);
+    schedules::register(routes);
+    scheduler::register(routes);
+    webhooks::register(routes);
+    crate::live::register(routes);
+    health::register(routes);
+    runs::register(routes);
+    search::register(routes);
+    task_runs::register(routes);
+    workers::register(routes);
+    workflows::register(routes);
 }

@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -22,13 +22,13 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 /// Runs that one call cancels.
 const CANCELLED_AT_ONCE: i64 = 500;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     // Quotas bind those inside, so they are set from above.
-    doors.at(Access::Everywhere(Role::Admin), routes!(create));
-    doors.at(Access::Everywhere(Role::Admin), routes!(change));
-    doors.at(Access::Everywhere(Role::Admin), routes!(delete));
+    routes.at(Access::Everywhere(Role::Admin), routes!(create));
+    routes.at(Access::Everywhere(Role::Admin), routes!(change));
+    routes.at(Access::Everywhere(Role::Admin), routes!(delete));
 }
 
 /// A namespace.

@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, InNamespace, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Operator), routes!(put));
-    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Operator), routes!(put));
+    routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
 /// A named pool.

@@ -12,10 +12,10 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -25,14 +25,14 @@ const MOST_AHEAD: usize = 1_000;
 /// Rows that one look at the store takes while the caller may see only some of them.
 const ROWS_PER_LOOK: i64 = 500;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(next));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(fires));
-    doors.at(Access::InNamespace(Role::Operator), routes!(change));
-    doors.at(Access::InNamespace(Role::Operator), routes!(pause));
-    doors.at(Access::InNamespace(Role::Operator), routes!(resume));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(next));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(fires));
+    routes.at(Access::InNamespace(Role::Operator), routes!(change));
+    routes.at(Access::InNamespace(Role::Operator), routes!(pause));
+    routes.at(Access::InNamespace(Role::Operator), routes!(resume));
 }
 
 /// A trigger of a workflow's newest version.

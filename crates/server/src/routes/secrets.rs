@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, InNamespace, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Author), routes!(list));
-    doors.at(Access::InNamespace(Role::Author), routes!(show));
-    doors.at(Access::InNamespace(Role::Admin), routes!(put)).keyless();
-    doors.at(Access::InNamespace(Role::Admin), routes!(delete));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Author), routes!(list));
+    routes.at(Access::InNamespace(Role::Author), routes!(show));
+    routes.at(Access::InNamespace(Role::Admin), routes!(put)).keyless();
+    routes.at(Access::InNamespace(Role::Admin), routes!(delete));
 }
 
 /// A secret, without its value.

@@ -17,10 +17,10 @@ use uuid::Uuid;
 use super::runs::shapes::{Surroundings, TaskRun, find};
 use super::runs::{instant, tasks};
 use super::workflows::shapes::find as find_workflow;
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{InNamespace, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::openapi::words::{TaskRunId, TaskWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
@@ -28,9 +28,9 @@ use crate::state::ApiState;
 
 const LIST: &str = "task-runs";
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

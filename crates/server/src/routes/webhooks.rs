@@ -18,10 +18,10 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::{Identity, Role};
 use crate::body::{self, BodyLimit, Name, Path};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::{Identity, Role};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -30,8 +30,8 @@ const SIGNATURES: [&str; 2] = ["x-mainspring-signature", "x-hub-signature-256"];
 const TOKEN: &str = "x-webhook-token";
 const BLOCK: usize = 64;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::Signed(Role::Operator), routes!(call)).also_at("/webhooks/{namespace}/{name}");
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::Signed(Role::Operator), routes!(call)).also_at("/webhooks/{namespace}/{name}");
 }
 
 /// That a call is written down.

@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::identity::Role;
 use crate::body::{Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::identity::Role;
 use crate::openapi::words::WorkerWord;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
@@ -22,11 +22,11 @@ use crate::state::ApiState;
 /// So many sessions that are over are looked through.
 const MOST_ENDED: i64 = 1_000;
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::Anywhere(Role::Viewer), routes!(list));
-    doors.at(Access::Anywhere(Role::Viewer), routes!(show));
-    doors.at(Access::Everywhere(Role::Operator), routes!(drain));
-    doors.at(Access::Anywhere(Role::Viewer), routes!(cluster));
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::Anywhere(Role::Viewer), routes!(list));
+    routes.at(Access::Anywhere(Role::Viewer), routes!(show));
+    routes.at(Access::Everywhere(Role::Operator), routes!(drain));
+    routes.at(Access::Anywhere(Role::Viewer), routes!(cluster));
 }
 
 /// A process that executes tasks.

@@ -10,8 +10,8 @@ use mainspring_server::{Rates, Role, Settings};
 use mainspring_store::Flavor;
 use serde_json::{Value, json};
 
-use crate::house::House;
 use crate::jwt;
+use crate::test_api::TestApi;
 
 /// How long a target goes on: so many cases, or until its time is over.
 pub(crate) enum Length {
@@ -76,15 +76,14 @@ fn quoted(text: &str) -> String {
 }
 
 /// Every list that takes a cursor, with one that it made itself.
-async fn lists(house: &House) -> Vec<(&'static str, String)> {
+async fn lists(api: &TestApi) -> Vec<(&'static str, String)> {
     for number in 0..3 {
         let name = format!("n{number}");
-        house.post("/api/v1/namespaces").role(Role::Admin).json(json!({"name": name})).send().await.expect(201);
-        house
-            .store(&format!("{{name: w{number}, triggers: [{{cron: '0 {number} * * *'}}], tasks: {{t: {{run: x}}}}}}"))
+        api.post("/api/v1/namespaces").role(Role::Admin).json(json!({"name": name})).send().await.expect(201);
+        api.store(&format!("{{name: w{number}, triggers: [{{cron: '0 {number} * * *'}}], tasks: {{t: {{run: x}}}}}}"))
             .await;
-        house.start(&format!("w{number}")).await;
-        house.put(&format!("/api/v1/calendars/c{number}")).role(Role::Admin).json(json!({})).send().await.expect(200);
+        api.start(&format!("w{number}")).await;
+        api.put(&format!("/api/v1/calendars/c{number}")).role(Role::Admin).json(json!({})).send().await.expect(200);
     }
     let mut lists = Vec::new();
     for path in [
@@ -98,7 +97,7 @@ async fn lists(house: &House) -> Vec<(&'static str, String)> {
         "/task-runs?status=ready",
     ] {
         let join = if path.contains('?') { '&' } else { '?' };
-        let first = house.get(&format!("/api/v1{path}{join}limit=1")).role(Role::Admin).send().await.expect(200).body();
+        let first = api.get(&format!("/api/v1{path}{join}limit=1")).role(Role::Admin).send().await.expect(200).body();
         lists.push((path, first["next"].as_str().unwrap_or_else(|| panic!("{path} has one page: {first}")).to_owned()));
     }
     lists
@@ -106,8 +105,8 @@ async fn lists(house: &House) -> Vec<(&'static str, String)> {
 
 #[expect(clippy::print_stderr, reason = "how much was tried is for people")]
 async fn cursors(length: Length) {
-    let house = House::with(Flavor::Sqlite, settings()).await;
-    let lists = lists(&house).await;
+    let api = TestApi::with(Flavor::Sqlite, settings()).await;
+    let lists = lists(&api).await;
     let mut random = length.random();
     let mut done = 0;
     while length.goes_on(done) {
@@ -121,7 +120,7 @@ async fn cursors(length: Length) {
         };
         let join = if path.contains('?') { '&' } else { '?' };
         let target = format!("/api/v1{path}{join}limit=1&cursor={}", quoted(&cursor));
-        let answer = house.get(&target).role(Role::Admin).send().await;
+        let answer = api.get(&target).role(Role::Admin).send().await;
         let expected = if cursor == *real { 200 } else { 400 };
         assert_eq!(answer.status.as_u16(), expected, "{path} {cursor}: {}", answer.text);
         done += 1;
@@ -165,8 +164,8 @@ fn made_up(random: &mut fastrand::Rng, depth: u8) -> Value {
 #[expect(clippy::print_stderr, reason = "how much was tried is for people")]
 async fn web_tokens(length: Length) {
     let folder = tempfile::tempdir().unwrap();
-    let house = jwt::house_with(&folder.path().join("key"), settings()).await;
-    let good = jwt::claims(&house);
+    let api = jwt::api_with(&folder.path().join("key"), settings()).await;
+    let good = jwt::claims(&api);
     let real = jwt::hs256(&good);
     let mut random = length.random();
     let mut done = 0;
@@ -196,7 +195,7 @@ async fn web_tokens(length: Length) {
                 (jwt::signed(&header, &claims, jwt::hmac(jwt::SECRET)), true)
             }
         };
-        let answer = house.get("/api/v1/pools?namespace=there").bearer(&token).send().await;
+        let answer = api.get("/api/v1/pools?namespace=there").bearer(&token).send().await;
         let allowed: &[u16] = if is_signed { &[401, 403] } else { &[401] };
         // Base64 has spare bits at its end: a change there may be none.
         let is_same = token.trim_end_matches('=').rsplit_once('.').map(|(message, _)| message)

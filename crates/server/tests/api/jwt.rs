@@ -9,7 +9,7 @@ use mainspring_store::Flavor;
 use ring::signature::{Ed25519KeyPair, KeyPair};
 use serde_json::{Value, json};
 
-use crate::house::House;
+use crate::test_api::TestApi;
 
 pub(crate) const SECRET: &[u8] = b"a shared secret that is long enough for it";
 
@@ -33,13 +33,13 @@ pub(crate) fn hs256(claims: &Value) -> String {
 }
 
 /// With a shared secret, which is written to the file.
-pub(crate) async fn house_with(key_file: &Path, settings: Settings) -> House {
+pub(crate) async fn api_with(key_file: &Path, settings: Settings) -> TestApi {
     std::fs::write(key_file, SECRET).unwrap();
-    House::with(Flavor::Sqlite, Settings { jwt: Some(issuer(JwtAlgorithm::Hs256, key_file)), ..settings }).await
+    TestApi::with(Flavor::Sqlite, Settings { jwt: Some(issuer(JwtAlgorithm::Hs256, key_file)), ..settings }).await
 }
 
-async fn house(algorithm: JwtAlgorithm, key_file: &Path) -> House {
-    House::with(Flavor::Sqlite, Settings { jwt: Some(issuer(algorithm, key_file)), ..Settings::default() }).await
+async fn api(algorithm: JwtAlgorithm, key_file: &Path) -> TestApi {
+    TestApi::with(Flavor::Sqlite, Settings { jwt: Some(issuer(algorithm, key_file)), ..Settings::default() }).await
 }
 
 fn issuer(algorithm: JwtAlgorithm, key_file: &Path) -> JwtSettings {
@@ -52,8 +52,8 @@ fn issuer(algorithm: JwtAlgorithm, key_file: &Path) -> JwtSettings {
     }
 }
 
-pub(crate) fn claims(house: &House) -> Value {
-    let later = house.client.now() / 1_000_000 + 3_600;
+pub(crate) fn claims(api: &TestApi) -> Value {
+    let later = api.client.now() / 1_000_000 + 3_600;
     json!({"sub": "ada", "exp": later, "aud": "mainspring", "iss": "https://issuer",
            "mainspring": [{"namespace": "here", "role": "operator"}]})
 }
@@ -75,18 +75,18 @@ async fn a_token_of_the_configured_issuer_counts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
     std::fs::write(&file, SECRET).unwrap();
-    let house = house(JwtAlgorithm::Hs256, &file).await;
-    let claims = claims(&house);
-    let me = house.get("/api/v1/auth/me").bearer(&hs256(&claims)).send().await.expect(200).body();
+    let api = api(JwtAlgorithm::Hs256, &file).await;
+    let claims = claims(&api);
+    let me = api.get("/api/v1/auth/me").bearer(&hs256(&claims)).send().await.expect(200).body();
     assert_eq!((&me["actor"], &me["name"]), (&json!("jwt:https://issuer:ada"), &json!("ada")));
-    house.get("/api/v1/pools?namespace=here").bearer(&hs256(&claims)).send().await.expect(200);
-    house.get("/api/v1/pools?namespace=there").bearer(&hs256(&claims)).send().await.expect(403);
+    api.get("/api/v1/pools?namespace=here").bearer(&hs256(&claims)).send().await.expect(200);
+    api.get("/api/v1/pools?namespace=there").bearer(&hs256(&claims)).send().await.expect(403);
     // Without grants it may ask who it is and nothing else.
     let bare = hs256(&without(&claims, "mainspring"));
-    house.get("/api/v1/auth/me").bearer(&bare).send().await.expect(200);
-    house.get("/api/v1/pools").bearer(&bare).send().await.expect(403);
+    api.get("/api/v1/auth/me").bearer(&bare).send().await.expect(200);
+    api.get("/api/v1/pools").bearer(&bare).send().await.expect(403);
     let list = with(&claims, "aud", json!(["other", "mainspring"]));
-    house.get("/api/v1/auth/me").bearer(&hs256(&list)).send().await.expect(200);
+    api.get("/api/v1/auth/me").bearer(&hs256(&list)).send().await.expect(200);
 }
 
 #[tokio::test]
@@ -94,9 +94,9 @@ async fn what_must_not_count_does_not_and_says_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
     std::fs::write(&file, SECRET).unwrap();
-    let house = house(JwtAlgorithm::Hs256, &file).await;
-    let good = claims(&house);
-    let now = house.client.now() / 1_000_000;
+    let api = api(JwtAlgorithm::Hs256, &file).await;
+    let good = claims(&api);
+    let now = api.client.now() / 1_000_000;
     let header = |alg: &str| json!({"alg": alg, "typ": "JWT"});
     let unsigned = |alg: &str| format!("{}.{}.", part(&header(alg)), part(&good));
     let cases = [
@@ -126,9 +126,9 @@ async fn what_must_not_count_does_not_and_says_nothing() {
         ("four parts", format!("{}.x", hs256(&good))),
         ("not base64", "a.b.c".into()),
     ];
-    let expected = house.get("/api/v1/auth/me").send().await.expect(401).text;
+    let expected = api.get("/api/v1/auth/me").send().await.expect(401).text;
     for (what, token) in cases {
-        let answer = house.get("/api/v1/auth/me").bearer(&token).send().await;
+        let answer = api.get("/api/v1/auth/me").bearer(&token).send().await;
         assert_eq!(answer.status.as_u16(), 401, "{what}");
         assert_eq!(answer.text, expected, "{what} is told apart");
     }
@@ -146,15 +146,15 @@ async fn a_public_key_is_never_taken_for_a_secret() {
     let body = base64::engine::general_purpose::STANDARD.encode(&der);
     let pem = format!("-----BEGIN PUBLIC KEY-----\n{body}\n-----END PUBLIC KEY-----\n");
     std::fs::write(&file, &pem).unwrap();
-    let house = house(JwtAlgorithm::EdDsa, &file).await;
-    let good = claims(&house);
+    let api = api(JwtAlgorithm::EdDsa, &file).await;
+    let good = claims(&api);
     let token = signed(&json!({"alg": "EdDSA"}), &good, |message| pair.sign(message).as_ref().to_vec());
-    house.get("/api/v1/auth/me").bearer(&token).send().await.expect(200);
+    api.get("/api/v1/auth/me").bearer(&token).send().await.expect(200);
     for key in [pem.as_bytes(), pem.trim().as_bytes(), &der, pair.public_key().as_ref()] {
         let confused = signed(&json!({"alg": "HS256"}), &good, hmac(key));
-        house.get("/api/v1/auth/me").bearer(&confused).send().await.expect(401);
+        api.get("/api/v1/auth/me").bearer(&confused).send().await.expect(401);
         let mislabelled = signed(&json!({"alg": "EdDSA"}), &good, hmac(key));
-        house.get("/api/v1/auth/me").bearer(&mislabelled).send().await.expect(401);
+        api.get("/api/v1/auth/me").bearer(&mislabelled).send().await.expect(401);
     }
 }
 
@@ -168,18 +168,18 @@ async fn rsa_signatures_count() {
     };
     openssl(&["genrsa", "-out", "private.pem", "2048"]);
     openssl(&["rsa", "-in", "private.pem", "-pubout", "-out", "public.pem"]);
-    let house = house(JwtAlgorithm::Rs256, &folder.path().join("public.pem")).await;
-    let good = claims(&house);
+    let api = api(JwtAlgorithm::Rs256, &folder.path().join("public.pem")).await;
+    let good = claims(&api);
     let sign = |message: &[u8]| {
         std::fs::write(folder.path().join("message"), message).unwrap();
         openssl(&["dgst", "-sha256", "-sign", "private.pem", "-out", "signature", "message"]);
         std::fs::read(folder.path().join("signature")).unwrap()
     };
     let token = signed(&json!({"alg": "RS256"}), &good, sign);
-    house.get("/api/v1/auth/me").bearer(&token).send().await.expect(200);
+    api.get("/api/v1/auth/me").bearer(&token).send().await.expect(200);
     let public = std::fs::read(folder.path().join("public.pem")).unwrap();
     let confused = signed(&json!({"alg": "HS256"}), &good, hmac(&public));
-    house.get("/api/v1/auth/me").bearer(&confused).send().await.expect(401);
+    api.get("/api/v1/auth/me").bearer(&confused).send().await.expect(401);
 }
 
 /// Keys that would be no protection are refused when the server starts.

@@ -7,12 +7,12 @@ use serde_json::json;
 use crate::on_both;
 
 on_both! {
-    async fn health_tells_of_every_component(house: &House) {
-        let alone = house.get("/health").role(Role::Viewer).send().await.expect(200).body();
+    async fn health_tells_of_every_component(api: &TestApi) {
+        let alone = api.get("/health").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&alone["status"], &alone["components"]["workers"]["message"]), (&json!("unhealthy"), &json!("No active workers")));
         assert_eq!(alone["components"]["database"]["status"], "healthy");
-        let node = house.node().await;
-        let look = async || Ok(Some(house.get("/health").role(Role::Viewer).send().await.expect(200).body()).filter(|one| one["status"] == "healthy"));
+        let node = api.node().await;
+        let look = async || Ok(Some(api.get("/health").role(Role::Viewer).send().await.expect(200).body()).filter(|one| one["status"] == "healthy"));
         let well = wait::until("a leader", std::time::Duration::from_secs(120), look).await.unwrap();
         assert_eq!(well["components"]["workers"]["details"], json!({"total_workers": 1, "active_workers": 1}));
         assert!(well["components"]["coordination"]["details"]["leader"].is_string(), "{well}");
@@ -20,41 +20,41 @@ on_both! {
         let nothing_due = json!({"leads": schedules["details"]["leads"], "behind_ms": 0, "lag_ms": 0, "next_fire_at": null});
         assert_eq!((&schedules["status"], &schedules["details"]), (&json!("healthy"), &nothing_due));
         node.stop().await;
-        house.get("/health").send().await.expect(401);
+        api.get("/health").send().await.expect(401);
     }
 
-    async fn workers_are_shown_and_drained(house: &House) {
-        let node = house.node().await;
-        let list = house.get("/workers").role(Role::Viewer).send().await.expect(200).body();
+    async fn workers_are_shown_and_drained(api: &TestApi) {
+        let node = api.node().await;
+        let list = api.get("/workers").role(Role::Viewer).send().await.expect(200).body();
         for field in ["id", "session_id", "hostname", "last_heartbeat", "status", "queues", "labels", "slots", "running"] {
             assert!(list["items"][0].get(field).is_some(), "{list} lacks {field}");
         }
         assert_eq!((&list["items"][0]["id"], &list["items"][0]["status"]), (&json!("test"), &json!("active")));
-        let cluster = house.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
+        let cluster = api.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(cluster["members"][0]["workers"], json!(["test"]));
-        let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
-        house.post("/api/v1/workers/test/drain").bearer(&guest).send().await.expect(403);
-        assert_eq!(house.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(200).body()["status"], "draining");
-        house.post("/api/v1/workers/nobody/drain").role(Role::Operator).send().await.expect(404);
-        house.get("/api/v1/workers/nobody").role(Role::Viewer).send().await.expect(404);
-        assert_eq!(house.get("/api/v1/workers?status=active").role(Role::Viewer).send().await.expect(200).body()["items"], json!([]));
-        house.get("/api/v1/workers?status=lazy").role(Role::Viewer).send().await.expect(400);
+        let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        api.post("/api/v1/workers/test/drain").bearer(&guest).send().await.expect(403);
+        assert_eq!(api.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(200).body()["status"], "draining");
+        api.post("/api/v1/workers/nobody/drain").role(Role::Operator).send().await.expect(404);
+        api.get("/api/v1/workers/nobody").role(Role::Viewer).send().await.expect(404);
+        assert_eq!(api.get("/api/v1/workers?status=active").role(Role::Viewer).send().await.expect(200).body()["items"], json!([]));
+        api.get("/api/v1/workers?status=lazy").role(Role::Viewer).send().await.expect(400);
         node.stop().await;
-        let gone = house.get("/api/v1/workers/test").role(Role::Viewer).send().await.expect(200).body();
+        let gone = api.get("/api/v1/workers/test").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(gone["status"], "inactive");
-        house.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(409);
+        api.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(409);
     }
 
-    async fn words_are_found(house: &House) {
-        house.store("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
-        house.database.store().reindex("default", None).await.unwrap();
-        let found = house.get("/api/v1/search?q=warehouse").role(Role::Viewer).send().await.expect(200).body();
+    async fn words_are_found(api: &TestApi) {
+        api.store("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
+        api.database.store().reindex("default", None).await.unwrap();
+        let found = api.get("/api/v1/search?q=warehouse").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&found["items"][0]["kind"], &found["items"][0]["id"]), (&json!("workflow"), &json!("etl")));
         for q in ["%22%20OR%20", "';--", "*", ""] {
-            house.get(&format!("/api/v1/search?q={q}")).role(Role::Viewer).send().await.expect(200);
+            api.get(&format!("/api/v1/search?q={q}")).role(Role::Viewer).send().await.expect(200);
         }
-        house.get("/api/v1/search").role(Role::Viewer).send().await.expect(400);
-        let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
-        house.get("/api/v1/search?q=warehouse").bearer(&guest).send().await.expect(403);
+        api.get("/api/v1/search").role(Role::Viewer).send().await.expect(400);
+        let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        api.get("/api/v1/search?q=warehouse").bearer(&guest).send().await.expect(403);
     }
 }

@@ -1,12 +1,11 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
+mod access;
 mod auth;
 mod classes;
-mod doors;
 mod events;
 mod frame;
 mod fuzz;
-mod house;
 mod injection;
 mod jobs;
 mod jwt;
@@ -19,27 +18,28 @@ mod runs;
 mod schedules;
 mod security;
 mod socket;
+mod test_api;
 mod webhooks;
 mod work;
 mod workflows;
 
 /// Makes a module per test with one test per database.
 macro_rules! on_both {
-    ($($(#[$meta:meta])* async fn $name:ident($house:ident: &House) $body:block)+) => {$(
+    ($($(#[$meta:meta])* async fn $name:ident($api:ident: &TestApi) $body:block)+) => {$(
         $(#[$meta])*
-        async fn $name($house: &crate::house::House) $body
+        async fn $name($api: &crate::test_api::TestApi) $body
 
         mod $name {
             #[tokio::test]
             async fn postgres() {
-                let house = crate::house::House::new(mainspring_store::Flavor::Postgres).await;
-                super::$name(&house).await;
+                let api = crate::test_api::TestApi::new(mainspring_store::Flavor::Postgres).await;
+                super::$name(&api).await;
             }
 
             #[tokio::test]
             async fn sqlite() {
-                let house = crate::house::House::new(mainspring_store::Flavor::Sqlite).await;
-                super::$name(&house).await;
+                let api = crate::test_api::TestApi::new(mainspring_store::Flavor::Sqlite).await;
+                super::$name(&api).await;
             }
         }
     )+};

@@ -17,12 +17,12 @@ fn is_alive(pid: &str) -> bool {
 }
 
 on_both! {
-    async fn deletion_with_cascade_stops_running_tasks_and_leaves_nothing(house: &House) {
+    async fn deletion_with_cascade_stops_running_tasks_and_leaves_nothing(api: &TestApi) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
-        let node = house.trusted_node().await;
-        let put = async |target: &str, body| house.put(target).role(Role::Admin).json(body).send().await;
-        let post = async |target: &str, body| house.post(target).role(Role::Admin).json(body).send().await;
+        let node = api.trusted_node().await;
+        let put = async |target: &str, body| api.put(target).role(Role::Admin).json(body).send().await;
+        let post = async |target: &str, body| api.post(target).role(Role::Admin).json(body).send().await;
         post("/api/v1/namespaces", json!({"name": "busy"})).await.expect(201);
         post("/api/v1/namespaces", json!({"name": "calm"})).await.expect(201);
         for namespace in ["busy", "calm"] {
@@ -35,7 +35,7 @@ on_both! {
             "{{name: w, namespace: busy, triggers: [{{cron: '0 3 * * *'}}], tasks: {{t: {{run: 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 3600'}}, after: {{needs: t, run: 'true'}}}}}}",
             file.display()
         );
-        house.store(&text).await;
+        api.store(&text).await;
         let made = post("/api/v1/workflows/w/trigger?namespace=busy", json!({})).await.expect(201).body();
         let run = made["id"].as_str().unwrap();
         let pid = wait::until("the task runs", PATIENCE, async || Ok(std::fs::read_to_string(&file).ok())).await.unwrap();
@@ -43,9 +43,9 @@ on_both! {
         assert!(is_alive(pid));
 
         // Not by accident.
-        house.delete("/api/v1/namespaces/busy").role(Role::Admin).send().await.expect(409);
-        house.until(run, "running").await;
-        let delete = async || house.delete("/api/v1/namespaces/busy?cascade=true").role(Role::Admin).send().await;
+        api.delete("/api/v1/namespaces/busy").role(Role::Admin).send().await.expect(409);
+        api.until(run, "running").await;
+        let delete = async || api.delete("/api/v1/namespaces/busy?cascade=true").role(Role::Admin).send().await;
         wait::until("the namespace is gone", PATIENCE, async || {
             let answer = delete().await;
             if answer.status.as_u16() == 204 {
@@ -59,10 +59,10 @@ on_both! {
         .await
         .unwrap();
         wait::until("the process is gone", PATIENCE, async || Ok((!is_alive(pid)).then_some(()))).await.unwrap();
-        house.get(&format!("/api/v1/workflow-runs/{run}")).role(Role::Admin).send().await.expect(404);
-        house.get("/api/v1/namespaces/busy").role(Role::Admin).send().await.expect(404);
+        api.get(&format!("/api/v1/workflow-runs/{run}")).role(Role::Admin).send().await.expect(404);
+        api.get("/api/v1/namespaces/busy").role(Role::Admin).send().await.expect(404);
         for list in ["workflows", "workflow-runs", "schedules", "secrets", "pools", "scheduler/jobs"] {
-            let items = |namespace: &str| house.get(&format!("/api/v1/{list}?namespace={namespace}")).role(Role::Admin).send();
+            let items = |namespace: &str| api.get(&format!("/api/v1/{list}?namespace={namespace}")).role(Role::Admin).send();
             let left = items("busy").await.expect(200).body();
             assert_eq!(left["items"], json!([]), "{list}");
             if !["workflow-runs"].contains(&list) {

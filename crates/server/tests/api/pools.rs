@@ -6,30 +6,30 @@ use serde_json::json;
 use crate::on_both;
 
 on_both! {
-    async fn a_pool_is_made_shown_listed_and_removed(house: &House) {
-        let made = house.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 3})).send().await.expect(200);
+    async fn a_pool_is_made_shown_listed_and_removed(api: &TestApi) {
+        let made = api.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 3})).send().await.expect(200);
         assert_eq!(made.body(), json!({"name": "db", "namespace": "default", "slots": 3, "held": 0}));
-        house.put("/api/v1/pools/web?namespace=other").role(Role::Operator).json(json!({"slots": null})).send().await.expect(200);
-        let shown = house.get("/v1/pools/db").role(Role::Viewer).send().await.expect(200);
+        api.put("/api/v1/pools/web?namespace=other").role(Role::Operator).json(json!({"slots": null})).send().await.expect(200);
+        let shown = api.get("/v1/pools/db").role(Role::Viewer).send().await.expect(200);
         assert_eq!(shown.body()["slots"], 3);
-        let all = house.get("/api/v1/pools?count=true").role(Role::Viewer).send().await.expect(200).body();
+        let all = api.get("/api/v1/pools?count=true").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(all["items"].as_array().unwrap().len(), 2);
         assert_eq!((&all["next"], &all["total"]), (&json!(null), &json!(2)));
-        let one = house.get("/api/v1/pools?namespace=other").role(Role::Viewer).send().await.expect(200).body();
+        let one = api.get("/api/v1/pools?namespace=other").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(one["items"][0]["name"], "web");
         assert!(one.get("total").is_none());
-        house.delete("/api/v1/pools/db").role(Role::Author).send().await.expect(204);
-        house.delete("/api/v1/pools/db").role(Role::Author).send().await.expect(404);
-        house.get("/api/v1/pools/db").role(Role::Viewer).send().await.expect(404);
+        api.delete("/api/v1/pools/db").role(Role::Author).send().await.expect(204);
+        api.delete("/api/v1/pools/db").role(Role::Author).send().await.expect(404);
+        api.get("/api/v1/pools/db").role(Role::Viewer).send().await.expect(404);
     }
 
-    async fn lists_are_paged(house: &House) {
+    async fn lists_are_paged(api: &TestApi) {
         for number in 0..5 {
-            house.put(&format!("/api/v1/pools/p{number}")).role(Role::Admin).json(json!({"slots": 1})).send().await.expect(200);
+            api.put(&format!("/api/v1/pools/p{number}")).role(Role::Admin).json(json!({"slots": 1})).send().await.expect(200);
         }
         let (mut names, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page = house.get(&format!("/api/v1/pools?limit=2{cursor}")).role(Role::Viewer).send().await.expect(200).body();
+            let page = api.get(&format!("/api/v1/pools?limit=2{cursor}")).role(Role::Viewer).send().await.expect(200).body();
             names.extend(page["items"].as_array().unwrap().iter().map(|pool| pool["name"].as_str().unwrap().to_owned()));
             match page["next"].as_str() {
                 Some(next) => cursor = format!("&cursor={next}"),
@@ -38,27 +38,27 @@ on_both! {
         }
         assert_eq!(names, ["p0", "p1", "p2", "p3", "p4"]);
         for wrong in ["limit=0", "limit=501", "limit=x", "offset=-1", "offset=1000000", "cursor=x", "cursor=x&offset=1"] {
-            house.get(&format!("/api/v1/pools?{wrong}")).role(Role::Viewer).send().await.expect(400);
+            api.get(&format!("/api/v1/pools?{wrong}")).role(Role::Viewer).send().await.expect(400);
         }
     }
 
-    async fn another_namespace_is_another_house(house: &House) {
-        let token = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
-        house.put("/api/v1/pools/p?namespace=here").bearer(&token).json(json!({"slots": 1})).send().await.expect(200);
-        house.put("/api/v1/pools/p?namespace=there").role(Role::Admin).json(json!({"slots": 1})).send().await.expect(200);
+    async fn another_namespace_is_separate(api: &TestApi) {
+        let token = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        api.put("/api/v1/pools/p?namespace=here").bearer(&token).json(json!({"slots": 1})).send().await.expect(200);
+        api.put("/api/v1/pools/p?namespace=there").role(Role::Admin).json(json!({"slots": 1})).send().await.expect(200);
         for target in ["/api/v1/pools/p?namespace=there", "/api/v1/pools/p", "/api/v1/pools/p?namespace=nowhere"] {
-            house.get(target).bearer(&token).send().await.expect(403);
-            house.put(target).bearer(&token).json(json!({"slots": 9})).send().await.expect(403);
-            house.delete(target).bearer(&token).send().await.expect(403);
+            api.get(target).bearer(&token).send().await.expect(403);
+            api.put(target).bearer(&token).json(json!({"slots": 9})).send().await.expect(403);
+            api.delete(target).bearer(&token).send().await.expect(403);
         }
-        house.get("/api/v1/pools?namespace=there").bearer(&token).send().await.expect(403);
-        let seen = house.get("/api/v1/pools").bearer(&token).send().await.expect(200).body();
+        api.get("/api/v1/pools?namespace=there").bearer(&token).send().await.expect(403);
+        let seen = api.get("/api/v1/pools").bearer(&token).send().await.expect(200).body();
         assert_eq!(seen["items"].as_array().unwrap().len(), 1);
         assert_eq!(seen["items"][0]["namespace"], "here");
     }
 
-    async fn bad_bodies_and_names_are_explained(house: &House) {
-        let put = |body: &str| house.put("/api/v1/pools/p").role(Role::Admin).text("application/json", body);
+    async fn bad_bodies_and_names_are_explained(api: &TestApi) {
+        let put = |body: &str| api.put("/api/v1/pools/p").role(Role::Admin).text("application/json", body);
         let answer = put("{\"slots\": \"x\"}").send().await.expect(422).body();
         assert_eq!(answer["errors"][0]["pointer"], "/slots");
         assert_eq!(answer["errors"][0]["line"], 1);
@@ -66,9 +66,9 @@ on_both! {
         put("{\"slot\": 1}").send().await.expect(422);
         put("{").send().await.expect(400);
         put("").send().await.expect(400);
-        house.put("/api/v1/pools/p").role(Role::Admin).text("text/plain", "{}").send().await.expect(415);
+        api.put("/api/v1/pools/p").role(Role::Admin).text("text/plain", "{}").send().await.expect(415);
         for name in ["..", "%2e%2e", "a%2Fb", "a%252Fb", "A", "%00", "%E2%80%AEx", "x%0d%0ay", &"x".repeat(129)] {
-            let answer = house.get(&format!("/api/v1/pools/{name}")).role(Role::Viewer).send().await.expect(400);
+            let answer = api.get(&format!("/api/v1/pools/{name}")).role(Role::Viewer).send().await.expect(400);
             assert!(!answer.text.to_lowercase().contains("sql"), "{}", answer.text);
         }
     }

@@ -7,10 +7,10 @@ use mainspring_store::Flavor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::house::House;
+use crate::test_api::TestApi;
 
-async fn served(house: &House) -> HttpServer {
-    HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(house.api.clone())
+async fn served(api: &TestApi) -> HttpServer {
+    HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(api.service.clone())
 }
 
 async fn told(server: &HttpServer, request: &str) -> String {
@@ -23,9 +23,9 @@ async fn told(server: &HttpServer, request: &str) -> String {
 
 #[tokio::test]
 async fn requests_are_answered_and_broken_ones_refused() {
-    let house = House::new(Flavor::Sqlite).await;
-    let server = served(&house).await;
-    let token = house.token(Role::Viewer);
+    let api = TestApi::new(Flavor::Sqlite).await;
+    let server = served(&api).await;
+    let token = api.token(Role::Viewer);
     let head = |rest: &str| format!("GET /api/v1/pools HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{rest}\r\n");
     let answer = told(&server, &head(&format!("Authorization: Bearer {token}\r\nAccept-Encoding: gzip\r\n"))).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -50,8 +50,8 @@ async fn requests_are_answered_and_broken_ones_refused() {
 /// Slow heads: the connection is given up. The time is the server's, moved by hand.
 #[tokio::test(flavor = "current_thread")]
 async fn a_head_that_never_ends_is_not_waited_for() {
-    let house = House::new(Flavor::Sqlite).await;
-    let server = served(&house).await;
+    let api = TestApi::new(Flavor::Sqlite).await;
+    let server = served(&api).await;
     let mut stream = TcpStream::connect(server.address()).await.unwrap();
     stream.write_all(b"GET /live HTTP/1.1\r\nHost: x\r\n").await.unwrap();
     let mut answer = Vec::new();
@@ -63,14 +63,14 @@ async fn a_head_that_never_ends_is_not_waited_for() {
 
 #[tokio::test]
 async fn tls_is_spoken_with_the_given_certificate() {
-    let house = House::new(Flavor::Sqlite).await;
+    let api = TestApi::new(Flavor::Sqlite).await;
     let folder = tempfile::tempdir().unwrap();
     let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
     let files = TlsFiles { certificate: folder.path().join("c.pem"), key: folder.path().join("k.pem") };
     std::fs::write(&files.certificate, made.cert.pem()).unwrap();
     std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
     let listener = HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let server = listener.with_tls(&files).unwrap().serve(house.api.clone());
+    let server = listener.with_tls(&files).unwrap().serve(api.service.clone());
 
     let mut roots = rustls::RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();

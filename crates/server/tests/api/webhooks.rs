@@ -5,32 +5,31 @@ use mainspring_server::{Api, Grant, Role, Settings};
 use mainspring_store::Flavor;
 use serde_json::json;
 
-use crate::house::House;
+use crate::test_api::TestApi;
 
 const LISTENS: &str = "{name: w, inputs: {n: {type: integer, default: 0}}, triggers: [{webhook: orders, inputs: {n: '${{ event.data.n }}'}}], tasks: {t: {function: {handler: noop}}}}";
 /// HMAC-SHA256 of `{"n": 7}` under `s3cret`.
 const SIGNATURE: &str = "sha256=9a4df1e863c8651e2e46bd5fd57e865c9005bf48c2e5a38b0acb036d3fbcfd27";
 
-async fn house(flavor: Flavor) -> House {
-    let mut house = House::new(flavor).await;
-    house.client =
-        house.client.clone().with_secrets(Secrets::new([("WEBHOOK_ORDERS".to_owned(), "s3cret".to_owned())]));
-    house.api = Api::new(house.client.clone(), Settings::default()).unwrap();
-    house.apply(LISTENS).await;
-    house
+async fn api(flavor: Flavor) -> TestApi {
+    let mut api = TestApi::new(flavor).await;
+    api.client = api.client.clone().with_secrets(Secrets::new([("WEBHOOK_ORDERS".to_owned(), "s3cret".to_owned())]));
+    api.service = Api::new(api.client.clone(), Settings::default()).unwrap();
+    api.apply(LISTENS).await;
+    api
 }
 
 async fn a_signed_call_starts_what_listens(flavor: Flavor) {
-    let house = house(flavor).await;
-    let node = house.work().await;
+    let api = api(flavor).await;
+    let node = api.work().await;
     let at = "/webhooks/default/orders";
-    let call = || house.post(at).text("application/json", "{\"n\": 7}");
+    let call = || api.post(at).text("application/json", "{\"n\": 7}");
     let answer = call().header("x-mainspring-signature", SIGNATURE).send().await.expect(202).body();
     assert_eq!(answer["runs"].as_array().unwrap().len(), 1, "{answer}");
     call().header("x-hub-signature-256", SIGNATURE).send().await.expect(202);
     call().header("x-webhook-token", "s3cret").send().await.expect(202);
     call().role(Role::Operator).send().await.expect(202);
-    assert!(house.runs("w", 4).await.iter().all(|run| run.inputs == Some(json!({"n": 7}))));
+    assert!(api.runs("w", 4).await.iter().all(|run| run.inputs == Some(json!({"n": 7}))));
     for (name, value) in [
         ("x-mainspring-signature", "sha256=00"),
         ("x-mainspring-signature", &format!("sha256={}", "0f".repeat(32))),
@@ -42,34 +41,31 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
         call().header(name, value).send().await.expect(401);
     }
     // The signature is of these bytes, not of others that mean the same.
-    house
-        .post(at)
+    api.post(at)
         .text("application/json", "{\"n\":7}")
         .header("x-mainspring-signature", SIGNATURE)
         .send()
         .await
         .expect(401);
     // A webhook without a secret is open to nobody.
-    house.post("/webhooks/default/other").header("x-webhook-token", "").send().await.expect(401);
-    house.post("/webhooks/default/other").role(Role::Operator).send().await.expect(404);
+    api.post("/webhooks/default/other").header("x-webhook-token", "").send().await.expect(401);
+    api.post("/webhooks/default/other").role(Role::Operator).send().await.expect(404);
     call().role(Role::Viewer).send().await.expect(403);
-    let guest = house.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+    let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
     call().bearer(&guest).send().await.expect(403);
-    house
-        .post(at)
+    api.post(at)
         .header("x-webhook-token", "s3cret")
         .text("text/plain", &"x".repeat((1 << 20) + 1))
         .send()
         .await
         .expect(413);
-    house
-        .post(at)
+    api.post(at)
         .header("x-webhook-token", "s3cret")
         .text("application/json", "{\"n\": \"\\u0000\"}")
         .send()
         .await
         .expect(422);
-    house.runs("w", 4).await;
+    api.runs("w", 4).await;
     node.stop().await;
 }
 

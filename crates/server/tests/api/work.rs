@@ -10,7 +10,7 @@ use mainspring_testkit::wait::until;
 use mainspring_worker::{FunctionCall, Registry};
 use serde_json::{Value, json};
 
-use crate::house::House;
+use crate::test_api::TestApi;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -34,7 +34,7 @@ fn registry() -> Registry {
         .build()
 }
 
-impl House {
+impl TestApi {
     /// Starts to execute.
     pub(crate) async fn work(&self) -> TestNode {
         let config = NodeConfig {

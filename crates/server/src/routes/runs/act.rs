@@ -9,19 +9,19 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{Run, find, shown, task_key};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Json as Body, MaybeJson, Path};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Operator), routes!(cancel));
-    doors.at(Access::InNamespace(Role::Operator), routes!(pause));
-    doors.at(Access::InNamespace(Role::Operator), routes!(resume));
-    doors.at(Access::InNamespace(Role::Operator), routes!(retry));
-    doors.at(Access::InNamespace(Role::Operator), routes!(rerun));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Operator), routes!(cancel));
+    routes.at(Access::InNamespace(Role::Operator), routes!(pause));
+    routes.at(Access::InNamespace(Role::Operator), routes!(resume));
+    routes.at(Access::InNamespace(Role::Operator), routes!(retry));
+    routes.at(Access::InNamespace(Role::Operator), routes!(rerun));
 }
 
 /// Who acts, and why.

@@ -12,17 +12,17 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{find, task_key, task_name};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(get));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(get));
 }
 
 /// A kept file.

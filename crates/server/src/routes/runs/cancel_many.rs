@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Json as Body, Name};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
 /// So many are cancelled by one call.
 const MOST: i64 = 1_000;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Operator), routes!(cancel_many));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Operator), routes!(cancel_many));
 }
 
 /// Which open runs to cancel. At least one of the filters must be given.

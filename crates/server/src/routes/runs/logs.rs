@@ -14,10 +14,10 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{find, task_key};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::live::logs::{cursor, follow};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -25,8 +25,8 @@ use crate::state::ApiState;
 /// How many chunks one answer holds at most; each holds a few hundred lines.
 const CHUNKS: i64 = 50;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(logs)).also_at("/v1/tasks/{id}/workflow_steps/{task}/logs");
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(logs)).also_at("/v1/tasks/{id}/workflow_steps/{task}/logs");
 }
 
 /// One line.

@@ -19,10 +19,10 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use self::shapes::{Progress, Run};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::openapi::words::{BesidesRuns, RunWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
@@ -30,15 +30,15 @@ use crate::state::ApiState;
 
 const LIST: &str = "workflow-runs";
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    act::register(doors);
-    artifacts::register(doors);
-    cancel_many::register(doors);
-    logs::register(doors);
-    task_actions::register(doors);
-    tasks::register(doors);
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    act::register(routes);
+    artifacts::register(routes);
+    cancel_many::register(routes);
+    logs::register(routes);
+    task_actions::register(routes);
+    tasks::register(routes);
 }
 
 #[derive(Debug, Default, Deserialize, IntoParams)]

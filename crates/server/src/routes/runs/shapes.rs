@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::doors::caller::Caller;
+use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

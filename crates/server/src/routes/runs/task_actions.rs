@@ -13,10 +13,10 @@ use uuid::Uuid;
 
 use super::shapes::{TaskRun, find, task_key};
 use super::tasks::shown;
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Json as Body, Path};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -24,14 +24,14 @@ use crate::state::ApiState;
 const MOST: usize = 500;
 const MOST_ATTEMPTS: i64 = 1_000;
 
-pub(super) fn register(doors: &mut Doors) {
+pub(super) fn register(routes: &mut Routes) {
     let operator = Access::InNamespace(Role::Operator);
-    doors.at(operator, routes!(act)).also_at("/v1/tasks/{id}/workflow_steps/{task}/actions");
-    doors.at(operator, routes!(act_on_many));
-    doors.at_root(operator, routes!(act_on_steps));
-    doors.at(operator, routes!(settle)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
-    doors.at(operator, routes!(configure)).also_at("/v1/tasks/{id}/workflow_steps/{task}/config");
-    doors.at(operator, routes!(deliver)).also_at("/v1/tasks/{id}/workflow_steps/{task}/results");
+    routes.at(operator, routes!(act)).also_at("/v1/tasks/{id}/workflow_steps/{task}/actions");
+    routes.at(operator, routes!(act_on_many));
+    routes.at_root(operator, routes!(act_on_steps));
+    routes.at(operator, routes!(settle)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+    routes.at(operator, routes!(configure)).also_at("/v1/tasks/{id}/workflow_steps/{task}/config");
+    routes.at(operator, routes!(deliver)).also_at("/v1/tasks/{id}/workflow_steps/{task}/results");
 }
 
 /// What is done to a task run.

@@ -11,10 +11,10 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{Attempt, Surroundings, TaskRun, Workers, find, task_key};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::openapi::words::Besides;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
@@ -22,9 +22,9 @@ use crate::state::ApiState;
 
 const LIST: &str = "tasks-of-run";
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list)).also_at("/v1/tasks/{id}/workflow_steps");
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list)).also_at("/v1/tasks/{id}/workflow_steps");
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
 }
 
 /// Names of the workers behind these rows.

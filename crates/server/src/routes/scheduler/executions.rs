@@ -13,10 +13,10 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{MaybeJson, Path};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -24,10 +24,10 @@ use crate::state::ApiState;
 /// How many chunks of a log are looked at.
 const MOST_CHUNKS: i64 = 10_000;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(logs));
-    doors.at(Access::InNamespace(Role::Operator), routes!(retry));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(logs));
+    routes.at(Access::InNamespace(Role::Operator), routes!(retry));
 }
 
 /// One execution of a job.

@@ -13,10 +13,10 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -25,13 +25,13 @@ use crate::state::ApiState;
 const MOST_HANDLERS: i64 = 10_000;
 const LONGEST_NAME: usize = 255;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Operator), routes!(announce)).body_limit(2 << 20);
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Author), routes!(create));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Author), routes!(change));
-    doors.at(Access::InNamespace(Role::Author), routes!(delete));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Operator), routes!(announce)).body_limit(2 << 20);
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Author), routes!(create));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Author), routes!(change));
+    routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
 /// An event to be announced.

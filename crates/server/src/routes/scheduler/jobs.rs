@@ -14,10 +14,10 @@ use uuid::Uuid;
 use super::executions::Execution;
 use super::invalid;
 use super::shapes::{Job, NewJob};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::idempotency::IdempotencyKey;
 use crate::openapi::words::{JobType, JobWord};
 use crate::page::{List, Page, PageParams};
@@ -26,21 +26,21 @@ use crate::state::ApiState;
 
 const MOST_AT_ONCE: usize = 1_000;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Author), routes!(create_cron));
-    doors.at(Access::InNamespace(Role::Author), routes!(create_once));
-    doors.at(Access::InNamespace(Role::Author), routes!(create_interval));
-    doors.at(Access::InNamespace(Role::Author), routes!(create_after));
-    doors.at(Access::InNamespace(Role::Author), routes!(create_bulk));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Author), routes!(delete));
-    doors.at(Access::InNamespace(Role::Author), routes!(reschedule));
-    doors.at(Access::InNamespace(Role::Operator), routes!(pause));
-    doors.at(Access::InNamespace(Role::Operator), routes!(resume));
-    doors.at(Access::InNamespace(Role::Operator), routes!(trigger));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(executions));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(stats));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Author), routes!(create_cron));
+    routes.at(Access::InNamespace(Role::Author), routes!(create_once));
+    routes.at(Access::InNamespace(Role::Author), routes!(create_interval));
+    routes.at(Access::InNamespace(Role::Author), routes!(create_after));
+    routes.at(Access::InNamespace(Role::Author), routes!(create_bulk));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Author), routes!(delete));
+    routes.at(Access::InNamespace(Role::Author), routes!(reschedule));
+    routes.at(Access::InNamespace(Role::Operator), routes!(pause));
+    routes.at(Access::InNamespace(Role::Operator), routes!(resume));
+    routes.at(Access::InNamespace(Role::Operator), routes!(trigger));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(executions));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(stats));
 }
 
 /// Finds a job by its id or its name and enters its namespace.

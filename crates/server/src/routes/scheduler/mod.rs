@@ -8,14 +8,14 @@ mod totals;
 
 use mainspring_engine::{JobError, JobFault};
 
-use crate::doors::access::Doors;
+use crate::auth::access::Routes;
 use crate::problem::{Fault, Problem};
 
-pub(crate) fn register(doors: &mut Doors) {
-    jobs::register(doors);
-    executions::register(doors);
-    totals::register(doors);
-    handlers::register(doors);
+pub(crate) fn register(routes: &mut Routes) {
+    jobs::register(routes);
+    executions::register(routes);
+    totals::register(routes);
+    handlers::register(routes);
 }
 
 impl From<JobError> for Problem {

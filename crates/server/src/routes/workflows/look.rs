@@ -13,10 +13,10 @@ use utoipa_axum::routes;
 
 use super::intake;
 use super::shapes::{Version, find};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{Document, InNamespace, LARGE_LIMIT, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::{Fault, Problem};
 use crate::state::ApiState;
@@ -25,11 +25,11 @@ use crate::state::ApiState;
 const FIRES: usize = 5;
 const VERSIONS: &str = "versions";
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(versions));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(version));
-    doors.at(Access::InNamespace(Role::Viewer), routes!(graph));
-    doors.at(Access::Anywhere(Role::Viewer), routes!(validate)).body_limit(LARGE_LIMIT).quiet();
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(versions));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(version));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(graph));
+    routes.at(Access::Anywhere(Role::Viewer), routes!(validate)).body_limit(LARGE_LIMIT).quiet();
 }
 
 /// List the versions of a workflow, newest first

@@ -20,10 +20,10 @@ use utoipa_axum::routes;
 
 use self::intake::Intake;
 use self::shapes::{Workflow, changed_meanwhile, find, precondition, with_etag};
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{self, Document, InNamespace, LARGE_LIMIT, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -34,14 +34,14 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const MOST_CANCELLED: i64 = 10_000;
 const LIST: &str = "workflows";
 
-pub(crate) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Viewer), routes!(list));
-    doors.at(Access::InNamespace(Role::Author), routes!(put)).body_limit(LARGE_LIMIT);
-    doors.at(Access::InNamespace(Role::Viewer), routes!(show));
-    doors.at(Access::InNamespace(Role::Operator), routes!(switch));
-    doors.at(Access::InNamespace(Role::Author), routes!(delete));
-    look::register(doors);
-    trigger::register(doors);
+pub(crate) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Author), routes!(put)).body_limit(LARGE_LIMIT);
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
+    routes.at(Access::InNamespace(Role::Operator), routes!(switch));
+    routes.at(Access::InNamespace(Role::Author), routes!(delete));
+    look::register(routes);
+    trigger::register(routes);
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -10,8 +10,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::auth::caller::Caller;
 use crate::body::{InNamespace, Name};
-use crate::doors::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 

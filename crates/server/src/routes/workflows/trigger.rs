@@ -14,17 +14,17 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::shapes::find;
+use crate::auth::access::{Access, Routes};
+use crate::auth::caller::Caller;
+use crate::auth::identity::Role;
 use crate::body::{InNamespace, MaybeJson, Name, Path, Query};
-use crate::doors::access::{Access, Doors};
-use crate::doors::caller::Caller;
-use crate::doors::identity::Role;
 use crate::idempotency::IdempotencyKey;
 use crate::problem::Problem;
 use crate::routes::runs::shapes::{Run, shown};
 use crate::state::ApiState;
 
-pub(super) fn register(doors: &mut Doors) {
-    doors.at(Access::InNamespace(Role::Operator), routes!(trigger));
+pub(super) fn register(routes: &mut Routes) {
+    routes.at(Access::InNamespace(Role::Operator), routes!(trigger));
 }
 
 /// What a run is given.

@@ -70,7 +70,7 @@ struct Storm {
 async fn storm(flavor: Flavor, storm: Storm) {
     let site = Site::open(flavor).await;
     let specs = kinds(&site).await;
-    let token = site.house.token(Role::Viewer).to_owned();
+    let token = site.api.token(Role::Viewer).to_owned();
     let address = site.address;
     let (runs, _) = tokio::sync::broadcast::channel::<RunId>(100_000);
     let followed = Arc::new(AtomicUsize::new(0));

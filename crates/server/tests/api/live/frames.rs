@@ -12,7 +12,7 @@ use crate::fuzz::Length;
 
 /// A connection on which the WebSocket was agreed, and nothing else was said.
 async fn agreed(site: &Site, mut stream: TcpStream) -> TcpStream {
-    let token = site.house.token(Role::Viewer);
+    let token = site.api.token(Role::Viewer);
     let head = format!(
         "GET /ws/updates?types=log HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
@@ -110,7 +110,7 @@ async fn frames_that_break_the_rules_end_their_connection_and_nothing_else() {
         assert!(answer.is_empty() || answer.contains(&0x88), "{what}: {:?}", String::from_utf8_lossy(&answer));
     }
     site.deserted().await;
-    site.house.get("/live").send().await.expect(200);
+    site.api.get("/live").send().await.expect(200);
     site.close().await;
 }
 
@@ -165,7 +165,7 @@ async fn random_bytes(length: Length) {
             client.unwrap();
         }
         site.deserted().await;
-        site.house.get("/live").send().await.expect(200);
+        site.api.get("/live").send().await.expect(200);
     }
     eprintln!("websocket: {done} connections");
     site.close().await;

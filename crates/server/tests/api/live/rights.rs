@@ -22,7 +22,7 @@ async fn a_viewer_of_one_namespace_sees_nothing_of_another(flavor: Flavor) {
     assert_eq!(site.refused(&format!("run={hidden}&seq=1"), own).await, 403);
     assert_eq!(site.refused("namespace=theirs", own).await, 403);
     for target in [format!("run={hidden}"), "namespace=theirs".to_owned()] {
-        site.house.get(&format!("/api/v1/events/stream?{target}")).bearer(&token).send().await.expect(403);
+        site.api.get(&format!("/api/v1/events/stream?{target}")).bearer(&token).send().await.expect(403);
     }
     // What is asked for on an open connection is judged the same.
     let mut socket = site.try_connect("", own).await.unwrap();
@@ -62,7 +62,7 @@ async fn a_viewer_of_one_namespace_sees_nothing_of_another_on_sqlite() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_door_of_the_websocket_is_the_same_door() {
     let site = Site::open(Flavor::Sqlite).await;
-    let token = site.house.token(Role::Viewer).to_owned();
+    let token = site.api.token(Role::Viewer).to_owned();
     let bearer = format!("Bearer {token}");
     assert_eq!(site.refused("", &[]).await, 401);
     for query in [format!("token={token}"), format!("access_token={token}"), format!("authorization=Bearer%20{token}")]
@@ -70,7 +70,7 @@ async fn the_door_of_the_websocket_is_the_same_door() {
         assert_eq!(site.refused(&query, &[]).await, 401, "{query}");
     }
     assert_eq!(site.refused("", &[("authorization", "Bearer nonsense")]).await, 401);
-    let worker = format!("Bearer {}", site.house.token(Role::Worker));
+    let worker = format!("Bearer {}", site.api.token(Role::Worker));
     assert_eq!(site.refused("", &[("authorization", &worker)]).await, 403);
     assert_eq!(site.refused("", &[("authorization", &bearer), ("origin", "https://evil.example")]).await, 403);
     let unknown = uuid::Uuid::from_u128(1);
@@ -95,11 +95,11 @@ async fn connections_messages_and_subscriptions_are_bounded() {
     let site = Site::with(Flavor::Sqlite, limits).await;
     let first = site.connect("").await;
     let mut second = site.connect("").await;
-    let bearer = format!("Bearer {}", site.house.token(Role::Viewer));
+    let bearer = format!("Bearer {}", site.api.token(Role::Viewer));
     assert_eq!(site.refused("", &[("authorization", &bearer)]).await, 429);
-    site.house.get("/api/v1/events/stream").role(Role::Viewer).send().await.expect(429);
+    site.api.get("/api/v1/events/stream").role(Role::Viewer).send().await.expect(429);
     // Another token has its own.
-    let other = format!("Bearer {}", site.house.token(Role::Admin));
+    let other = format!("Bearer {}", site.api.token(Role::Admin));
     let mut third = site.try_connect("", &[("authorization", &other)]).await.unwrap();
     for _ in 0..50 {
         if second
@@ -127,7 +127,7 @@ async fn connections_messages_and_subscriptions_are_bounded() {
 async fn a_revoked_token_ends_what_it_began() {
     let limits = LiveLimits { ping_every: Duration::from_millis(50), ..LiveLimits::default() };
     let site = Site::with(Flavor::Sqlite, limits).await;
-    let token = site.house.make_token("fleeting", &[Grant::within("default", Role::Viewer)]).await;
+    let token = site.api.make_token("fleeting", &[Grant::within("default", Role::Viewer)]).await;
     let mut socket = site.try_connect("", &[("authorization", &format!("Bearer {token}"))]).await.unwrap();
     let store = site.client().store();
     let tokens = store.tokens(None, 100, 0).await.unwrap();

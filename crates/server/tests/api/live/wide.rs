@@ -14,7 +14,7 @@ use mainspring_worker::{FunctionCall, Registry};
 use serde_json::Value;
 
 use super::wire::{PATIENCE, Site, is_end, next, tells_the_end};
-use crate::house::House;
+use crate::test_api::TestApi;
 
 /// The next message of a follower as JSON.
 async fn told(follower: &mut WideFollower) -> Value {
@@ -145,7 +145,7 @@ async fn server_sent_events_resume_from_the_last_number() {
     let spec = site.workflow("{name: w, tasks: {a: {function: noop}, b: {needs: a, function: noop}}}").await;
     let run = site.submit(&spec).await;
     let read = async |last: Option<&str>, until: &str| -> String {
-        let mut call = site.house.get(&format!("/api/v1/events/stream?run={run}")).role(Role::Viewer);
+        let mut call = site.api.get(&format!("/api/v1/events/stream?run={run}")).role(Role::Viewer);
         if let Some(last) = last {
             call = call.header("last-event-id", last);
         }
@@ -169,7 +169,7 @@ async fn server_sent_events_resume_from_the_last_number() {
     let rest = read(Some("2"), "\"transition\":\"ended\"").await;
     assert!(!rest.contains("id: 2\n") && rest.contains("\"seq\":3"), "{rest}");
     for wrong in ["x", "-1", "99"] {
-        site.house
+        site.api
             .get(&format!("/api/v1/events/stream?run={run}"))
             .role(Role::Viewer)
             .header("last-event-id", wrong)
@@ -209,11 +209,11 @@ async fn a_log_is_followed_to_its_end() {
 
 /// Nothing is read, and nobody is asked, while nobody follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_house_without_followers_is_quiet() {
-    let house = House::new(Flavor::Sqlite).await;
-    assert_eq!(house.client.live().followers(), 0);
-    let answer = house.get("/ws/updates").role(Role::Viewer).open().await;
+async fn a_server_without_subscribers_is_quiet() {
+    let api = TestApi::new(Flavor::Sqlite).await;
+    assert_eq!(api.client.live().followers(), 0);
+    let answer = api.get("/ws/updates").role(Role::Viewer).open().await;
     assert_eq!(answer.status().as_u16(), 426);
     let _ = answer.into_body().collect().await;
-    assert_eq!(house.client.live().followers(), 0);
+    assert_eq!(api.client.live().followers(), 0);
 }

@@ -1,4 +1,4 @@
-//! A served house with a node, and clients of its WebSocket.
+//! A served api with a node, and clients of its WebSocket.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use crate::house::House;
+use crate::test_api::TestApi;
 
 /// Whatever should happen happens within this, on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -25,7 +25,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) type Socket = WebSocketStream<TcpStream>;
 
 pub(crate) struct Site {
-    pub(crate) house: House,
+    pub(crate) api: TestApi,
     pub(crate) address: SocketAddr,
     server: HttpServer,
     node: Option<TestNode>,
@@ -42,8 +42,8 @@ impl Site {
     }
 
     pub(crate) async fn with(flavor: Flavor, live: LiveLimits) -> Self {
-        let house = House::with(flavor, settings(live)).await;
-        let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(house.api.clone());
+        let api = TestApi::with(flavor, settings(live)).await;
+        let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(api.service.clone());
         let config = NodeConfig {
             name: "test".into(),
             heartbeat: Duration::from_millis(200),
@@ -51,12 +51,12 @@ impl Site {
             process_slots: 4,
             ..NodeConfig::default()
         };
-        let node = TestNode::start_as(house.client.clone(), config, Registry::default()).await.unwrap();
-        Self { house, address: server.address(), server, node: Some(node) }
+        let node = TestNode::start_as(api.client.clone(), config, Registry::default()).await.unwrap();
+        Self { api, address: server.address(), server, node: Some(node) }
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.house.client
+        &self.api.client
     }
 
     pub(crate) async fn workflow(&self, yaml: &str) -> Arc<Spec> {
@@ -70,7 +70,7 @@ impl Site {
 
     /// A WebSocket of a viewer of everything.
     pub(crate) async fn connect(&self, query: &str) -> Socket {
-        let token = self.house.token(Role::Viewer).to_owned();
+        let token = self.api.token(Role::Viewer).to_owned();
         self.try_connect(query, &[("authorization", &format!("Bearer {token}"))]).await.unwrap()
     }
 
@@ -92,7 +92,7 @@ impl Site {
     }
 
     pub(crate) async fn viewer_of(&self, namespace: &str) -> String {
-        self.house.make_token("viewer", &[Grant::within(namespace, Role::Viewer)]).await
+        self.api.make_token("viewer", &[Grant::within(namespace, Role::Viewer)]).await
     }
 
     /// Returns once nobody follows anything.

@@ -11,7 +11,7 @@ use super::access::Access;
 use super::identity::{Identity, Role};
 use crate::problem::Problem;
 
-/// Who calls, through which door. Clones share what was asked.
+/// Who calls, through which route. Clones share what was asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     identity: Arc<Identity>,

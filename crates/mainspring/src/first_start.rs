@@ -1,4 +1,4 @@
-//! What stands at the door of an installation: the folder of its data, the key of its secrets, its first token.
+//! What an installation needs on its first start: the folder of its data, the key of its secrets, its first token.
 
 use std::fs::File;
 use std::io::Write;

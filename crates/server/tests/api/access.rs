@@ -1,6 +1,6 @@
-//! The table of doors: what each role gets on each route is agreed in `doors.txt`, and compared with what is served.
+//! The access table: what each role gets on each route is agreed in `access.txt`, and compared with what is served.
 //!
-//! `MAINSPRING_UPDATE_DOORS=1` writes the table anew; look at the difference before it is committed.
+//! `MAINSPRING_UPDATE_ACCESS=1` writes the table anew; look at the difference before it is committed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use axum::http::{Method, StatusCode};
 use mainspring_server::Role;
 
-use crate::house::House;
 use crate::on_both;
+use crate::test_api::TestApi;
 
 const HEAD: &str = "\
 # What each caller gets on each route: 401 and 403 as such, `ok` for what passes the guard (whatever follows).
-# A caller holds its role in every namespace. Checked by tests/api/doors.rs.
+# A caller holds its role in every namespace. Checked by tests/api/access.rs.
 ";
 
 fn table() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/doors.txt")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/access.txt")
 }
 
 /// A path with something in place of its parameters.
@@ -26,8 +26,8 @@ fn filled(path: &str) -> String {
     path.split('/').map(|part| if part.starts_with('{') { id } else { part }).collect::<Vec<_>>().join("/")
 }
 
-async fn given(house: &House, method: &Method, path: &str, role: Option<Role>) -> &'static str {
-    let mut call = house.call(method.clone(), &filled(path));
+async fn given(api: &TestApi, method: &Method, path: &str, role: Option<Role>) -> &'static str {
+    let mut call = api.call(method.clone(), &filled(path));
     if let Some(role) = role {
         call = call.role(role);
     }
@@ -42,12 +42,12 @@ async fn given(house: &House, method: &Method, path: &str, role: Option<Role>) -
     }
 }
 
-async fn served(house: &House) -> BTreeMap<(String, String), String> {
+async fn served(api: &TestApi) -> BTreeMap<(String, String), String> {
     let mut lines = BTreeMap::new();
-    for route in house.api.routes() {
-        let mut words = vec![given(house, &route.method, &route.path, None).await];
+    for route in api.service.routes() {
+        let mut words = vec![given(api, &route.method, &route.path, None).await];
         for role in Role::ALL {
-            words.push(given(house, &route.method, &route.path, Some(role)).await);
+            words.push(given(api, &route.method, &route.path, Some(role)).await);
         }
         let key = (route.path.clone(), route.method.to_string());
         assert!(lines.insert(key, words.join(" ")).is_none(), "{} {} is registered twice", route.method, route.path);
@@ -56,13 +56,13 @@ async fn served(house: &House) -> BTreeMap<(String, String), String> {
 }
 
 on_both! {
-    async fn every_route_is_in_the_table_with_what_each_role_gets(house: &House) {
-        let served = served(house).await;
+    async fn every_route_is_in_the_table_with_what_each_role_gets(api: &TestApi) {
+        let served = served(api).await;
         let mut text = format!("{HEAD}# METHOD PATH | no token, viewer, operator, author, admin, worker\n");
         for ((path, method), words) in &served {
             text.push_str(&format!("{method} {path} | {words}\n"));
         }
-        if std::env::var_os("MAINSPRING_UPDATE_DOORS").is_some() {
+        if std::env::var_os("MAINSPRING_UPDATE_ACCESS").is_some() {
             std::fs::write(table(), &text).unwrap();
         }
         let agreed = std::fs::read_to_string(table()).unwrap_or_default();
@@ -74,13 +74,13 @@ on_both! {
         let gone: Vec<&String> = agreed.iter().filter(|line| !served.contains(line)).collect();
         assert!(
             missing.is_empty() && gone.is_empty(),
-            "tests/doors.txt lacks\n{missing:#?}\nand has, but nobody serves\n{gone:#?}\n\
-             if that is meant, run this test with MAINSPRING_UPDATE_DOORS=1 and look at the difference"
+            "tests/access.txt lacks\n{missing:#?}\nand has, but nobody serves\n{gone:#?}\n\
+             if that is meant, run this test with MAINSPRING_UPDATE_ACCESS=1 and look at the difference"
         );
     }
 
-    async fn only_the_probes_are_open(house: &House) {
-        let open: Vec<String> = served(house)
+    async fn only_the_probes_are_open(api: &TestApi) {
+        let open: Vec<String> = served(api)
             .await
             .into_iter()
             .filter(|(_, words)| words.starts_with("ok"))
@@ -89,18 +89,18 @@ on_both! {
         assert_eq!(open, ["/healthz", "/live", "/ready"]);
     }
 
-    async fn what_is_no_route_tells_nothing_to_strangers(house: &House) {
+    async fn what_is_no_route_tells_nothing_to_strangers(api: &TestApi) {
         for path in ["/", "/api", "/api/v1", "/api/v1/pools/", "/api/v1/nothing", "/live/", "/live/x", "/healthz;x",
                      "//live", "/live%2f", "/api/v1/../../live", "/LIVE", "/api/v1/pools/x/live", "/v2/pools"] {
-            house.get(path).send().await.expect(401);
-            house.get(path).role(Role::Admin).send().await.expect(404);
+            api.get(path).send().await.expect(401);
+            api.get(path).role(Role::Admin).send().await.expect(404);
         }
         for method in [Method::POST, Method::PATCH, Method::OPTIONS, Method::TRACE] {
-            house.call(method.clone(), "/api/v1/pools").send().await.expect(401);
-            let answer = house.call(method, "/api/v1/pools").role(Role::Admin).send().await.expect(405);
+            api.call(method.clone(), "/api/v1/pools").send().await.expect(401);
+            let answer = api.call(method, "/api/v1/pools").role(Role::Admin).send().await.expect(405);
             assert!(answer.header("allow").contains("GET"));
         }
-        assert_eq!(house.call(Method::HEAD, "/api/v1/pools").send().await.status, StatusCode::UNAUTHORIZED);
-        assert_eq!(house.call(Method::HEAD, "/api/v1/pools").role(Role::Viewer).send().await.status, StatusCode::OK);
+        assert_eq!(api.call(Method::HEAD, "/api/v1/pools").send().await.status, StatusCode::UNAUTHORIZED);
+        assert_eq!(api.call(Method::HEAD, "/api/v1/pools").role(Role::Viewer).send().await.status, StatusCode::OK);
     }
 }

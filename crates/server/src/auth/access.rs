@@ -1,8 +1,8 @@
 //! What a route demands, and the only way to register one.
 //!
-//! [`Doors::at`] takes the demand together with the handlers, and [`Access`] has no default: a route that forgot to say
+//! [`Routes::at`] takes the demand together with the handlers, and [`Access`] has no default: a route that forgot to say
 //! who may use it does not compile. What was said is kept as a list, from which the guard decides, and which the test of
-//! `tests/doors.txt` compares with what was agreed.
+//! `tests/access.txt` compares with what was agreed.
 
 use std::collections::BTreeMap;
 
@@ -71,7 +71,7 @@ pub struct RouteEntry {
 
 /// The routes as they are gathered.
 #[derive(Default)]
-pub(crate) struct Doors {
+pub(crate) struct Routes {
     pub(crate) router: Router<ApiState>,
     pub(crate) entries: Vec<RouteEntry>,
     pub(crate) paths: BTreeMap<String, PathItem>,
@@ -79,26 +79,26 @@ pub(crate) struct Doors {
 }
 
 /// A route that was registered, for what is said about it afterwards.
-pub(crate) struct Door<'d> {
-    doors: &'d mut Doors,
+pub(crate) struct Route<'d> {
+    routes: &'d mut Routes,
     first: usize,
     handlers: MethodRouter<ApiState>,
 }
 
-impl Doors {
+impl Routes {
     /// Registers handlers under `/api/v1`, `/v1`, and without prefix where that is known. `routes!(…)` makes them of
     /// functions that carry `#[utoipa::path(…)]`, whose `path` has no prefix.
-    pub(crate) fn at(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>) -> Door<'_> {
-        self.register(access, routes, true)
+    pub(crate) fn at(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>) -> Route<'_> {
+        self.register(access, handlers, true)
     }
 
     /// Registers handlers under exactly their path: `/openapi.json`, `/ws/updates`.
-    pub(crate) fn at_root(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>) -> Door<'_> {
-        self.register(access, routes, false)
+    pub(crate) fn at_root(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>) -> Route<'_> {
+        self.register(access, handlers, false)
     }
 
-    fn register(&mut self, access: Access, routes: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Door<'_> {
-        let (schemas, paths, handlers) = routes;
+    fn register(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Route<'_> {
+        let (schemas, paths, handlers) = handlers;
         self.schemas.extend(schemas);
         let first = self.entries.len();
         for (path, item) in documented(paths) {
@@ -120,7 +120,7 @@ impl Doors {
                 self.open(place, &methods, access, &handlers);
             }
         }
-        Door { doors: self, first, handlers }
+        Route { routes: self, first, handlers }
     }
 
     fn open(&mut self, path: String, methods: &[Method], access: Access, handlers: &MethodRouter<ApiState>) {
@@ -140,10 +140,10 @@ impl Doors {
     }
 }
 
-impl Door<'_> {
+impl Route<'_> {
     /// Takes bodies up to so many bytes.
     pub(crate) fn body_limit(self, bytes: usize) -> Self {
-        for entry in &mut self.doors.entries[self.first..] {
+        for entry in &mut self.routes.entries[self.first..] {
             entry.body_limit = bytes;
         }
         self
@@ -151,7 +151,7 @@ impl Door<'_> {
 
     /// Leaves no line in the audit log when it goes well.
     pub(crate) fn quiet(self) -> Self {
-        for entry in &mut self.doors.entries[self.first..] {
+        for entry in &mut self.routes.entries[self.first..] {
             entry.quiet = true;
         }
         self
@@ -159,7 +159,7 @@ impl Door<'_> {
 
     /// Ignores Idempotency-Key: for writes that are idempotent by nature and whose bodies leave no trace.
     pub(crate) fn keyless(self) -> Self {
-        for entry in &mut self.doors.entries[self.first..] {
+        for entry in &mut self.routes.entries[self.first..] {
             entry.keyless = true;
         }
         self
@@ -167,14 +167,14 @@ impl Door<'_> {
 
     /// Answers under another full path too, with the same demand. Parameters are matched by position.
     pub(crate) fn also_at(self, path: &str) -> Self {
-        let first = &self.doors.entries[self.first];
+        let first = &self.routes.entries[self.first];
         let (access, home) = (first.access, first.path.clone());
         let entries: Vec<RouteEntry> =
-            self.doors.entries[self.first..].iter().filter(|entry| entry.path == home).cloned().collect();
+            self.routes.entries[self.first..].iter().filter(|entry| entry.path == home).cloned().collect();
         let methods: Vec<Method> = entries.iter().map(|entry| entry.method.clone()).collect();
-        self.doors.open(path.to_owned(), &methods, access, &self.handlers);
-        let made = self.doors.entries.len() - methods.len();
-        for (entry, model) in self.doors.entries[made..].iter_mut().zip(&entries) {
+        self.routes.open(path.to_owned(), &methods, access, &self.handlers);
+        let made = self.routes.entries.len() - methods.len();
+        for (entry, model) in self.routes.entries[made..].iter_mut().zip(&entries) {
             (entry.body_limit, entry.quiet, entry.keyless) = (model.body_limit, model.quiet, model.keyless);
         }
         self

@@ -16,16 +16,16 @@ use mainspring_testkit::{TestDatabase, wait};
 use mainspring_worker::Registry;
 use serde_json::Value;
 
-pub(crate) struct House {
-    pub(crate) api: Api,
+pub(crate) struct TestApi {
+    pub(crate) service: Api,
     pub(crate) client: Client,
     pub(crate) database: TestDatabase,
     tokens: HashMap<&'static str, String>,
 }
 
 /// A request to be sent.
-pub(crate) struct Call<'h> {
-    house: &'h House,
+pub(crate) struct Call<'a> {
+    api: &'a TestApi,
     method: Method,
     target: String,
     headers: HeaderMap,
@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl House {
+impl TestApi {
     pub(crate) async fn new(flavor: Flavor) -> Self {
         Self::with(flavor, Settings::default()).await
     }
@@ -49,13 +49,13 @@ impl House {
         let database = TestDatabase::new(flavor).await;
         let secrets = Secrets::default().with_vault(Vault::new(&[[7; 32]]));
         let client = Client::new(database.store().clone(), Arc::new(SystemClock::new())).with_secrets(secrets);
-        let api = Api::new(client.clone(), settings).unwrap();
-        let mut house = Self { api, client, database, tokens: HashMap::new() };
+        let service = Api::new(client.clone(), settings).unwrap();
+        let mut api = Self { service, client, database, tokens: HashMap::new() };
         for role in Role::ALL {
-            let token = house.make_token(role.word(), &[Grant::everywhere(role)]).await;
-            house.tokens.insert(role.word(), token);
+            let token = api.make_token(role.word(), &[Grant::everywhere(role)]).await;
+            api.tokens.insert(role.word(), token);
         }
-        house
+        api
     }
 
     /// A token with these grants.
@@ -114,7 +114,7 @@ impl House {
         TestNode::start(self.database.store(), Registry::builder().build()).await.unwrap()
     }
 
-    /// One that also opens the secrets of the house.
+    /// One that also opens the secrets of the store.
     pub(crate) async fn trusted_node(&self) -> TestNode {
         let config = NodeConfig {
             name: "trusted".into(),
@@ -151,13 +151,13 @@ impl House {
     pub(crate) fn call(&self, method: Method, target: &str) -> Call<'_> {
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("localhost"));
-        Call { house: self, method, target: target.to_owned(), headers, body: Vec::new() }
+        Call { api: self, method, target: target.to_owned(), headers, body: Vec::new() }
     }
 }
 
 impl Call<'_> {
     pub(crate) fn role(self, role: Role) -> Self {
-        let token = self.house.token(role).to_owned();
+        let token = self.api.token(role).to_owned();
         self.bearer(&token)
     }
 
@@ -187,24 +187,24 @@ impl Call<'_> {
     fn request(self) -> (Api, Request<Body>) {
         let mut request = Request::builder().method(self.method).uri(self.target).body(Body::from(self.body)).unwrap();
         *request.headers_mut() = self.headers;
-        (self.house.api.clone(), request)
+        (self.api.service.clone(), request)
     }
 
     /// The head of the answer, its body unread.
     pub(crate) async fn open(self) -> Response {
-        let (api, request) = self.request();
-        api.answer(request).await
+        let (service, request) = self.request();
+        service.answer(request).await
     }
 
     pub(crate) async fn send(self) -> Answer {
-        let (api, request) = self.request();
-        Answer::of(api.answer(request).await).await
+        let (service, request) = self.request();
+        Answer::of(service.answer(request).await).await
     }
 
     /// As the process itself.
     pub(crate) async fn locally(self) -> Answer {
-        let (api, request) = self.request();
-        Answer::of(api.call("tester", request).await).await
+        let (service, request) = self.request();
+        Answer::of(service.call("tester", request).await).await
     }
 }
 
