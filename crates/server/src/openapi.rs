@@ -1,6 +1,7 @@
 //! The description of the API: OpenAPI 3.1, made of what the routes say about themselves.
 
 mod frame;
+mod tidy;
 pub(crate) mod words;
 
 use std::fmt::Write as _;
@@ -27,8 +28,14 @@ const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;ma
     table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0;\
     border-bottom:1px solid #ddd}code{font-size:.95em}";
 
-/// The document of all routes.
-pub(crate) fn document(routes: &Routes) -> OpenApi {
+/// The document of all routes, as JSON.
+pub(crate) fn text(routes: &Routes) -> String {
+    let mut document = serde_json::to_value(document(routes)).unwrap_or_default();
+    tidy::tidy(&mut document);
+    document.to_string()
+}
+
+fn document(routes: &Routes) -> OpenApi {
     let mut paths = PathsBuilder::new();
     for (path, item) in &routes.paths {
         let mut item = item.clone();

@@ -19,7 +19,7 @@ use crate::{audit, headers, idempotency, openapi, routes};
 pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, ApiState), String> {
     let mut routes = Routes::default();
     routes::register(&mut routes);
-    let document = openapi::document(&routes).to_json().unwrap_or_default();
+    let document = openapi::text(&routes);
     let Routes { router, entries, .. } = routes;
     let state = ApiState::new(client, settings, entries, document)?;
     let router = router

@@ -12,6 +12,7 @@ mod jwt;
 mod live;
 mod look;
 mod namespaces;
+mod openapi;
 mod pools;
 mod repairs;
 mod runs;
