@@ -11,14 +11,14 @@ use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
+use crate::access::quotas::KnownQuotas;
+use crate::access::secrets::Secrets;
+use crate::bus::{AccessChange, AccessChanges, Bus, BusMessage, ClaimableRoutes};
 use crate::clock::SystemClock;
 use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
-use crate::quotas::KnownQuotas;
-use crate::secrets::Secrets;
+use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
-use crate::timekeeping::{Timekeeping, TimekeepingStatus};
-use crate::wake::Bell;
 
 /// A run somebody wants.
 #[derive(Debug, Clone, Default)]
@@ -51,15 +51,14 @@ pub enum SubmitError {
     Store(#[from] mainspring_store::Error),
 }
 
-/// A handle on the store with a clock, a cache of versions, and a bell for the node in the same process.
+/// A handle on the store with a clock, a cache of versions, and the bus to the node in the same process and to others.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(crate) store: Store,
     pub(crate) clock: Arc<SystemClock>,
     pub(crate) specs: Arc<Specs>,
     pub(crate) limits: Arc<Limits>,
-    /// Rung when something may have become claimable.
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bus: Bus,
     pub(crate) secrets: Secrets,
     /// What is known of the loop that fires triggers, if it runs in this process.
     pub(crate) timekeeping: Arc<Timekeeping>,
@@ -67,11 +66,12 @@ pub struct Client {
     pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
-    /// What followers may want to look at.
-    pub(crate) hints: Arc<Hints>,
     pub(crate) live: Live,
     pub(crate) quotas: Arc<KnownQuotas>,
 }
+
+/// Where something is claimable is seldom known where it happens.
+const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
 
 /// Which workflows a run was started by, the first first.
 #[derive(Debug, Clone, Default)]
@@ -86,18 +86,18 @@ impl Client {
         let specs = Arc::new(Specs::new(store.clone()));
         let limits = Arc::new(Limits::new(store.clone()));
         let hints: Arc<Hints> = Arc::default();
-        let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), Arc::clone(&hints));
+        let bus = Bus::new(&store, Arc::clone(&hints));
+        let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), hints, bus.clone());
         Self {
             store,
             clock,
             specs,
             limits,
-            bell: Arc::default(),
+            bus,
             secrets: Secrets::default(),
             timekeeping: Arc::default(),
             minimum_interval: None,
             handlers: Arc::default(),
-            hints,
             live,
             quotas: Arc::default(),
         }
@@ -189,7 +189,7 @@ impl Client {
         // Schedules go by the time of day.
         let (now, id) = (self.clock.wall(), self.clock.new_id());
         let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
-        self.bell.routes_changed();
+        self.bus.publish(BusMessage::RoutesChanged);
         if has_triggers {
             self.schedules_changed().await;
         }
@@ -237,10 +237,8 @@ impl Client {
                 self.make_room_for(run).await?;
             }
         }
-        for run in created.iter().filter_map(|created| created.run()) {
-            self.hints.changed(run);
-        }
-        self.wake().await;
+        let made = created.iter().filter_map(|created| created.run()).collect();
+        self.announce([BusMessage::RunsChanged(made), ANY_WORK]).await;
         Ok(created)
     }
 
@@ -319,21 +317,20 @@ impl Client {
 
     pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
         let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;
-        self.hints.changed(run);
-        self.wake().await;
+        let sessions = Vec::new();
+        self.announce([BusMessage::RunsChanged(vec![run]), BusMessage::CancelRequested(sessions), ANY_WORK]).await;
         Ok(outcome)
     }
 
     pub async fn pause(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
         self.repeat(|| self.store.pause_run(self.now(), self.clock.new_id(), run, operator)).await?;
-        self.hints.changed(run);
+        self.announce([BusMessage::RunsChanged(vec![run])]).await;
         Ok(())
     }
 
     pub async fn resume(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<()> {
         self.repeat(|| self.store.resume_run(self.now(), self.clock.new_id(), run, operator)).await?;
-        self.hints.changed(run);
-        self.wake().await;
+        self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;
         Ok(())
     }
 
@@ -344,8 +341,7 @@ impl Client {
         let reopened = self
             .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
             .await?;
-        self.hints.changed(run);
-        self.wake().await;
+        self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;
         Ok(reopened)
     }
 
@@ -377,24 +373,34 @@ impl Client {
         Ok(workflow.workflow_outputs(&scope))
     }
 
-    /// Announces from a task of its own from now on, so that submitting does not wait for it. For processes that go on;
-    /// one that ends right after its call announces within the call.
+    /// Sends what happens to other processes from a loop of its own from now on, so that callers do not wait for it. For
+    /// processes that go on; one that ends right after its call sends within the call.
     pub fn announce_in_background(&self) {
-        let client = self.clone();
-        tokio::spawn(async move {
-            client.bell.announce(client.store.clone(), String::new(), tokio_util::sync::CancellationToken::new()).await;
-        });
+        self.bus.send_in_background();
     }
 
-    /// Tells this process's node, and other processes where the database can, that something may be claimable.
-    pub(crate) async fn wake(&self) {
-        self.bell.look();
-        if self.bell.announces() {
-            return;
+    /// Says what happened, to this process and to others.
+    pub(crate) async fn announce<const N: usize>(&self, messages: [BusMessage; N]) {
+        for message in messages {
+            self.bus.publish(message);
         }
-        if let Err(error) = self.store.announce("").await {
-            tracing::debug!(%error, "telling other nodes; they will look by themselves");
-        }
+        self.bus.flush().await;
+    }
+
+    /// Task runs may have become claimable somewhere.
+    pub(crate) async fn announce_work(&self) {
+        self.announce([ANY_WORK]).await;
+    }
+
+    /// Tokens, roles, workflows, quotas or secrets were changed: every process drops what it keeps of them.
+    pub async fn access_changed(&self, change: AccessChange) {
+        self.announce([BusMessage::AccessChanged(change)]).await;
+    }
+
+    /// Changes of access data, of this process and of others, for caches. A receiver that lagged drops its whole cache; so
+    /// does one now and then anyway, for messages may be lost.
+    pub fn access_changes(&self) -> AccessChanges {
+        self.bus.access_changes()
     }
 
     /// Repeats a unit that the database asked to repeat; nothing of it was applied.

@@ -15,13 +15,16 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use crate::bus::MAX_LANES;
 use crate::client::Client;
-use crate::fire_units::Pace;
-use crate::inbox::Inbox;
-use crate::logs::LogBarrier;
-use crate::timekeeping::TimekeepingStatus;
-use crate::wake::MAX_LANES;
-use crate::{backfilling, completions, duties, follower, lane, leader, live, logs, timekeeping};
+use crate::coordination::leader;
+use crate::duties::{lease_renewal, promotion, run_end_relay};
+use crate::exchange::inbox::Inbox;
+use crate::exchange::logs::LogBarrier;
+use crate::exchange::{completions, lane, logs};
+use crate::schedule::staging::Pace;
+use crate::schedule::status::TimekeepingStatus;
+use crate::schedule::{backfills, clock_loop};
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -91,8 +94,6 @@ pub(crate) struct Shared {
     pub(crate) inbox: Mutex<Inbox>,
     pub(crate) stop: CancellationToken,
     pub(crate) ended_runs: broadcast::Sender<(RunId, RunState)>,
-    /// Pokes the loop that promotes due rows and goes on with big units.
-    pub(crate) duty: tokio::sync::Notify,
     pub(crate) next_due: Mutex<Option<i64>>,
     pub(crate) barrier: LogBarrier,
     /// The term under which this node leads, for the loops that only a leader runs.
@@ -129,7 +130,7 @@ impl Shared {
     /// Something becomes due then: the loop that promotes must not sleep through it.
     pub(crate) fn due_then(&self, due_at: i64) {
         self.wake_at(due_at);
-        self.duty.notify_one();
+        self.client.bus.signals().wake_promotion();
     }
 
     /// The same for what that loop has found itself.
@@ -215,7 +216,6 @@ impl Node {
             inbox: Mutex::new(inbox),
             stop: CancellationToken::new(),
             ended_runs: broadcast::channel(4_096).0,
-            duty: tokio::sync::Notify::new(),
             next_due: Mutex::new(None),
             barrier,
             term: watch::Sender::new(None),
@@ -228,24 +228,17 @@ impl Node {
         }
         tasks.spawn(completions::run(Arc::clone(&shared), completions));
         tasks.spawn(logs::run(Arc::clone(&shared), logs, barriers));
-        tasks.spawn(duties::renew(Arc::clone(&shared)));
-        tasks.spawn(duties::promote(Arc::clone(&shared)));
-        tasks.spawn(duties::listen(Arc::clone(&shared)));
-        let announcer = Arc::clone(&shared);
-        tasks.spawn(async move {
-            let client = &announcer.client;
-            client.bell.announce(client.store.clone(), announcer.id.to_string(), announcer.stop.clone()).await;
-        });
-        if shared.client.store.flavor() == Flavor::Postgres {
-            tasks.spawn(live::publish(Arc::clone(&shared)));
-        }
+        tasks.spawn(lease_renewal::run(Arc::clone(&shared)));
+        tasks.spawn(promotion::run(Arc::clone(&shared)));
+        shared.client.bus.send_in_background();
+        shared.client.bus.listen();
         if shared.config.leads {
             tasks.spawn(leader::run(Arc::clone(&shared)));
-            tasks.spawn(follower::run(Arc::clone(&shared)));
-            tasks.spawn(timekeeping::run(Arc::clone(&shared)));
-            tasks.spawn(backfilling::run(Arc::clone(&shared)));
+            tasks.spawn(run_end_relay::run(Arc::clone(&shared)));
+            tasks.spawn(clock_loop::run(Arc::clone(&shared)));
+            tasks.spawn(backfills::run(Arc::clone(&shared)));
         }
-        shared.client.bell.look_here();
+        shared.client.bus.look_here();
         Ok(Self { shared, tasks })
     }
 
@@ -268,13 +261,13 @@ impl Node {
         self.shared.inbox().drain();
         let deadline = Instant::now() + patience;
         while !self.shared.inbox().is_idle() && Instant::now() < deadline {
-            self.shared.client.bell.ring_all();
+            self.shared.client.bus.signals().wake_lanes();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         self.shared.stop.cancel();
-        self.shared.client.bell.ring_all();
+        self.shared.client.bus.signals().wake_lanes();
         while self.tasks.join_next().await.is_some() {
-            self.shared.client.bell.ring_all();
+            self.shared.client.bus.signals().wake_lanes();
         }
         let session = self.shared.inbox().session;
         match self.shared.client.store.end_session(self.shared.client.now(), session).await {

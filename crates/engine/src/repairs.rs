@@ -7,7 +7,7 @@ use mainspring_store::{Error, Operator, Reopen, Repair, Repaired};
 use serde_json::Value;
 
 use crate::client::Client;
-use crate::events::{Answer, AnswerError};
+use crate::events::intake::{Answer, AnswerError};
 
 /// What somebody wants done to a task run.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,7 +78,7 @@ impl Client {
             }
         };
         self.store.proceed_run(self.now(), key.run).await?;
-        self.wake().await;
+        self.announce_work().await;
         Ok(acted)
     }
 }

@@ -77,7 +77,6 @@ pub use fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use jobs::{ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob};
 pub use limits::{LimitRow, PoolRow};
-pub use live::follower;
 pub use logs::{LogCursor, StoredChunk};
 pub use migrate::{MigrationStatus, SchemaState};
 pub use operate::{CancelOutcome, Operator};

@@ -1,4 +1,4 @@
-//! What followers of many runs read, and how nodes tell each other which runs have changed.
+//! What subscribers of many runs read.
 //!
 //! New runs and what people did are found by ids that carry their time; nothing here looks through what merely exists. That
 //! a run went on is told by the node that moved it: a hint, repeated by nobody, so whoever must not miss an end looks again
@@ -11,12 +11,6 @@ use crate::clauses::hex_ids;
 use crate::db::{Db, Store, read};
 use crate::error::Result;
 use crate::reads::{RunSummary, SUMMARY, SummaryRow};
-use crate::wake::Listener;
-
-/// Which runs have changed.
-const CHANGES: &str = "mainspring_live";
-/// How somebody says on the channel of wake-ups that he wants to know.
-const FOLLOWS: &str = "follows ";
 
 impl Store {
     /// Ids of runs made after this one, the oldest first.
@@ -72,24 +66,4 @@ impl Store {
         .await?);
         Ok(row.map(|(ended, attempt)| (ended == 1, attempt)))
     }
-
-    /// Tells other processes which runs have changed, where the database can carry it. The text is the engine's.
-    pub async fn tell_changes(&self, text: &str) -> Result<()> {
-        self.notify(CHANGES, text).await
-    }
-
-    /// Asks other processes to tell what changes, for a while. They hear it as a wake-up of [`follower`].
-    pub async fn ask_for_changes(&self, from: &str) -> Result<()> {
-        self.announce(&format!("{FOLLOWS}{from}")).await
-    }
-
-    /// Hears [`Store::tell_changes`] of every process.
-    pub async fn hear_changes(&self) -> Result<Listener> {
-        self.listen_to(CHANGES).await
-    }
-}
-
-/// Who asks to be told what changes, if that is what a wake-up says.
-pub fn follower(heard: &str) -> Option<&str> {
-    heard.strip_prefix(FOLLOWS)
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::request::{Checked, JobFault, JobRequest, compile};
 use super::spec::JobSpec;
+use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError};
 
 #[derive(Debug, thiserror::Error)]
@@ -65,9 +66,9 @@ impl Client {
             return Err(JobError::Invalid(faults));
         }
         self.repeat(|| self.store.create_jobs(self.clock.wall(), &jobs)).await?;
-        self.bell.routes_changed();
+        self.bus.publish(BusMessage::RoutesChanged);
         self.schedules_changed().await;
-        self.bell.happened();
+        self.bus.publish(BusMessage::EventsPending);
         let mut made = Vec::with_capacity(jobs.len());
         for job in &jobs {
             made.push(self.store.job(job.id).await?);

@@ -3,25 +3,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainspring_core::{Micros, RunId, TaskKey};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::node::Shared;
-
 /// Hints that nobody has taken yet; more of them become "a lot has changed".
 const KEPT: usize = 4_096;
-/// Between two tellings.
-const TELL_EVERY: Duration = Duration::from_millis(10);
 /// How long others are told after they asked; they ask again before.
 const TOLD_FOR: Duration = Duration::from_secs(15);
-/// What one notification of PostgreSQL can carry, with room to spare.
-const LONGEST_TEXT: usize = 7_500;
-/// So many notifications at a time say no more than "a lot has changed".
-const MOST_TEXTS: usize = 8;
 
 /// Something that followers may want to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +42,7 @@ impl Hint {
         }
     }
 
-    fn write(&self) -> String {
+    pub(crate) fn write(&self) -> String {
         match self {
             Hint::Changed(run) => format!("c{}", run.simple()),
             Hint::Started { key, attempt, session, at } => {
@@ -63,7 +55,7 @@ impl Hint {
     }
 
     /// What another node wrote; nothing if this program does not know it.
-    fn read(text: &str) -> Option<Self> {
+    pub(crate) fn read(text: &str) -> Option<Self> {
         let kind = text.chars().next()?;
         let mut parts = text.get(1..)?.split('.');
         let run = Uuid::parse_str(parts.next()?).ok()?;
@@ -190,59 +182,33 @@ impl Hints {
         self.inward.take()
     }
 
-    /// Another process asked to be told.
-    pub(crate) fn asked(&self) {
+    /// Another process has subscribers and asked for what changes here.
+    pub(crate) fn wanted_elsewhere(&self) {
         let until = self.born.elapsed() + TOLD_FOR;
         self.outward_until.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// What another process told. Whoever told it is named in the first line, so that nobody hears himself.
-    pub(super) fn heard(&self, own: &str, text: &str) {
-        let mut lines = text.lines();
-        if lines.next() == Some(own) {
-            return;
-        }
-        for line in lines {
-            match Hint::read(line) {
-                Some(hint) => self.inward.add(hint),
-                None => self.inward.lose(),
-            }
+    /// What another process has seen happen.
+    pub(crate) fn heard(&self, hint: Hint) {
+        if self.inward_wanted.load(Ordering::Relaxed) {
+            self.inward.add(hint);
         }
     }
-}
 
-/// Tells other nodes what has changed on this one, while they want to know.
-pub(crate) async fn publish(shared: Arc<Shared>) {
-    let hints = &shared.client.hints;
-    let name = shared.client.live.name();
-    while shared.stop.run_until_cancelled(hints.outward.bell.notified()).await.is_some() {
-        for text in texts(&name, hints.outward.take()) {
-            if let Err(error) = shared.client.store.tell_changes(&text).await {
-                tracing::debug!(%error, "telling what has changed; followers will look by themselves");
-                break;
-            }
+    /// Other processes have seen more than they can name, or could not be heard.
+    pub(crate) fn heard_of_many(&self) {
+        if self.inward_wanted.load(Ordering::Relaxed) {
+            self.inward.lose();
         }
-        let _ = shared.stop.run_until_cancelled(tokio::time::sleep(TELL_EVERY)).await;
     }
-}
 
-fn texts(name: &str, gathered: Gathered) -> Vec<String> {
-    let mut texts = Vec::new();
-    let mut text = format!("{name}\n");
-    for hint in &gathered.hints {
-        let line = hint.write();
-        if text.len() + line.len() + 1 > LONGEST_TEXT {
-            texts.push(std::mem::replace(&mut text, format!("{name}\n")));
-        }
-        text.push_str(&line);
-        text.push('\n');
+    pub(crate) async fn outward_added(&self) {
+        self.outward.bell.notified().await;
     }
-    texts.push(text);
-    if gathered.lost_some || texts.len() > MOST_TEXTS {
-        // An unknown hint makes them look at everything that they follow.
-        return vec![format!("{name}\n!\n")];
+
+    pub(crate) fn take_outward(&self) -> Gathered {
+        self.outward.take()
     }
-    texts
 }
 
 #[cfg(test)]
@@ -266,19 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_short_enough_and_a_flood_is_one_word() {
-        let some = |n: u128| Gathered {
-            hints: (0..n).map(|id| Hint::Changed(Uuid::from_u128(id))).collect(),
-            lost_some: false,
-        };
-        let told = texts("me", some(1_000));
-        assert!(told.len() > 1 && told.iter().all(|text| text.len() <= LONGEST_TEXT && text.starts_with("me\n")));
-        assert_eq!(told.iter().map(|text| text.lines().count() - 1).sum::<usize>(), 1_000);
-        assert_eq!(texts("me", some(4_000)), ["me\n!\n"]);
-    }
-
-    #[test]
-    fn hints_are_bounded_and_nobody_hears_himself() {
+    fn hints_are_bounded_and_kept_only_for_subscribers() {
         let hints = Hints::default();
         hints.changed(Uuid::from_u128(1));
         assert!(hints.take().hints.is_empty(), "nobody wanted it");
@@ -288,9 +242,8 @@ mod tests {
         }
         let gathered = hints.take();
         assert_eq!((gathered.hints.len(), gathered.lost_some), (KEPT, true));
-        hints.heard("me", "me\nc00000000000000000000000000000001\n");
-        assert!(hints.take().hints.is_empty());
-        hints.heard("me", "you\nc00000000000000000000000000000001\n!\n");
+        hints.heard(Hint::Changed(Uuid::from_u128(1)));
+        hints.heard_of_many();
         let gathered = hints.take();
         assert_eq!((gathered.hints.len(), gathered.lost_some), (1, true));
     }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use mainspring_core::RunId;
 use mainspring_store::{LogCursor, Result, RunSummary, Store};
 use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
-use uuid::Uuid;
 
 use super::hints::{Gathered, Hint, Hints};
 use super::message::{LiveMessage, MessageType};
 use super::run::{Mark, RunFollower};
 use super::wide::{Board, WideFilter, WideFollower, Wides};
+use crate::bus::{Bus, BusMessage};
 use crate::clock::SystemClock;
 use crate::specs::{Spec, Specs};
 
@@ -45,11 +45,11 @@ pub struct Live(Arc<Inner>);
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    name: String,
     store: Store,
     specs: Arc<Specs>,
     clock: Arc<SystemClock>,
     hints: Arc<Hints>,
+    bus: Bus,
     topics: Mutex<HashMap<RunId, Weak<Topic>>>,
     wides: Mutex<Wides>,
     followers: AtomicUsize,
@@ -103,13 +103,13 @@ impl Drop for Topic {
 }
 
 impl Live {
-    pub(crate) fn new(store: Store, specs: Arc<Specs>, clock: Arc<SystemClock>, hints: Arc<Hints>) -> Self {
+    pub(crate) fn new(store: Store, specs: Arc<Specs>, clock: Arc<SystemClock>, hints: Arc<Hints>, bus: Bus) -> Self {
         Self(Arc::new(Inner {
-            name: Uuid::from_u128(fastrand::u128(..)).simple().to_string(),
             store,
             specs,
             clock,
             hints,
+            bus,
             topics: Mutex::default(),
             wides: Mutex::default(),
             followers: AtomicUsize::new(0),
@@ -138,10 +138,6 @@ impl Live {
     /// How many follow something now, runs that several follow counted once.
     pub fn followers(&self) -> usize {
         self.0.followers.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn name(&self) -> String {
-        self.0.name.clone()
     }
 
     pub(super) fn topic(&self, run: RunId) -> Arc<Topic> {
@@ -325,7 +321,7 @@ impl Heads {
 
 /// Works until nobody follows anything any more.
 async fn run(hub: Arc<Inner>) {
-    let listener = tokio::spawn(hear(Arc::clone(&hub)));
+    let asking = tokio::spawn(ask(Arc::clone(&hub)));
     let mut board = Board::default();
     let mut look_at = Instant::now();
     let mut busy_until = Instant::now();
@@ -360,7 +356,7 @@ async fn run(hub: Arc<Inner>) {
             () = tokio::time::sleep_until(look_at.into()) => {}
         }
     }
-    listener.abort();
+    asking.abort();
 }
 
 /// Ends the loop, unless somebody came in this very moment.
@@ -393,33 +389,14 @@ async fn pass(hub: &Arc<Inner>, board: &mut Board, gathered: &Gathered, looks: b
     Ok(news || wide_news || !gathered.hints.is_empty())
 }
 
-/// Asks other nodes to tell what changes, and hears them.
-async fn hear(hub: Arc<Inner>) {
+/// Asks other processes for what changes, again and again: they tell it for a while each time.
+async fn ask(hub: Arc<Inner>) {
+    hub.bus.listen();
+    let mut asks = tokio::time::interval(ASK_EVERY);
     loop {
-        match hub.store.hear_changes().await {
-            Ok(listener) if !listener.hears() => return,
-            Ok(mut listener) => {
-                // What happened while nobody heard it is found by looking.
-                hub.hints.ring();
-                let mut asks = tokio::time::interval(ASK_EVERY);
-                loop {
-                    tokio::select! {
-                        _ = asks.tick() => if let Err(error) = hub.store.ask_for_changes(&hub.name).await {
-                            tracing::debug!(%error, "asking other nodes what changes");
-                        },
-                        heard = listener.heard() => match heard {
-                            Ok(text) => hub.hints.heard(&hub.name, &text),
-                            Err(error) => {
-                                tracing::debug!(%error, "hearing what changes; looking meanwhile");
-                                break;
-                            }
-                        },
-                    }
-                }
-            }
-            Err(error) => tracing::debug!(%error, "hearing what changes; looking meanwhile"),
-        }
-        tokio::time::sleep(LOOK_WHEN_IDLE).await;
+        asks.tick().await;
+        hub.bus.publish(BusMessage::RunChangesWanted);
+        hub.bus.flush().await;
     }
 }
 

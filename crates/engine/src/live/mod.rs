@@ -17,7 +17,7 @@ mod message;
 mod run;
 mod wide;
 
-pub(crate) use hints::{Hint, Hints, publish};
+pub(crate) use hints::{Gathered, Hint, Hints};
 pub use hub::Live;
 pub use logs::LogFollower;
 pub use message::{LiveMessage, MessageType};

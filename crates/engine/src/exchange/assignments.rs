@@ -7,10 +7,10 @@ use mainspring_core::state::TaskState;
 use mainspring_core::work::{Assignment, Clock, Failure, Order};
 use mainspring_store::{Claimed, DecidedStart, Ended};
 
-use crate::completions::without_nul;
+use crate::exchange::completions::without_nul;
+use crate::exchange::parked;
+use crate::exchange::scopes::{WithSpec, load, load_spec, scope};
 use crate::node::Shared;
-use crate::parked;
-use crate::scopes::{WithSpec, load, load_spec, scope};
 use crate::specs::Spec;
 
 /// Gives claimed attempts to the workforce.
@@ -103,7 +103,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
             Decision::Start => {
                 let start = DecidedStart { key: claim.token.key, session: claim.token.session };
                 let lane = shared.inbox().push_start(start);
-                shared.client.bell.ring(lane);
+                shared.client.bus.signals().wake_lane(lane);
             }
             Decision::Skip => conclude(shared, &claim, TaskState::Skipped, None, None),
             Decision::Fail(failure) => conclude(shared, &claim, TaskState::Failed, Some(failure), None),
@@ -129,7 +129,7 @@ pub(crate) fn conclude(
         output,
     };
     let lane = shared.inbox().push_ended(ended);
-    shared.client.bell.ring(lane);
+    shared.client.bus.signals().wake_lane(lane);
 }
 
 fn assignment(claim: &Claimed, order: Arc<Order>) -> Assignment {
@@ -157,5 +157,5 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
         output: None,
     });
     drop(inbox);
-    shared.client.bell.ring(lane);
+    shared.client.bus.signals().wake_lane(lane);
 }

@@ -10,6 +10,8 @@ use mainspring_core::workflow::SlotClass;
 use mainspring_core::{Micros, RunId, TaskKey};
 use mainspring_store::{Claimed, DecidedStart, Ended, Exchange, GoesOn, RouteRow, TaskToken, Want};
 
+use crate::bus::ClaimableRoutes;
+
 /// An exchange carries at most this many results, and asks for at most this many tasks.
 const BATCH: usize = 500;
 /// … and at most this many bytes of outputs and errors.
@@ -143,6 +145,21 @@ impl Inbox {
     pub(crate) fn look_everywhere(&mut self) {
         self.routes.values_mut().for_each(|route| route.hungry = true);
         self.look_for_undecided = true;
+    }
+
+    /// Something may be claimable on these routes.
+    pub(crate) fn look_at(&mut self, routes: &ClaimableRoutes) {
+        match routes {
+            ClaimableRoutes::Any => self.look_everywhere(),
+            ClaimableRoutes::These(routes) => {
+                for id in routes {
+                    if let Some(route) = self.routes.get_mut(id) {
+                        route.hungry = true;
+                    }
+                }
+                self.look_for_undecided = true;
+            }
+        }
     }
 
     /// There may be something to decide.

@@ -6,8 +6,8 @@ use mainspring_core::workflow::{Trigger, Workflow};
 use mainspring_store::{Edition, Error, Result, TriggerRow};
 use uuid::Uuid;
 
+use crate::bus::BusMessage;
 use crate::client::Client;
-use crate::wake::SCHEDULES;
 
 /// How many fires are looked at to find how often a trigger fires.
 const LOOKED_AT: usize = 200;
@@ -61,10 +61,7 @@ impl Client {
 
     /// Wakes the loop that fires triggers, wherever it runs.
     pub(crate) async fn schedules_changed(&self) {
-        self.bell.ring_clock();
-        if let Err(error) = self.store.announce(SCHEDULES).await {
-            tracing::debug!(%error, "telling other nodes; they will look by themselves");
-        }
+        self.announce([BusMessage::SchedulesChanged]).await;
     }
 
     /// Refuses triggers that fire more often than this installation allows.

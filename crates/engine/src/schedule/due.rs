@@ -7,21 +7,21 @@ use mainspring_core::schedule::{Fire, Schedule, Turn};
 use mainspring_core::workflow::Trigger;
 use mainspring_store::{DueTrigger, FireOf, Fired, Firing, NewFire, Result};
 
-use crate::fire_units::Units;
-use crate::firing::{FireError, Fires};
 use crate::limits::{LimitName, is_exclusive};
 use crate::node::Shared;
+use crate::schedule::firing::{FireError, Fires};
+use crate::schedule::staging::Units;
 use crate::specs::Spec;
 
 #[derive(Debug)]
-pub(super) struct Timetable {
-    pub(super) trigger: Trigger,
-    pub(super) schedule: Schedule,
+pub(crate) struct Timetable {
+    pub(crate) trigger: Trigger,
+    pub(crate) schedule: Schedule,
 }
 
 /// A due trigger and what is left to do of its turn.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     due: DueTrigger,
     timetable: Arc<Timetable>,
     spec: Arc<Spec>,
@@ -31,12 +31,12 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new(due: DueTrigger, timetable: Arc<Timetable>, spec: Arc<Spec>, turn: Turn) -> Self {
+    pub(crate) fn new(due: DueTrigger, timetable: Arc<Timetable>, spec: Arc<Spec>, turn: Turn) -> Self {
         Self { due, timetable, spec, turn, done: 0 }
     }
 
     /// The limit that its fires will count against, if that is known.
-    pub(super) fn limit(&self) -> Option<LimitName> {
+    pub(crate) fn limit(&self) -> Option<LimitName> {
         LimitName::of_fire(self.due.id, &self.timetable.trigger, &self.spec.workflow)
     }
 
@@ -45,7 +45,7 @@ impl Pending {
     }
 
     /// All of it, to be made ahead; `None` for what is better made when it is due.
-    pub(super) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
+    pub(crate) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
         let takes_slots = self.spec.workflow.concurrency.is_some() || is_exclusive(self.timetable.trigger.overlap);
         // Slots that nobody can give back meanwhile may as well be taken before.
         let alone = shared.client.store.writes_alone();
@@ -105,7 +105,7 @@ impl Pending {
 }
 
 /// Sends what is due in units of so many fires.
-pub(super) async fn send_all(
+pub(crate) async fn send_all(
     shared: &Shared,
     units: &mut Units,
     mut pending: Vec<Pending>,

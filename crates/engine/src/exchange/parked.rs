@@ -16,11 +16,12 @@ use mainspring_store::{
 };
 use serde_json::{Value, json};
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::client::{Ancestry, Submission, SubmitError};
-use crate::dispatch::conclude;
+use crate::events::announcing::publish;
+use crate::exchange::assignments::conclude;
+use crate::exchange::scopes::{WithSpec, load, pause, scope};
 use crate::node::Shared;
-use crate::publish::publish;
-use crate::scopes::{WithSpec, load, pause, scope};
 use crate::specs::Spec;
 
 /// A task's output is at most this large.
@@ -262,7 +263,7 @@ impl One<'_> {
         if let Some(due_at) = due_at {
             self.shared.due_then(due_at);
         }
-        self.shared.client.bell.look();
+        self.shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
     }
 
     async fn conclude(&self, wait: WaitRow) -> Result<()> {
@@ -272,7 +273,7 @@ impl One<'_> {
             (WaitKind::Child, Some(_)) => self.conclude_child(&wait).await,
             (WaitKind::Child, None) if is_due => {
                 self.shared.client.store.call_off_child(self.now(), wait.key).await?;
-                self.shared.duty.notify_one();
+                self.shared.client.bus.signals().wake_promotion();
                 self.lapse().await
             }
             (WaitKind::Approval, Some(outcome)) => self.conclude_approval(&wait, outcome).await,

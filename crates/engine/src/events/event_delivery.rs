@@ -12,10 +12,11 @@ use mainspring_store::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError, run_scope};
-use crate::firing::{FireError, Fires};
+use crate::exchange::parked::event_view;
 use crate::jobs::{JobRequest, JobTiming};
-use crate::parked::event_view;
+use crate::schedule::firing::{FireError, Fires};
 use crate::specs::Spec;
 
 /// An event that so many runs led to is not handed on: it is taken for a circle.
@@ -42,7 +43,7 @@ impl Client {
         }
         self.store.event_handled(event.id).await?;
         if started {
-            self.wake().await;
+            self.announce_work().await;
         }
         Ok(())
     }
@@ -66,7 +67,7 @@ impl Client {
             };
             if ended.is_some_and(|delivery| delivery.outcome == DeliveryOutcome::Started) {
                 self.make_room(&reaction).await?;
-                self.wake().await;
+                self.announce_work().await;
             }
         }
         Ok(())
@@ -84,9 +85,9 @@ impl Client {
         };
         let Some(delivery) = delivered else { return Ok(false) };
         if delivery.job.is_some() {
-            self.bell.routes_changed();
+            self.bus.publish(BusMessage::RoutesChanged);
             self.schedules_changed().await;
-            self.bell.happened();
+            self.bus.publish(BusMessage::EventsPending);
         }
         if let Some(reason) = delivery.reason.filter(|_| delivery.outcome == DeliveryOutcome::Failed) {
             tracing::warn!(event = %event.id, name = event.name, listener = %delivery.listener, reason, "an event led to nothing");

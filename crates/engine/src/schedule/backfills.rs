@@ -15,10 +15,11 @@ use mainspring_store::{
 };
 use uuid::Uuid;
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::client::Client;
-use crate::fire_units::settle_created;
-use crate::firing::{FireError, Fires};
 use crate::node::Shared;
+use crate::schedule::firing::{FireError, Fires};
+use crate::schedule::staging::settle_created;
 
 const AT_ONCE: i64 = 20;
 /// How many runs one step makes at most.
@@ -213,7 +214,7 @@ async fn step(shared: &Shared, term: &Term, backfill: &BackfillRow, room: usize,
             .collect();
         open.extend(created.iter().filter_map(|created: &Created| created.run()));
         settle_created(shared, runs.into_iter().zip(&created)).await?;
-        client.bell.look();
+        client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
     }
     Ok(())
 }

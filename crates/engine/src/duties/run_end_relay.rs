@@ -9,6 +9,7 @@ use std::time::Duration;
 use mainspring_core::Micros;
 use mainspring_store::Result;
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::node::Shared;
 
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             .map(|due| Duration::from_micros(u64::try_from(due - shared.client.now()).unwrap_or(0)))
             .map_or(LONGEST_SLEEP, |pause| pause.clamp(Duration::from_millis(1), LONGEST_SLEEP));
         tokio::select! {
-            () = shared.client.bell.heard_of_something() => {}
+            () = shared.client.bus.signals().events_were_pending() => {}
             () = tokio::time::sleep(pause) => {}
             _ = leading.changed() => {}
             () = shared.stop.cancelled() => {}
@@ -78,8 +79,8 @@ async fn deliver_events(shared: &Shared) -> Result<()> {
         }
         if !events.is_empty() {
             // Waiting task runs want to know of them too.
-            shared.duty.notify_one();
-            client.bell.look();
+            shared.client.bus.signals().wake_promotion();
+            client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
         if events.len() < EVENTS_AT_ONCE as usize || shared.stop.is_cancelled() {
             return Ok(());

@@ -7,9 +7,10 @@ use mainspring_store::{DeliveryRow, EventRow, Happening, Operator, Result, WaitK
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::client::Client;
-use crate::parked::event_view;
-use crate::scopes::scope;
+use crate::exchange::parked::event_view;
+use crate::exchange::scopes::scope;
 
 /// What an event may carry at most.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -108,9 +109,9 @@ impl Client {
         self.match_event(&row).await?;
         if let Err(error) = self.dispatch(&row).await {
             tracing::debug!(%error, event = %row.id, "telling those who listen; the leader goes on with it");
-            self.bell.happened();
+            self.bus.publish(BusMessage::EventsPending);
         }
-        self.wake().await;
+        self.announce_work().await;
         let deliveries = self.store.deliveries(row.id).await?;
         Ok(Receipt { id: row.id, deliveries })
     }
@@ -173,7 +174,7 @@ impl Client {
         let happening = Happening { kind: WaitKind::Event, well: true, output: Some(view.to_string()), reason: None };
         let told = self.repeat(|| self.store.happened(self.now(), wait.key, &happening, None)).await?;
         if told {
-            self.bell.look();
+            self.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
         Ok(told)
     }
@@ -222,7 +223,7 @@ impl Client {
         if !told {
             return Err(AnswerError::DoesNotWait { run: key.run, task: task.name.clone(), what });
         }
-        self.wake().await;
+        self.announce_work().await;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_store::{Result, Store, Term};
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::node::{NodeConfig, Shared};
 
 /// The name of the term whose holder leads.
@@ -105,7 +106,7 @@ impl Leadership {
         };
         self.find_dead(shared, &term).await?;
         if store.expire_runs(shared.client.now(), &term).await? > 0 {
-            shared.client.bell.look();
+            shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
         self.keep_house(shared, store, &term).await
     }
@@ -146,7 +147,7 @@ impl Leadership {
                 returned,
                 "a worker is lost; what it held goes on elsewhere"
             );
-            shared.client.bell.look();
+            shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
         Ok(())
     }
@@ -154,7 +155,7 @@ impl Leadership {
     async fn keep_house(&mut self, shared: &Shared, store: &Store, term: &Term) -> Result<()> {
         let now = Instant::now();
         if is_due(&mut self.swept, SWEEP_EVERY, now) && store.sweep_claims(shared.client.now(), term).await? > 0 {
-            shared.client.bell.look();
+            shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
         if is_due(&mut self.reconciled, RECONCILE_EVERY, now) {
             let mended = store.reconcile_limits(shared.client.now(), term).await?;

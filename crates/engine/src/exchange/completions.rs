@@ -8,11 +8,11 @@ use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Ended, GoesOn, GoesOnAs, TaskToken};
 use tokio::sync::mpsc;
 
-use crate::inbox::{Held, Inbox};
+use crate::bus::MAX_LANES;
+use crate::events::announcing::publish;
+use crate::exchange::inbox::{Held, Inbox};
+use crate::exchange::scopes::pause;
 use crate::node::Shared;
-use crate::publish::publish;
-use crate::scopes::pause;
-use crate::wake::MAX_LANES;
 
 const AT_ONCE: usize = 1_000;
 
@@ -112,7 +112,11 @@ impl Lanes {
     }
 
     fn ring(&self, shared: &Shared) {
-        self.0.iter().enumerate().filter(|(_, rings)| **rings).for_each(|(lane, _)| shared.client.bell.ring(lane));
+        self.0
+            .iter()
+            .enumerate()
+            .filter(|(_, rings)| **rings)
+            .for_each(|(lane, _)| shared.client.bus.signals().wake_lane(lane));
     }
 }
 

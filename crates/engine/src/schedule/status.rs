@@ -14,7 +14,7 @@ const LAGS: usize = 4_096;
 /// What others may know of the loop.
 #[derive(Debug)]
 pub(crate) struct Timekeeping {
-    pub(super) leads: AtomicBool,
+    pub(crate) leads: AtomicBool,
     turns: AtomicU64,
     busy_us: AtomicU64,
     fired: AtomicU64,
@@ -69,7 +69,7 @@ impl Timekeeping {
         }
     }
 
-    pub(super) fn note_turn(&self, took: Duration) {
+    pub(crate) fn note_turn(&self, took: Duration) {
         self.turns.fetch_add(1, Ordering::Relaxed);
         self.busy_us.fetch_add(took.as_micros() as u64, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Timekeeping {
     }
 
     /// Notes how far the clock is behind what is settled; logged once per time it goes back.
-    pub(super) fn note_behind(&self, behind: Micros) {
+    pub(crate) fn note_behind(&self, behind: Micros) {
         let behind = if behind > NOTABLE { behind } else { 0 };
         let before = self.behind_us.swap(behind, Ordering::Relaxed);
         if behind > 0 && before == 0 {

@@ -12,7 +12,7 @@ use mainspring_core::Workflow;
 use mainspring_store::Store;
 use serde_json::{Map, Value};
 
-use crate::vault::Vault;
+use crate::access::vault::Vault;
 
 const REMEMBERED: Duration = Duration::from_secs(5);
 

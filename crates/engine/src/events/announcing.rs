@@ -9,8 +9,9 @@ use mainspring_store::EventRow;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::bus::BusMessage;
+use crate::exchange::scopes::pause;
 use crate::node::Shared;
-use crate::scopes::pause;
 use crate::specs::Spec;
 
 /// Announces what a task run that succeeds says it announces, however long the store is away.
@@ -42,8 +43,8 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
             }
         }
     }
-    shared.duty.notify_one();
-    shared.client.bell.happened();
+    shared.client.bus.signals().wake_promotion();
+    shared.client.bus.publish(BusMessage::EventsPending);
 }
 
 /// How many runs led to this one, however long the store is away. `None` when the node stops.

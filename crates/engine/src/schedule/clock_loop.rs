@@ -8,10 +8,7 @@
 //! first, and the unit is stale, or it waits for the unit.
 //!
 //! A clock that goes back makes the loop wait until it has come to where the triggers are settled. That is not silent: see
-//! [`TimekeepingStatus::behind`].
-
-mod pending;
-mod status;
+//! [`crate::TimekeepingStatus::behind`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,11 +19,9 @@ use mainspring_core::Micros;
 use mainspring_store::{DueTrigger, Error, Fired, Result, Term};
 use uuid::Uuid;
 
-use self::pending::{Pending, Timetable, send_all};
-pub(crate) use self::status::Timekeeping;
-pub use self::status::TimekeepingStatus;
-use crate::fire_units::Units;
 use crate::node::Shared;
+use crate::schedule::due::{Pending, Timetable, send_all};
+use crate::schedule::staging::Units;
 
 /// How many fires one unit makes at most. It makes as few as are configured if not many are due: the first do not wait for
 /// the others, and several units go side by side.
@@ -68,7 +63,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tokio::select! {
                 () = shared.stop.cancelled() => return,
                 _ = terms.changed() => {}
-                () = shared.client.bell.clock_rung() => {}
+                () = shared.client.bus.signals().schedules_were_changed() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }

@@ -18,6 +18,7 @@ use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, R
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::node::Shared;
 
 /// The database works on one while another is prepared and sent.
@@ -83,7 +84,7 @@ impl Units {
 
     fn ring(&mut self) {
         if self.silent_since.take().is_some() {
-            self.shared.client.bell.look();
+            self.shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
     }
 
@@ -232,7 +233,7 @@ pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (
             shared.client.make_room_for(run).await?;
         }
         if run.version.main_tasks > 5_000 {
-            shared.duty.notify_one();
+            shared.client.bus.signals().wake_promotion();
         }
     }
     Ok(())

@@ -6,17 +6,15 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
-use mainspring_store::{Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken};
+use mainspring_store::{Ended, Error, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken};
 
-use crate::dispatch;
-use crate::inbox::Batch;
+use crate::bus::BusMessage;
+use crate::exchange::assignments;
+use crate::exchange::inbox::Batch;
 use crate::live::Hint;
 use crate::node::Shared;
 
-/// An empty answer never means an empty queue: there is always another look.
-const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
-/// Where nobody announces anything (SQLite) and something happened lately.
-const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
+/// How long after an exchange that handed something in more is expected soon.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -25,17 +23,16 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
         Some(lane) => lane,
         None => return,
     };
-    let polls = shared.client.store.flavor() == Flavor::Sqlite;
     let mut busy_until = Instant::now();
     loop {
-        if shared.client.bell.take_look() {
-            if shared.client.bell.take_new_routes()
+        if let Some(routes) = shared.client.bus.signals().take_claimable() {
+            if shared.client.bus.signals().take_new_routes()
                 && let Err(error) = shared.refresh_routes().await
             {
                 tracing::debug!(%error, "reading the routes");
-                shared.client.bell.routes_changed();
+                shared.client.bus.signals().routes_changed();
             }
-            shared.inbox().look_everywhere();
+            shared.inbox().look_at(&routes);
         }
         let now = Instant::now();
         let batch = shared.inbox().take(number, now);
@@ -43,19 +40,19 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
             if shared.stop.is_cancelled() {
                 return;
             }
-            let pause = if polls && now < busy_until { LOOK_WHEN_BUSY } else { LOOK_WHEN_IDLE };
+            let pause = shared.client.bus.poll_interval(now < busy_until);
             tokio::select! {
-                () = shared.client.bell.rung(number) => {}
+                () = shared.client.bus.signals().lane_woken(number) => {}
                 () = shared.stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {
-                    shared.client.bell.routes_changed();
-                    shared.client.bell.look_here();
+                    shared.client.bus.signals().routes_changed();
+                    shared.client.bus.look_here();
                 }
             }
             continue;
         };
         if shared.inbox().has_more(number) {
-            shared.client.bell.ring(number);
+            shared.client.bus.signals().wake_lane(number);
         }
         if batch.hands_in() > 0 {
             busy_until = now + BUSY_FOR;
@@ -132,7 +129,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }
     if reply.followed {
-        shared.client.bell.happened();
+        ends_pending(shared);
     }
     tell_followers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
@@ -142,27 +139,36 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     poke_duties(shared, &batch.exchange);
     if reply.decidable || batch.exchange.ended.iter().any(|row| row.token.key.item >= 0) {
         shared.inbox().look_for_decisions();
-        shared.client.bell.ring_all();
+        shared.client.bus.signals().wake_lanes();
     }
     let more = shared.inbox().applied(&batch, &reply.claimed, Instant::now());
     if more {
-        shared.client.bell.ring_all();
+        shared.client.bus.signals().wake_lanes();
     }
     stop_attempts(shared, &reply.cancel);
     if !shared.inbox().is_current(batch.session()) {
         return;
     }
     if !reply.claimed.is_empty() {
-        dispatch::execute(shared, reply.claimed).await;
+        assignments::execute(shared, reply.claimed).await;
     }
     if !reply.to_decide.is_empty() {
-        dispatch::decide(shared, reply.to_decide).await;
+        assignments::decide(shared, reply.to_decide).await;
+    }
+}
+
+/// Runs with subscribers have ended: the leader counts them. Other processes are told only if it is one of them.
+fn ends_pending(shared: &Shared) {
+    if shared.term.borrow().is_some() {
+        shared.client.bus.signals().events_pending();
+    } else {
+        shared.client.bus.publish(BusMessage::EventsPending);
     }
 }
 
 /// Names the runs that this exchange has changed, and what began, if anybody wants to know.
 fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
-    let hints = &shared.client.hints;
+    let hints = &shared.client.bus.hints();
     if !hints.wanted() {
         return;
     }
@@ -279,7 +285,7 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
         match lane.exchange(&Exchange { now: shared.client.now(), ..part.clone() }).await {
             Ok(reply) => {
                 if reply.followed {
-                    shared.client.bell.happened();
+                    ends_pending(shared);
                 }
                 for run in reply.ended_runs {
                     let _ = shared.ended_runs.send(run);
@@ -343,7 +349,7 @@ pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
         match shared.client.store.open_session(shared.client.now(), &shared.new_session()).await {
             Ok(session) => {
                 shared.inbox().start_over(session);
-                shared.client.bell.look_here();
+                shared.client.bus.look_here();
                 return;
             }
             Err(error) => tracing::warn!(%error, "registering a new session"),

@@ -85,7 +85,7 @@ fn number(numbers: &mut HashMap<(TaskKey, i32), i32>, chunks: impl Iterator<Item
 }
 
 fn tell_followers(shared: &Shared, chunks: &[StoredChunk]) {
-    let hints = &shared.client.hints;
+    let hints = &shared.client.bus.hints();
     if hints.wanted() {
         for chunk in chunks {
             hints.tell(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });

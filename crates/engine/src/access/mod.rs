@@ -1,0 +1,5 @@
+//! What a namespace may use: quotas and secrets.
+
+pub(crate) mod quotas;
+pub(crate) mod secrets;
+pub(crate) mod vault;

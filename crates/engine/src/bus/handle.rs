@@ -1,0 +1,197 @@
+//! The handle that everything publishes through.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use mainspring_store::{Flavor, Store};
+use tokio::sync::broadcast;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use uuid::Uuid;
+
+use crate::live::Hints;
+
+use super::message::{AccessChange, BusMessage, ClaimableRoutes};
+use super::outbox::Outbox;
+use super::postgres::PostgresNotify;
+use super::signals::Signals;
+use super::transport::{BusTransport, listen_loop, send_loop};
+use super::wire::{self, Line};
+
+/// An empty answer never means an empty queue: there is always another look.
+const POLL_WHEN_IDLE: Duration = Duration::from_secs(1);
+/// Where other processes cannot be heard and something happened lately.
+const POLL_WHEN_BUSY: Duration = Duration::from_millis(50);
+
+/// Clones share one bus, which ends with the last of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Bus {
+    links: Arc<Links>,
+    stop: CancellationToken,
+    _guard: Arc<DropGuard>,
+}
+
+/// What the loops of the bus share with its handles.
+#[derive(Debug)]
+pub(crate) struct Links {
+    /// This process, so that it does not hear itself.
+    name: String,
+    pub(crate) signals: Signals,
+    pub(crate) hints: Arc<Hints>,
+    pub(crate) outbox: Outbox,
+    /// In the order in which sending is tried.
+    transports: Mutex<Vec<Arc<dyn BusTransport>>>,
+    /// How many transports are heard now.
+    pub(crate) hearing: AtomicUsize,
+    sends: AtomicBool,
+    listens: AtomicBool,
+}
+
+impl Bus {
+    pub(crate) fn new(store: &Store, hints: Arc<Hints>) -> Self {
+        let mut transports: Vec<Arc<dyn BusTransport>> = Vec::new();
+        if store.flavor() == Flavor::Postgres {
+            transports.push(Arc::new(PostgresNotify(store.clone())));
+        }
+        let stop = CancellationToken::new();
+        let links = Arc::new(Links {
+            name: Uuid::from_u128(fastrand::u128(..)).simple().to_string(),
+            signals: Signals::default(),
+            hints,
+            outbox: Outbox::default(),
+            transports: Mutex::new(transports),
+            hearing: AtomicUsize::new(0),
+            sends: AtomicBool::new(false),
+            listens: AtomicBool::new(false),
+        });
+        Self { links, _guard: Arc::new(stop.clone().drop_guard()), stop }
+    }
+
+    /// Says what happened: to the loops of this process now, to other processes soon.
+    pub(crate) fn publish(&self, message: BusMessage) {
+        if self.links.has_transports() {
+            self.links.outbox.add(&message);
+        }
+        // Wanting changes of other processes is nothing to this one.
+        if message != BusMessage::RunChangesWanted {
+            self.links.receive(message);
+        }
+    }
+
+    /// Sends what is pending before it returns, unless a loop of this process sends it anyway.
+    pub(crate) async fn flush(&self) {
+        if !self.links.sends.load(Ordering::Acquire) {
+            self.links.flush().await;
+        }
+    }
+
+    /// Sends from a loop of its own from now on, so that callers do not wait for it.
+    pub(crate) fn send_in_background(&self) {
+        if !self.links.sends.swap(true, Ordering::AcqRel) {
+            tokio::spawn(send_loop(Arc::clone(&self.links), self.stop.clone()));
+        }
+    }
+
+    /// Hears other processes from now on.
+    pub(crate) fn listen(&self) {
+        if !self.links.listens.swap(true, Ordering::AcqRel) {
+            for transport in self.links.transports() {
+                tokio::spawn(listen_loop(Arc::clone(&self.links), transport, self.stop.clone()));
+            }
+        }
+    }
+
+    /// How long a loop may sleep before it looks by itself.
+    pub(crate) fn poll_interval(&self, busy: bool) -> Duration {
+        let heard = self.links.hearing.load(Ordering::Relaxed) > 0;
+        if busy && !heard { POLL_WHEN_BUSY } else { POLL_WHEN_IDLE }
+    }
+
+    pub(crate) fn signals(&self) -> &Signals {
+        &self.links.signals
+    }
+
+    /// Something may be claimable in this process only: others were told, or cannot claim it.
+    pub(crate) fn look_here(&self) {
+        self.links.signals.claimable(ClaimableRoutes::Any);
+    }
+
+    /// What happens to runs, in more detail than their names, as far as there are subscribers.
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.links.hints
+    }
+
+    pub(crate) fn access_changes(&self) -> broadcast::Receiver<AccessChange> {
+        self.links.signals.access_changes()
+    }
+}
+
+impl Links {
+    fn transports(&self) -> Vec<Arc<dyn BusTransport>> {
+        self.transports.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn has_transports(&self) -> bool {
+        !self.transports.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Sends everything that is pending, by the first transport that takes all of it.
+    pub(crate) async fn flush(&self) {
+        let (pending, runs) = (self.outbox.take(), self.hints.take_outward());
+        if pending.is_empty() && runs.hints.is_empty() && !runs.lost_some {
+            return;
+        }
+        'transports: for transport in self.transports() {
+            for text in wire::encode(&self.name, &pending, &runs, transport.longest_text()) {
+                if let Err(error) = transport.send(&text).await {
+                    tracing::debug!(%error, transport = transport.name(), "telling other nodes; they poll");
+                    continue 'transports;
+                }
+            }
+            return;
+        }
+    }
+
+    pub(crate) fn receive_text(&self, text: &str) {
+        for line in wire::decode(&self.name, text) {
+            match line {
+                Line::Message(message) => {
+                    if matches!(message, BusMessage::Claimable(_) | BusMessage::EventsPending) {
+                        // Another process may have left events to match and units to continue. Those of this process
+                        // say so themselves: their every submission must not cost a look.
+                        self.signals.wake_promotion();
+                    }
+                    self.receive(message);
+                }
+                Line::Run(hint) => self.hints.heard(hint),
+                Line::ManyRuns => self.hints.heard_of_many(),
+                Line::Unknown => self.look_at_everything(),
+            }
+        }
+    }
+
+    /// Wakes the loops of this process that a message concerns.
+    fn receive(&self, message: BusMessage) {
+        let signals = &self.signals;
+        match message {
+            BusMessage::Claimable(routes) => signals.claimable(routes),
+            BusMessage::RoutesChanged => signals.routes_changed(),
+            BusMessage::SchedulesChanged => signals.schedules_changed(),
+            BusMessage::EventsPending => signals.events_pending(),
+            BusMessage::RunsChanged(runs) => runs.into_iter().for_each(|run| self.hints.changed(run)),
+            // The exchange brings the requests to whoever holds the attempts.
+            BusMessage::CancelRequested(_) => signals.claimable(ClaimableRoutes::Any),
+            BusMessage::AccessChanged(change) => signals.access_changed(change),
+            BusMessage::RunChangesWanted => self.hints.wanted_elsewhere(),
+        }
+    }
+
+    pub(crate) fn look_at_everything(&self) {
+        self.signals.routes_changed();
+        self.signals.claimable(ClaimableRoutes::Any);
+        self.signals.wake_promotion();
+        self.signals.events_pending();
+        self.signals.schedules_changed();
+        self.hints.heard_of_many();
+    }
+}

@@ -1,0 +1,114 @@
+//! Delivery within the process: each loop waits for its own signal.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{Notify, broadcast};
+
+use super::message::{AccessChange, ClaimableRoutes};
+
+/// More lanes than this are of no use to one node.
+pub(crate) const MAX_LANES: usize = 8;
+/// Changes of access data that a slow receiver may be behind.
+const ACCESS_CHANGES: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    lanes: [Notify; MAX_LANES],
+    claimable: Mutex<Option<ClaimableRoutes>>,
+    new_routes: AtomicBool,
+    events: Notify,
+    schedules: Notify,
+    due: Notify,
+    access: broadcast::Sender<AccessChange>,
+}
+
+impl Default for Signals {
+    fn default() -> Self {
+        Self {
+            lanes: Default::default(),
+            claimable: Mutex::default(),
+            new_routes: AtomicBool::new(false),
+            events: Notify::new(),
+            schedules: Notify::new(),
+            due: Notify::new(),
+            access: broadcast::channel(ACCESS_CHANGES).0,
+        }
+    }
+}
+
+impl Signals {
+    /// There is something for this lane to hand in.
+    pub(crate) fn wake_lane(&self, lane: usize) {
+        if let Some(signal) = self.lanes.get(lane) {
+            signal.notify_one();
+        }
+    }
+
+    pub(crate) fn wake_lanes(&self) {
+        self.lanes.iter().for_each(Notify::notify_one);
+    }
+
+    pub(crate) async fn lane_woken(&self, lane: usize) {
+        self.lanes[lane].notified().await;
+    }
+
+    /// Something may be claimable.
+    pub(crate) fn claimable(&self, routes: ClaimableRoutes) {
+        let mut pending = self.claimable.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *pending {
+            Some(pending) => pending.add(routes),
+            None => *pending = Some(routes),
+        }
+        drop(pending);
+        self.wake_lanes();
+    }
+
+    /// Where to look since the last time, if anywhere.
+    pub(crate) fn take_claimable(&self) -> Option<ClaimableRoutes> {
+        self.claimable.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Routes are read before the next look.
+    pub(crate) fn routes_changed(&self) {
+        self.new_routes.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn take_new_routes(&self) -> bool {
+        self.new_routes.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn events_pending(&self) {
+        self.events.notify_one();
+    }
+
+    pub(crate) async fn events_were_pending(&self) {
+        self.events.notified().await;
+    }
+
+    pub(crate) fn schedules_changed(&self) {
+        self.schedules.notify_one();
+    }
+
+    pub(crate) async fn schedules_were_changed(&self) {
+        self.schedules.notified().await;
+    }
+
+    /// Wakes the loop that promotes due rows, matches events to waiting task runs and continues big units.
+    pub(crate) fn wake_promotion(&self) {
+        self.due.notify_one();
+    }
+
+    pub(crate) async fn promotion_woken(&self) {
+        self.due.notified().await;
+    }
+
+    pub(crate) fn access_changed(&self, change: AccessChange) {
+        // There may be no cache in this process.
+        let _ = self.access.send(change);
+    }
+
+    pub(crate) fn access_changes(&self) -> broadcast::Receiver<AccessChange> {
+        self.access.subscribe()
+    }
+}

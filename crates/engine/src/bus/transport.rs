@@ -1,0 +1,87 @@
+//! What carries messages to other processes, and the loops that send and hear them.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::handle::Links;
+
+/// Between two batches: what happens meanwhile is merged.
+const SEND_EVERY: Duration = Duration::from_millis(5);
+/// Before a lost subscription is opened again.
+const AFTER_LOSS: Duration = Duration::from_secs(1);
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Why a message could not be sent or heard. Nothing depends on it: the loops look by themselves.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BusError(String);
+
+impl BusError {
+    pub(crate) fn new(error: impl std::fmt::Display) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// A way to other processes.
+pub(crate) trait BusTransport: Send + Sync + std::fmt::Debug + 'static {
+    fn name(&self) -> &'static str;
+    /// The longest text that one message may have.
+    fn longest_text(&self) -> usize;
+    fn send<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), BusError>>;
+    fn subscribe(&self) -> BoxFuture<'_, Result<Box<dyn Subscription>, BusError>>;
+}
+
+pub(crate) trait Subscription: Send {
+    /// The next text of any process, this one included.
+    fn next(&mut self) -> BoxFuture<'_, Result<String, BusError>>;
+}
+
+/// Sends what is published, at most every few milliseconds.
+pub(crate) async fn send_loop(links: Arc<Links>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = links.outbox.added() => {}
+            () = links.hints.outward_added() => {}
+            () = stop.cancelled() => return,
+        }
+        links.flush().await;
+        tokio::time::sleep(SEND_EVERY).await;
+    }
+}
+
+/// Hears what other processes publish, for as long as the process lives.
+pub(crate) async fn listen_loop(links: Arc<Links>, transport: Arc<dyn BusTransport>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        match stop.run_until_cancelled(transport.subscribe()).await {
+            None => return,
+            Some(Ok(mut subscription)) => {
+                links.hearing.fetch_add(1, Ordering::AcqRel);
+                // What was published while nothing was heard.
+                links.look_at_everything();
+                let lost = stop.run_until_cancelled(hear(&links, subscription.as_mut())).await;
+                links.hearing.fetch_sub(1, Ordering::AcqRel);
+                if let Some(error) = lost {
+                    tracing::debug!(%error, transport = transport.name(), "hearing other nodes; polling meanwhile");
+                }
+            }
+            Some(Err(error)) => {
+                tracing::debug!(%error, transport = transport.name(), "subscribing to other nodes; polling meanwhile");
+            }
+        }
+        let _ = stop.run_until_cancelled(tokio::time::sleep(AFTER_LOSS)).await;
+    }
+}
+
+async fn hear(links: &Links, subscription: &mut dyn Subscription) -> BusError {
+    loop {
+        match subscription.next().await {
+            Ok(text) => links.receive_text(&text),
+            Err(error) => return error,
+        }
+    }
+}

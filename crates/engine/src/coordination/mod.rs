@@ -1,0 +1,3 @@
+//! Which node leads.
+
+pub(crate) mod leader;

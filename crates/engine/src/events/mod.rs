@@ -1,0 +1,5 @@
+//! Events: received in `intake`, published by tasks in `announcing`, delivered to handlers and triggers in `event_delivery`.
+
+pub(crate) mod announcing;
+pub(crate) mod event_delivery;
+pub(crate) mod intake;
