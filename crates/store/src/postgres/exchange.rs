@@ -5,7 +5,7 @@ use sqlx::{Connection, PgConnection};
 use super::AnswerRow;
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::exchange::{Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply};
+use crate::runs::exchange::{Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply};
 
 const EXCHANGE: &str = "SELECT * FROM exchange_v1($1, $2, $3, $4, \
     $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \

@@ -7,11 +7,11 @@ use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::{hold_term, runs};
+use crate::cluster::terms::Term;
 use crate::error::Result;
-use crate::fires::{FireSeed, Fired, Firing, PlainUnit};
-use crate::runs::Created;
-use crate::terms::Term;
-use crate::trigger_sync::TriggerSeed;
+use crate::runs::create::Created;
+use crate::schedules::fires::{FireSeed, Fired, Firing, PlainUnit};
+use crate::schedules::trigger_sync::TriggerSeed;
 
 /// Fires a unit on a connection of its own, all of it or nothing.
 pub(crate) async fn fire(

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use sqlx::PgConnection;
 
-use crate::admission::Slots;
 use crate::error::Result;
+use crate::runs::admission::Slots;
 
 /// Locks these limits in their order. Nothing is read from the rows: what a statement saw before it waited is old.
 pub(crate) async fn lock(connection: &mut PgConnection, limits: &[i32]) -> Result<()> {

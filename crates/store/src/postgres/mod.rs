@@ -12,7 +12,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::exchange::{Claimed, TaskToken};
+use crate::runs::exchange::{Claimed, TaskToken};
 
 /// Whether the term is held; it is for the rest of the transaction then.
 pub(crate) async fn hold_term(connection: &mut PgConnection, name: &str, epoch: i64, id: Uuid) -> Result<bool> {

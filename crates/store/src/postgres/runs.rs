@@ -4,7 +4,7 @@ use mainspring_core::Micros;
 use sqlx::PgConnection;
 
 use crate::error::Result;
-use crate::runs::RunSeed;
+use crate::runs::create::RunSeed;
 
 /// Makes the runs and their first rows, and what they were given, as one statement.
 pub(crate) async fn create(connection: &mut PgConnection, now: Micros, seeds: &[RunSeed], pools: &[i32]) -> Result<()> {

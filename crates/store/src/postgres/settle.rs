@@ -5,8 +5,8 @@ use sqlx::{Postgres, Transaction};
 
 use super::AnswerRow;
 use crate::error::Result;
-use crate::exchange::Reply;
-use crate::settle::{Count, Gone};
+use crate::runs::exchange::Reply;
+use crate::runs::settle::{Count, Gone};
 
 pub(crate) async fn settle(
     tx: &mut Transaction<'static, Postgres>,

@@ -10,7 +10,7 @@ use super::bulk::Columns;
 use super::database::Running;
 use super::placing::{Demand, Slots};
 use crate::error::{Error, Result};
-use crate::exchange::{Claimed, Reply, TaskToken};
+use crate::runs::exchange::{Claimed, Reply, TaskToken};
 
 // What is claimed is read as one JSON text: a row of its own for each would cost more than the claim. Both statements
 // choose the same rows, because the number settles every tie. The time is from before this unit waited for its turn: what

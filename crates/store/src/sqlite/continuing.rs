@@ -11,9 +11,9 @@ use super::history::add_failure;
 use super::limits::limits;
 use super::settle::remove;
 use crate::error::Result;
-use crate::exchange::{GoesOn, GoesOnAs, Reply};
-use crate::flags::is_stopped;
-use crate::settle::Gone;
+use crate::runs::exchange::{GoesOn, GoesOnAs, Reply};
+use crate::runs::flags::is_stopped;
+use crate::runs::settle::Gone;
 
 pub(super) static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",

@@ -21,7 +21,7 @@ use super::bulk::Script;
 use super::checkpoints::{Checkpoints, LONGEST_LOG, Written};
 use crate::db::Connect;
 use crate::error::{Error, Result};
-use crate::exchange::TaskToken;
+use crate::runs::exchange::TaskToken;
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);

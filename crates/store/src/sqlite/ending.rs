@@ -8,8 +8,8 @@ use mainspring_core::state::TaskState;
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, SHORT, Script, Values};
 use crate::error::Result;
-use crate::exchange::{Ended, Reply, TaskToken};
-use crate::settle::Gone;
+use crate::runs::exchange::{Ended, Reply, TaskToken};
+use crate::runs::settle::Gone;
 
 /// With more groups than this, one statement that compares row by row is cheaper.
 const MAX_GROUPS: usize = 4;

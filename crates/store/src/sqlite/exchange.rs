@@ -11,9 +11,9 @@ use super::settle::{remove, settle_into};
 use super::{SqliteTx, claiming, ending};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::exchange::{DecidedStart, Exchange, Lane, Reply};
-use crate::flags::{HAS_CONDITION, is_stopped};
-use crate::settle::Gone;
+use crate::runs::exchange::{DecidedStart, Exchange, Lane, Reply};
+use crate::runs::flags::{HAS_CONDITION, is_stopped};
+use crate::runs::settle::Gone;
 
 // The guard makes the exchange happen once; then every session must be live.
 pub(super) const OPEN: &str = "BEGIN IMMEDIATE; \

@@ -5,8 +5,8 @@ use mainspring_core::Micros;
 use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use crate::error::Result;
-use crate::fires::{FireSeed, Firing};
-use crate::trigger_sync::TriggerSeed;
+use crate::schedules::fires::{FireSeed, Firing};
+use crate::schedules::trigger_sync::TriggerSeed;
 
 pub(super) static SWAP: Bulk = Bulk::new(
     "WITH v(id, revision, expected, covered, next_nominal, next_fire, added, at) AS (VALUES ",

@@ -8,8 +8,8 @@ use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use super::settle::Counted;
 use crate::error::Result;
-use crate::flags::DEAD_LETTER;
-use crate::settle::Gone;
+use crate::runs::flags::DEAD_LETTER;
+use crate::runs::settle::Gone;
 
 pub(super) static HISTORY: Bulk = Bulk::new(
     "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \

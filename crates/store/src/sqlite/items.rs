@@ -6,7 +6,7 @@ use mainspring_core::{Micros, RunId};
 use super::SqliteTx;
 use super::settle::counts_code;
 use crate::error::Result;
-use crate::settle::Gone;
+use crate::runs::settle::Gone;
 
 /// Counts ended items and lets as many go that waited for their turn. Returns the pools that these now wait for.
 pub(super) async fn count(

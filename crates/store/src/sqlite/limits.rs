@@ -6,10 +6,10 @@ use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
-use crate::admission::Slots;
 use crate::error::Result;
-use crate::flags::CHUNK;
-use crate::limits::POOL;
+use crate::runs::admission::Slots;
+use crate::runs::flags::CHUNK;
+use crate::runs::limits::POOL;
 
 /// How many waiters of a pool one unit lets in at most; the sweep lets in the rest.
 const WAITERS_PER_UNIT: i32 = 5_000;

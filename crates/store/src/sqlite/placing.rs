@@ -8,9 +8,9 @@ use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
 use super::database::Running;
 use crate::error::{Error, Result};
-use crate::exchange::{Claimed, Exchange, Reply, TaskToken};
-use crate::settle::Gone;
-use crate::versions::startable;
+use crate::runs::exchange::{Claimed, Exchange, Reply, TaskToken};
+use crate::runs::settle::Gone;
+use crate::workflows::versions::startable;
 
 /// What is still wanted while a unit goes on.
 #[derive(Debug, Default)]

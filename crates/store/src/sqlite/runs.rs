@@ -6,7 +6,7 @@ use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use super::limits::limits;
 use crate::error::Result;
-use crate::runs::RunSeed;
+use crate::runs::create::RunSeed;
 
 pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",

@@ -17,12 +17,12 @@ use super::bulk::{Bulk, Columns, Values};
 use super::placing::{Candidate, Demand, candidate_columns, place};
 use super::{SqliteTx, history, items};
 use crate::error::{Error, Result};
-use crate::exchange::Reply;
-use crate::flags::{
+use crate::runs::exchange::Reply;
+use crate::runs::flags::{
     BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_PARENT,
     upstream,
 };
-use crate::settle::{Count, Gone};
+use crate::runs::settle::{Count, Gone};
 
 // The runs' counters; a run without further stages ends in the same statement.
 macro_rules! count_runs {

@@ -4,7 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
 use crate::error::{Error, Result};
-use crate::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
+use crate::runs::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
 
 const CANCELLED: i16 = 14;
 const SKIPPED: i16 = 12;

@@ -1,0 +1,369 @@
+//! Worker sessions: beats, the mark of death, and the return of what a dead one held.
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::work::Failure;
+use mainspring_core::{Micros, RunId, TaskKey};
+use uuid::Uuid;
+
+use crate::cluster::terms::{self, Term};
+use crate::db::{Store, Tx, locking, read, within, write};
+use crate::error::Result;
+use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
+use crate::runs::limits::hand_on;
+use crate::runs::operate::{LockedRun, lock_run, stopped};
+use crate::runs::settle::{Gone, settle};
+use crate::workflows::versions::startable;
+
+/// How many rows of a dead session one transaction returns.
+const ROWS_PER_REAP: i64 = 500;
+
+#[derive(Debug, Clone)]
+pub struct NewSession {
+    pub node: Uuid,
+    pub worker: String,
+    pub hostname: String,
+    pub queues: String,
+    pub labels: String,
+    pub slots: i32,
+    pub remote: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct SessionRow {
+    pub id: i64,
+    pub node: Uuid,
+    pub worker: String,
+    pub hostname: String,
+    pub queues: String,
+    pub labels: String,
+    pub slots: i32,
+    pub draining: bool,
+    pub beat: i64,
+    pub dead: bool,
+    pub created_at: Micros,
+    pub beat_at: Micros,
+}
+
+impl Store {
+    pub async fn open_session(&self, now: Micros, session: &NewSession) -> Result<i64> {
+        let (id,): (i64,) = write!(self, |conn| sqlx::query_as(
+            "INSERT INTO sessions (node, worker, hostname, queues, labels, slots, remote, created_at, beat_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) RETURNING id"
+        )
+        .bind(session.node)
+        .bind(&session.worker)
+        .bind(&session.hostname)
+        .bind(&session.queues)
+        .bind(&session.labels)
+        .bind(session.slots)
+        .bind(session.remote)
+        .bind(now)
+        .fetch_one(conn)
+        .await?);
+        Ok(id)
+    }
+
+    /// Renews every live session of a node in one statement; returns those that are still alive.
+    pub async fn renew_sessions(&self, now: Micros, node: Uuid) -> Result<Vec<i64>> {
+        Ok(self.renew(now, node).await?.into_iter().map(|row| row.0).collect())
+    }
+
+    /// The same, with whether somebody asked the session to take no more work.
+    pub async fn renew(&self, now: Micros, node: Uuid) -> Result<Vec<(i64, bool)>> {
+        Ok(write!(self, |conn| sqlx::query_as(
+            "UPDATE sessions SET beat = beat + 1, beat_at = $2 WHERE node = $1 AND NOT dead RETURNING id, draining"
+        )
+        .bind(node)
+        .bind(now)
+        .fetch_all(conn)
+        .await?))
+    }
+
+    /// Says that a session takes no more work.
+    pub async fn drain_session(&self, id: i64) -> Result<()> {
+        write!(self, sqlx::query("UPDATE sessions SET draining = TRUE WHERE id = $1").bind(id));
+        Ok(())
+    }
+
+    /// Ends a session whose work was handed back; whatever it still holds is returned.
+    pub async fn end_session(&self, now: Micros, id: i64) -> Result<u64> {
+        self.reap(now, id, None, None).await
+    }
+
+    pub async fn live_sessions(&self) -> Result<Vec<SessionRow>> {
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT id, node, worker, hostname, queues, labels, slots, draining, beat, dead, created_at, beat_at FROM sessions WHERE NOT dead ORDER BY id"
+        )
+        .fetch_all(conn)
+        .await?
+        }))
+    }
+
+    /// Marks a session dead if its beat is still the one that was `seen` standing still, and returns its rows.
+    /// The mark waits for exchanges that hold the session; the rows are read in a later statement, so that none claimed
+    /// meanwhile is orphaned.
+    pub async fn reap_session(&self, now: Micros, id: i64, seen: i64, term: &Term) -> Result<u64> {
+        self.reap(now, id, Some(seen), Some(term)).await
+    }
+
+    async fn reap(&self, now: Micros, id: i64, seen: Option<i64>, term: Option<&Term>) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        if let Some(term) = term
+            && !terms::hold(&mut tx, term).await?
+        {
+            return Ok(0);
+        }
+        // Stronger than the update itself would lock: exchanges hold the session with a key share, which this waits for.
+        let sql = locking!(tx, "SELECT beat FROM sessions WHERE id = $1 AND NOT dead", "FOR UPDATE");
+        let found: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        if found.is_none_or(|(beat,)| seen.is_some_and(|seen| seen != beat)) {
+            return Ok(0);
+        }
+        within!(tx, sqlx::query("UPDATE sessions SET dead = TRUE, ended_at = $2 WHERE id = $1").bind(id).bind(now));
+        let mut returned = return_rows(&mut tx, now, id).await?;
+        tx.commit().await?;
+        while returned > 0 && returned % ROWS_PER_REAP as u64 == 0 {
+            let mut tx = self.begin().await?;
+            if let Some(term) = term
+                && !terms::hold(&mut tx, term).await?
+            {
+                // The sweep of whoever leads now returns the rest.
+                break;
+            }
+            let more = return_rows(&mut tx, now, id).await?;
+            tx.commit().await?;
+            if more == 0 {
+                break;
+            }
+            returned += more;
+        }
+        Ok(returned)
+    }
+
+    /// Returns every claimed row whose session is not live: what a crash between mark and return left behind.
+    pub async fn sweep_claims(&self, now: Micros, term: &Term) -> Result<u64> {
+        let dead: Vec<(i64,)> = read!(self, |conn| sqlx::query_as(
+            "SELECT DISTINCT t.session FROM task_runs t LEFT JOIN sessions s ON s.id = t.session AND NOT s.dead \
+             WHERE t.session IS NOT NULL AND s.id IS NULL"
+        )
+        .fetch_all(conn)
+        .await?);
+        let mut returned = 0;
+        for (session,) in dead {
+            loop {
+                let mut tx = self.begin().await?;
+                if !terms::hold(&mut tx, term).await? {
+                    return Ok(returned);
+                }
+                let more = return_rows(&mut tx, now, session).await?;
+                tx.commit().await?;
+                returned += more;
+                if more < ROWS_PER_REAP as u64 {
+                    break;
+                }
+            }
+        }
+        Ok(returned)
+    }
+
+    /// SQLite only, while holding the server's lock file: every session of an earlier server is over.
+    pub async fn bury_local_sessions(&self, now: Micros, own_node: Uuid) -> Result<u64> {
+        let old: Vec<(i64,)> =
+            read!(self, |conn| sqlx::query_as("SELECT id FROM sessions WHERE NOT dead AND NOT remote AND node <> $1")
+                .bind(own_node)
+                .fetch_all(conn)
+                .await?);
+        let mut returned = 0;
+        for (session,) in old {
+            returned += self.end_session(now, session).await?;
+        }
+        Ok(returned)
+    }
+}
+
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub(crate) struct LiveRow {
+    pub(crate) run_id: RunId,
+    pub(crate) idx: i32,
+    pub(crate) item: i32,
+    pub(crate) state: i16,
+    pub(crate) flags: i16,
+    pub(crate) pool: Option<i32>,
+    pub(crate) attempt: i32,
+    pub(crate) failures: i16,
+    pub(crate) lost: i16,
+    pub(crate) max_lost: i16,
+    pub(crate) generation: i16,
+    pub(crate) version: i64,
+    pub(crate) session: Option<i64>,
+    pub(crate) started_at: Option<Micros>,
+}
+
+impl LiveRow {
+    pub(crate) fn key(&self) -> TaskKey {
+        TaskKey { run: self.run_id, index: self.idx, item: self.item }
+    }
+
+    /// Takes the row out of the live ones. Whoever calls holds its lock.
+    pub(crate) async fn delete(&self, tx: &mut Tx) -> Result<()> {
+        within!(
+            tx,
+            sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
+                .bind(self.run_id)
+                .bind(self.idx)
+                .bind(self.item)
+        );
+        Ok(())
+    }
+
+    /// Whether the row held a slot of its pool.
+    pub(crate) fn held_pool(&self) -> Option<i32> {
+        self.pool.filter(|_| self.state == TaskState::Running.code() || self.state == TaskState::Ready.code())
+    }
+
+    pub(crate) fn gone(&self, now: Micros, state: TaskState, failure: Option<Failure>) -> Gone {
+        Gone {
+            key: self.key(),
+            version: self.version,
+            state,
+            flags: self.flags,
+            generation: self.generation,
+            attempt: self.attempt,
+            failures: self.failures,
+            lost: self.lost,
+            session: self.session,
+            started_at: self.started_at,
+            finished_at: now,
+            failure,
+            output: None,
+            pool: self.held_pool(),
+        }
+    }
+}
+
+/// Returns up to [`ROWS_PER_REAP`] rows of a dead session. Own rows are locked first, their runs after.
+async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
+    let sql = locking!(
+        tx,
+        "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
+         FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item LIMIT $2",
+        "FOR UPDATE"
+    );
+    let rows: Vec<LiveRow> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(session).bind(ROWS_PER_REAP).fetch_all(conn).await?);
+    let mut gone = Vec::new();
+    let mut released = Vec::new();
+    let mut run: Option<LockedRun> = None;
+    for row in &rows {
+        if run.as_ref().is_none_or(|run| run.id != row.run_id) {
+            run = Some(lock_run(tx, row.run_id).await?);
+        }
+        let Some(run) = run.as_mut() else { continue };
+        let why = if run.is_stopped() { Some(stopped(tx, row.run_id).await?) } else { None };
+        match fate(row, why) {
+            Fate::Undecided => {
+                within!(
+                    tx,
+                    sqlx::query(
+                        "UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = \
+                         $1 AND idx = $2 AND item = $3"
+                    )
+                    .bind(row.run_id)
+                    .bind(row.idx)
+                    .bind(row.item)
+                    .bind(now)
+                );
+            }
+            Fate::Again => {
+                give_back(tx, now, row, run).await?;
+                released.extend(row.held_pool());
+            }
+            Fate::Ends(state, failure) => {
+                row.delete(tx).await?;
+                let mut ended = row.gone(now, state, failure);
+                ended.lost += 1;
+                if state == TaskState::Cancelled {
+                    // Everything that depended on it was cancelled with the run.
+                    ended.flags &= !HAS_DEPENDENTS;
+                }
+                gone.push(ended);
+            }
+        }
+    }
+    within!(tx, sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session));
+    if !gone.is_empty() {
+        settle(tx, now, gone, Vec::new()).await?;
+    }
+    hand_on(tx, now, &released, &[], &[]).await?;
+    Ok(rows.len() as u64)
+}
+
+enum Fate {
+    Undecided,
+    Again,
+    Ends(TaskState, Option<Failure>),
+}
+
+/// What becomes of a row whose worker was lost. `stopped` says why its run was stopped, if it was.
+fn fate(row: &LiveRow, stopped: Option<Failure>) -> Fate {
+    if row.state == TaskState::Deciding.code() {
+        return Fate::Undecided;
+    }
+    if stopped.is_some() {
+        return Fate::Ends(TaskState::Cancelled, stopped);
+    }
+    if row.flags & NOT_RETRYABLE != 0 {
+        let failure = failure("worker_unavailable", "the worker was lost and the task is not retryable");
+        return Fate::Ends(TaskState::Failed, Some(failure));
+    }
+    if row.lost + 1 > row.max_lost {
+        let failure = failure("poison_pill", &format!("{} workers were lost while they executed it", row.lost + 1));
+        return Fate::Ends(TaskState::Failed, Some(failure));
+    }
+    Fate::Again
+}
+
+fn failure(kind: &str, message: &str) -> Failure {
+    Failure { kind: kind.to_owned(), message: message.to_owned(), ..Failure::default() }
+}
+
+/// A lost attempt: recorded, and the row is claimable again. It costs nothing of the retry budget.
+async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun) -> Result<()> {
+    run.seq += 1;
+    within!(
+        tx,
+        sqlx::query("UPDATE runs SET seq = $2, progress_at = $3 WHERE id = $1").bind(run.id).bind(run.seq).bind(now)
+    );
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, \
+             finished_at, error_kind, error) \
+             VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, 'lost', 'the worker was lost')"
+        )
+        .bind(row.run_id)
+        .bind(row.idx)
+        .bind(row.item)
+        .bind(row.attempt)
+        .bind(row.session)
+        .bind(run.seq)
+        .bind(row.started_at)
+        .bind(now)
+    );
+    let state = startable(run.state == RunState::Running, 0, row.pool);
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE task_runs SET state = $4, lost = lost + 1, due_at = $5, session = NULL, claim = NULL, \
+             started_at = NULL \
+             WHERE run_id = $1 AND idx = $2 AND item = $3"
+        )
+        .bind(row.run_id)
+        .bind(row.idx)
+        .bind(row.item)
+        .bind(state.code())
+        .bind(now)
+    );
+    Ok(())
+}

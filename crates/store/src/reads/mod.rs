@@ -1,0 +1,10 @@
+//! Queries for people: runs, task runs, logs, the numbered events of a run, search.
+
+pub(crate) mod clauses;
+pub(crate) mod live;
+pub(crate) mod logs;
+pub(crate) mod rows;
+pub(crate) mod run_list;
+pub(crate) mod run_log;
+pub(crate) mod search;
+pub(crate) mod task_list;

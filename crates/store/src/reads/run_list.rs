@@ -1,0 +1,183 @@
+//! Lists of runs: what they are chosen by, and how the chosen ones are found without an index over their states.
+
+use mainspring_core::state::RunState;
+use mainspring_core::{Micros, RunId};
+use sqlx::QueryBuilder;
+use uuid::Uuid;
+
+use crate::db::{Db, Flavor, Store, read};
+use crate::error::Result;
+use crate::reads::clauses::{in_namespaces, tagged};
+use crate::reads::rows::{RunSummary, SUMMARY, SummaryRow};
+
+/// Which runs to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct RunFilter {
+    pub state: Option<RunState>,
+    pub namespace: Option<String>,
+    pub workflow: Option<String>,
+    pub workflow_id: Option<Uuid>,
+    /// Only runs of these namespaces; `None` is all of them.
+    pub namespaces: Option<Vec<String>>,
+    /// The kind of what started them: `manual`, `cron`, `event`, …
+    pub trigger: Option<String>,
+    /// A tag of the version they are of.
+    pub tag: Option<String>,
+    pub correlation_id: Option<String>,
+    pub since: Option<Micros>,
+    pub until: Option<Micros>,
+    /// Only runs older than this one: the cursor.
+    pub before: Option<RunId>,
+    pub offset: i64,
+    pub limit: i64,
+}
+
+/// How many open runs one step of listing them looks at.
+const OPEN_RUNS_PER_PAGE: usize = 200;
+
+/// The runs with live rows before one, newest first: from each the index leads to the next, past all other rows of it.
+const OPEN_RUNS: &str = "WITH RECURSIVE open (run_id) AS ( \
+         SELECT (SELECT t.run_id FROM task_runs t WHERE t.run_id < $1 ORDER BY t.run_id DESC LIMIT 1) \
+         UNION ALL \
+         SELECT (SELECT t.run_id FROM task_runs t WHERE t.run_id < o.run_id ORDER BY t.run_id DESC LIMIT 1) FROM open o WHERE o.run_id IS NOT NULL \
+     ) SELECT run_id FROM open WHERE run_id IS NOT NULL LIMIT $2";
+
+const CONTINUED_RUNS: &str =
+    "SELECT DISTINCT run_id FROM continuations WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
+
+const PUT_OFF_RUNS: &str = "SELECT run_id FROM starts WHERE run_id < $1 ORDER BY run_id DESC LIMIT $2";
+
+/// Looked for among those that wait for a limit, never along the key of all runs.
+const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FROM runs WHERE waits_for IS NOT NULL) \
+     SELECT id FROM queued WHERE open = 0 AND id < $1 ORDER BY id DESC LIMIT $2";
+
+macro_rules! filtered {
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {{
+        let filter = $filter;
+        let mut query = QueryBuilder::<$database>::new(SUMMARY);
+        // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
+        // of them and named here.
+        match filter.state {
+            Some(RunState::Failed | RunState::Cancelled) => query.push(" JOIN unsuccessful_runs u ON u.run_id = r.id"),
+            _ => &mut query,
+        };
+        query.push(" WHERE 1 = 1");
+        let among: Option<&[RunId]> = $among;
+        if let Some(among) = among {
+            let mut ids = query.push(" AND r.id IN (").separated(", ");
+            for id in among {
+                ids.push_bind(*id);
+            }
+            query.push(")");
+        }
+        if let Some(state) = filter.state {
+            query.push(" AND r.state = ").push_bind(state.code());
+        }
+        if let Some(namespace) = &filter.namespace {
+            query.push(" AND w.namespace = ").push_bind(namespace);
+        }
+        if let Some(workflow) = &filter.workflow {
+            query.push(" AND w.name = ").push_bind(workflow);
+        }
+        if let Some(workflow) = filter.workflow_id {
+            query.push(" AND r.workflow_id = ").push_bind(workflow);
+        }
+        in_namespaces!(query, &filter.namespaces);
+        if let Some(trigger) = &filter.trigger {
+            // A run that nobody says anything about was started by hand.
+            let json = match $flavor {
+                Flavor::Postgres => "CAST(d.trigger AS json)",
+                Flavor::Sqlite => "d.trigger",
+            };
+            query.push(format_args!(
+                " AND coalesce((SELECT {json} ->> 'kind' FROM run_details d WHERE d.run_id = r.id), 'manual') = "
+            ));
+            query.push_bind(trigger);
+        }
+        tagged!(query, $flavor, &filter.tag);
+        if let Some(correlation) = &filter.correlation_id {
+            query
+                .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")
+                .push_bind(correlation)
+                .push(")");
+        }
+        if let Some(since) = filter.since {
+            query.push(" AND r.created_at >= ").push_bind(since);
+        }
+        if let Some(until) = filter.until {
+            query.push(" AND r.created_at < ").push_bind(until);
+        }
+        if let Some(before) = filter.before {
+            query.push(" AND r.id < ").push_bind(before);
+        }
+        query.push(" ORDER BY r.id DESC LIMIT ").push_bind(filter.limit);
+        query.push(" OFFSET ").push_bind(filter.offset);
+        query
+    }};
+}
+
+impl Store {
+    pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+        match filter.state {
+            Some(RunState::Pending | RunState::Running | RunState::Paused) => self.list_open_runs(filter).await,
+            _ => self.select_runs(filter, None).await,
+        }
+    }
+
+    /// Walks the open runs from the newest on, page by page, until enough of them fit. A page costs one step of an index
+    /// per run, however many live rows a run has.
+    async fn list_open_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
+        let left_out = usize::try_from(filter.offset).unwrap_or(0);
+        let wanted = usize::try_from(filter.limit).unwrap_or(0).saturating_add(left_out);
+        let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, offset: 0, ..filter.clone() };
+        let mut found = Vec::new();
+        while found.len() < wanted {
+            let open = self.page_of_open_runs(page.before, page.state).await?;
+            let Some(oldest) = open.last().copied() else { break };
+            found.extend(self.select_runs(&page, Some(&open)).await?);
+            page.before = Some(oldest);
+        }
+        found.truncate(wanted);
+        Ok(found.split_off(left_out.min(found.len())))
+    }
+
+    /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big
+    /// unit goes on, because they have no tasks and wait for their turn, or because they start later.
+    async fn page_of_open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
+        let before = before.unwrap_or(RunId::max());
+        let mut open = self.runs_before(OPEN_RUNS, before).await?;
+        open.extend(self.runs_before(CONTINUED_RUNS, before).await?);
+        if state == Some(RunState::Pending) {
+            open.extend(self.runs_before(EMPTY_QUEUED_RUNS, before).await?);
+            open.extend(self.runs_before(PUT_OFF_RUNS, before).await?);
+        }
+        open.sort_unstable_by(|one, other| other.cmp(one));
+        open.dedup();
+        open.truncate(OPEN_RUNS_PER_PAGE);
+        Ok(open)
+    }
+
+    async fn runs_before(&self, sql: &'static str, before: RunId) -> Result<Vec<RunId>> {
+        let rows: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(sql)
+            .bind(before)
+            .bind(OPEN_RUNS_PER_PAGE as i64)
+            .fetch_all(conn)
+            .await?);
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    async fn select_runs(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<Vec<RunSummary>> {
+        let rows: Vec<SummaryRow> = match &*self.db {
+            Db::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among)
+                    .build_query_as()
+                    .fetch_all(&sqlite.readers)
+                    .await?
+            }
+        };
+        rows.into_iter().map(RunSummary::try_from).collect()
+    }
+}

@@ -1,0 +1,396 @@
+//! What people do to runs: cancel, pause, resume. Each locks the run first and never touches running rows.
+
+use mainspring_core::state::{RunState, TaskState};
+use mainspring_core::work::Failure;
+use mainspring_core::{Micros, RunId};
+use uuid::Uuid;
+
+use crate::cluster::sessions::LiveRow;
+use crate::cluster::terms::{self, Term};
+use crate::db::{Store, Tx, locking, within};
+use crate::error::{Error, Result};
+use crate::runs::flags::{
+    CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped,
+};
+use crate::runs::limits::hand_on;
+use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
+use crate::runs::settle::settle;
+use crate::runs::transitions::{Transition, goes_on};
+use crate::runs::waits::call_off;
+use crate::runs::starts;
+
+/// Who acts, and why.
+#[derive(Debug, Clone)]
+pub struct Operator {
+    pub by: String,
+    pub reason: Option<String>,
+}
+
+impl Operator {
+    pub fn new(by: impl Into<String>, reason: Option<String>) -> Self {
+        Self { by: by.into(), reason }
+    }
+
+    /// What is told of a cancel: to the tasks that are stopped, and to whoever looks.
+    fn cancels(&self) -> String {
+        match self.reason.as_deref().filter(|reason| !reason.is_empty()) {
+            Some(reason) => format!("cancelled by {}: {reason}", self.by),
+            None => format!("cancelled by {}", self.by),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelOutcome {
+    /// Nothing new of it will start; what runs is being killed.
+    Cancelling,
+    /// It had ended before.
+    AlreadyEnded(RunState),
+}
+
+/// A run whose row this transaction has locked.
+#[derive(Debug, Clone)]
+pub(crate) struct LockedRun {
+    pub(crate) id: RunId,
+    pub(crate) version: i64,
+    pub(crate) state: RunState,
+    pub(crate) stage: i16,
+    pub(crate) flags: i16,
+    pub(crate) generation: i16,
+    /// How many task runs of its stage are live.
+    pub(crate) open: i32,
+    pub(crate) limit: Option<i32>,
+    pub(crate) seq: i64,
+}
+
+impl LockedRun {
+    /// Whether nothing more of its stage may start.
+    pub(crate) fn is_stopped(&self) -> bool {
+        is_stopped(self.flags, self.stage)
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct LockedRunRow {
+    version: i64,
+    state: i16,
+    stage: i16,
+    flags: i16,
+    generation: i16,
+    open: i32,
+    limit_id: Option<i32>,
+    seq: i64,
+}
+
+/// Puts a run whose lock is held into another state.
+async fn enter(tx: &mut Tx, now: Micros, run: &mut LockedRun, state: RunState) -> Result<()> {
+    run.state = state;
+    within!(
+        tx,
+        sqlx::query("UPDATE runs SET state = $2, progress_at = $3 WHERE id = $1")
+            .bind(run.id)
+            .bind(state.code())
+            .bind(now)
+    );
+    Ok(())
+}
+
+pub(crate) async fn lock_run(tx: &mut Tx, id: RunId) -> Result<LockedRun> {
+    let sql = locking!(
+        tx,
+        "SELECT version, state, stage, flags, generation, open, limit_id, seq FROM runs WHERE id = $1",
+        "FOR NO KEY UPDATE"
+    );
+    let row: LockedRunRow = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?)
+        .ok_or_else(|| Error::not_found(format!("run {id}")))?;
+    let state = RunState::try_from(row.state).map_err(|error| Error::bad_row("runs", "state", id, error))?;
+    Ok(LockedRun {
+        id,
+        version: row.version,
+        state,
+        stage: row.stage,
+        flags: row.flags,
+        generation: row.generation,
+        open: row.open,
+        limit: row.limit_id,
+        seq: row.seq,
+    })
+}
+
+impl Store {
+    /// Cancels a run: what has not started never will, what runs is asked to stop. A second cancel calls off finalisers.
+    /// Returns only when no further task of the run can be claimed.
+    pub async fn cancel_run(&self, now: Micros, action: Uuid, id: RunId, operator: &Operator) -> Result<CancelOutcome> {
+        let mut tx = self.begin().await?;
+        // One that was to start later begins now, to end at once.
+        starts::begin(&mut tx, now, id).await?;
+        let mut run = lock_run(&mut tx, id).await?;
+        if run.state.is_terminal() {
+            return Ok(CancelOutcome::AlreadyEnded(run.state));
+        }
+        let again = run.flags & RUN_CANCELLING != 0;
+        run.flags |= RUN_CANCELLING | if again { RUN_NO_FINALISERS } else { 0 };
+        record(&mut tx, now, action, &mut run, "cancel", operator).await?;
+        let more = stop_run(&mut tx, now, &mut run, &operator.cancels()).await?;
+        tx.commit().await?;
+        if more {
+            self.proceed_run(now, id).await?;
+        }
+        Ok(CancelOutcome::Cancelling)
+    }
+
+    /// Fails runs whose deadline has passed, as a leader. Their open tasks are cancelled, their finalisers run.
+    pub async fn expire_runs(&self, now: Micros, term: &Term) -> Result<u64> {
+        let due: Vec<(RunId,)> = crate::db::read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT id FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND deadline_at <= $1 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 100"
+        )
+        .bind(now)
+        .fetch_all(conn)
+        .await?
+        });
+        let mut expired = 0;
+        for (id,) in due {
+            let mut tx = self.begin().await?;
+            if !terms::hold(&mut tx, term).await? {
+                return Ok(expired);
+            }
+            let mut run = lock_run(&mut tx, id).await?;
+            if run.state.is_terminal() || run.flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0 {
+                continue;
+            }
+            run.flags |= RUN_TIMED_OUT;
+            goes_on(&mut tx, now, id, Transition::TimedOut).await?;
+            let more = stop_run(&mut tx, now, &mut run, "the run's timeout has passed").await?;
+            tx.commit().await?;
+            if more {
+                self.proceed_run(now, id).await?;
+            }
+            expired += 1;
+        }
+        Ok(expired)
+    }
+
+    /// The next deadline of an open run.
+    pub async fn next_deadline(&self) -> Result<Option<Micros>> {
+        let row: Option<(i64,)> = crate::db::read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT deadline_at FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 1"
+        )
+        .fetch_optional(conn)
+        .await?
+        });
+        Ok(row.map(|row| row.0))
+    }
+
+    /// Pauses a run: nothing more of it starts; what runs goes on.
+    pub async fn pause_run(&self, now: Micros, action: Uuid, id: RunId, operator: &Operator) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let mut run = lock_run(&mut tx, id).await?;
+        if run.state != RunState::Running || run.flags & (RUN_CANCELLING | RUN_TIMED_OUT) != 0 {
+            return Err(Error::Conflict(format!("run {id} is {}: only a running run can be paused", run.state)));
+        }
+        enter(&mut tx, now, &mut run, RunState::Paused).await?;
+        // Two statements, so that a row that was just let through its gate is seen as ready and gives its slot back.
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))"
+            )
+            .bind(id)
+        );
+        let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as(
+            "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND state = 1 RETURNING pool"
+        )
+        .bind(id)
+        .fetch_all(conn)
+        .await?);
+        let released: Vec<i32> = released.into_iter().filter_map(|row| row.0).collect();
+        record(&mut tx, now, action, &mut run, "pause", operator).await?;
+        hand_on(&mut tx, now, &released, &[], &[]).await?;
+        tx.commit().await
+    }
+
+    /// Lets a paused run go on.
+    pub async fn resume_run(&self, now: Micros, action: Uuid, id: RunId, operator: &Operator) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let mut run = lock_run(&mut tx, id).await?;
+        if run.state != RunState::Paused {
+            return Err(Error::Conflict(format!("run {id} is {}: only a paused run can be resumed", run.state)));
+        }
+        enter(&mut tx, now, &mut run, RunState::Running).await?;
+        record(&mut tx, now, action, &mut run, "resume", operator).await?;
+        proceed::enqueue(&mut tx, now, id, proceed::ADMIT).await?;
+        tx.commit().await?;
+        self.proceed_run(now, id).await
+    }
+}
+
+/// Writes the flags of a run that is to stop, and ends what they stop. A queued run gives up its place; a paused one runs
+/// again, to its end; one that is still being made stops with the last of its rows. Finalisers that may still run are left
+/// alone. True if something is left to do.
+pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reason: &str) -> Result<bool> {
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO run_details (run_id, reason) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE \
+             SET reason = excluded.reason",
+        )
+        .bind(run.id)
+        .bind(reason)
+    );
+    if run.flags & RUN_BEING_MADE != 0 {
+        within!(tx, sqlx::query("UPDATE runs SET flags = $2 WHERE id = $1").bind(run.id).bind(run.flags));
+        return Ok(true);
+    }
+    let was = std::mem::replace(&mut run.state, RunState::Running);
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
+             waits_for = NULL, limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
+        )
+        .bind(run.id)
+        .bind(run.state.code())
+        .bind(run.flags)
+        .bind(now)
+        .bind(was == RunState::Pending)
+    );
+    if !run.is_stopped() {
+        if was == RunState::Paused {
+            proceed::enqueue(tx, now, run.id, proceed::ADMIT).await?;
+        }
+        return Ok(was == RunState::Paused);
+    }
+    call_off(tx, now, run.id).await?;
+    if run.open == 0 {
+        end_stage(tx, now, run.id).await?;
+        return Ok(false);
+    }
+    let more = clear_chunk(tx, now, run.id).await?;
+    if more {
+        proceed::enqueue(tx, now, run.id, proceed::CANCEL).await?;
+    }
+    Ok(more)
+}
+
+/// How the task runs of a run that was stopped end: with the words of whoever stopped it.
+pub(crate) async fn stopped(tx: &mut Tx, id: RunId) -> Result<Failure> {
+    let reason: Option<(Option<String>,)> =
+        within!(tx, |conn| sqlx::query_as("SELECT reason FROM run_details WHERE run_id = $1")
+            .bind(id)
+            .fetch_optional(conn)
+            .await?);
+    let message = reason.and_then(|reason| reason.0).unwrap_or_else(|| "cancelled".into());
+    Ok(Failure { kind: "cancelled".into(), message, ..Failure::default() })
+}
+
+/// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.
+/// True if there may be more.
+pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<bool> {
+    let why = stopped(tx, id).await?;
+    let last: Option<(i32, i32)> = within!(tx, |conn| {
+        sqlx::query_as(
+            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) \
+             ORDER BY idx, item LIMIT 1 OFFSET $2",
+        )
+        .bind(id)
+        .bind(CHUNK as i64 - 1)
+        .fetch_optional(conn)
+        .await?
+    });
+    // Not by how many are ended below: one of them may be claimed meanwhile.
+    let more = last.is_some();
+    let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
+    let rows: Vec<LiveRow> = within!(tx, |conn| {
+        sqlx::query_as(
+            "DELETE FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
+             RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at",
+        )
+        .bind(id)
+        .bind(last_idx)
+        .bind(last_item)
+        .fetch_all(conn)
+        .await?
+    });
+    if !rows.is_empty() {
+        let gone = rows
+            .iter()
+            .map(|row| {
+                let mut gone = row.gone(now, TaskState::Cancelled, None);
+                // What depends on it is cancelled with it, not failed by it.
+                gone.flags &= !HAS_DEPENDENTS;
+                gone
+            })
+            .collect();
+        settle(tx, now, gone, Vec::new()).await?;
+    }
+    // A later statement: a claim that was under way has committed or never will.
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
+             SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 \
+             ON CONFLICT DO NOTHING"
+        )
+        .bind(id)
+        .bind(&why.message)
+    );
+    Ok(more)
+}
+
+/// A run whose stage has no open task enters its next stage, or ends.
+pub(crate) async fn end_stage(tx: &mut Tx, now: Micros, id: RunId) -> Result<()> {
+    match tx {
+        Tx::Postgres(pg) => {
+            sqlx::query("SELECT next_stage_v1($1, $2)").bind(now).bind(id).execute(&mut **pg).await?;
+        }
+        Tx::Sqlite(sqlite) => crate::sqlite::settle::next_stage(sqlite, now, id).await?,
+    }
+    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
+        "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
+    )
+    .bind(id)
+    .fetch_all(conn)
+    .await?);
+    let pools: Vec<i32> = pools.into_iter().map(|pool| pool.0).collect();
+    let (state, limit): (i16, Option<i32>) =
+        within!(tx, |conn| sqlx::query_as("SELECT state, limit_id FROM runs WHERE id = $1")
+            .bind(id)
+            .fetch_one(conn)
+            .await?);
+    let ended: Vec<i32> = limit.filter(|_| state >= RunState::Success.code()).into_iter().collect();
+    hand_on(tx, now, &[], &ended, &pools).await
+}
+
+/// Records an operator's action under the run's next event number.
+pub(crate) async fn record(
+    tx: &mut Tx,
+    now: Micros,
+    action_id: Uuid,
+    run: &mut LockedRun,
+    action: &str,
+    operator: &Operator,
+) -> Result<()> {
+    let (seq,): (i64,) =
+        within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
+            .bind(run.id)
+            .fetch_one(conn)
+            .await?);
+    run.seq = seq;
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at) VALUES ($1, \
+             $2, $3, $4, $5, $6, $7)"
+        )
+        .bind(action_id)
+        .bind(run.id)
+        .bind(seq)
+        .bind(action)
+        .bind(&operator.by)
+        .bind(&operator.reason)
+        .bind(now)
+    );
+    Ok(())
+}

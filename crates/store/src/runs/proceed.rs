@@ -1,0 +1,250 @@
+//! Big units go on in chunks. What is left to do is a row in `continuations`, so a crash between chunks loses nothing.
+
+use mainspring_core::state::RunState;
+use mainspring_core::{Micros, RunId};
+
+use crate::db::{Store, Tx, locking, read, within};
+use crate::error::{Error, Result};
+use crate::runs::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
+use crate::runs::limits::hand_on;
+use crate::runs::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run, stopped};
+use crate::runs::settle::{Count, settle};
+use crate::runs::transitions::{Transition, goes_on};
+
+/// Make the rows of a run.
+pub(crate) const CREATE: i16 = 0;
+/// Let the held rows of a run go.
+pub(crate) const ADMIT: i16 = 1;
+/// End the rows of a run that is being cancelled.
+pub(crate) const CANCEL: i16 = 2;
+/// Count the dependents of an ended task.
+pub(crate) const FAN_OUT: i16 = 3;
+/// Cancel a run whose parent does not wait for it any more.
+pub(crate) const CANCEL_CHILD: i16 = 4;
+
+/// Stands for the end of a chunk that is the last.
+pub(crate) const BEYOND_EVERY_TASK: (i32, i32) = (i32::MAX, i32::MAX);
+
+#[derive(Debug, Clone, sqlx::FromRow)]
+struct Continuation {
+    id: i64,
+    run_id: RunId,
+    kind: i16,
+    idx: i32,
+    counts: i16,
+    position: i32,
+}
+
+pub(crate) async fn enqueue(tx: &mut Tx, now: Micros, run: RunId, kind: i16) -> Result<()> {
+    within!(
+        tx,
+        sqlx::query("INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, $2, $3)")
+            .bind(run)
+            .bind(kind)
+            .bind(now)
+    );
+    Ok(())
+}
+
+impl Store {
+    /// Does one chunk of what is left to do, oldest first; false if nothing is.
+    pub async fn proceed(&self, now: Micros) -> Result<bool> {
+        self.proceed_one(now, None).await
+    }
+
+    /// Does everything that is left to do for a run.
+    pub async fn proceed_run(&self, now: Micros, run: RunId) -> Result<()> {
+        while self.proceed_one(now, Some(run)).await? {}
+        Ok(())
+    }
+
+    /// Whether anything is left to do. Cheap: for a look before taking the writer.
+    pub async fn has_continuations(&self) -> Result<bool> {
+        let row: Option<(i64,)> =
+            read!(self, |conn| sqlx::query_as("SELECT id FROM continuations LIMIT 1").fetch_optional(conn).await?);
+        Ok(row.is_some())
+    }
+
+    async fn proceed_one(&self, now: Micros, only: Option<RunId>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let sql = match only {
+            None => locking!(
+                tx,
+                "SELECT id, run_id, kind, idx, counts, position FROM continuations ORDER BY id LIMIT 1",
+                "FOR UPDATE SKIP LOCKED"
+            ),
+            Some(_) => locking!(
+                tx,
+                "SELECT id, run_id, kind, idx, counts, position FROM continuations WHERE run_id = $1 ORDER BY id LIMIT 1",
+                "FOR UPDATE"
+            ),
+        };
+        let found: Option<Continuation> = within!(tx, |conn| {
+            let mut query = sqlx::query_as(sql);
+            if let Some(run) = only {
+                query = query.bind(run);
+            }
+            query.fetch_optional(conn).await?
+        });
+        let Some(work) = found else { return Ok(false) };
+        let run = lock_run(&mut tx, work.run_id).await?;
+        let next = match work.kind {
+            CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
+            ADMIT => admit_chunk(&mut tx, now, &run).await?,
+            CANCEL => clear_chunk(&mut tx, now, run.id).await?.then_some(0),
+            FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
+            CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
+            other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
+        };
+        match next {
+            Some(position) => {
+                within!(
+                    tx,
+                    sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1").bind(work.id).bind(position)
+                );
+            }
+            None => {
+                within!(tx, sqlx::query("DELETE FROM continuations WHERE id = $1").bind(work.id));
+            }
+        }
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// A child is cancelled as its parent was.
+async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Option<i32>> {
+    if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
+        run.flags |= RUN_CANCELLING;
+        goes_on(tx, now, run.id, Transition::CancelledWithParent).await?;
+        stop_run(tx, now, &mut run, "what waited for this run was cancelled").await?;
+    }
+    Ok(None)
+}
+
+/// Makes the rows from `position` on, held; after the last the run is admitted, or queued behind its limit, or ended if it
+/// was cancelled meanwhile.
+async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) -> Result<Option<i32>> {
+    let end = position + CHUNK as i32;
+    let made = within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, \
+             max_lost, open, version, due_at) \
+             SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN 0 ELSE 6 END, vt.rule, coalesce(vt.rank, \
+             r.rank), vt.flags, vt.route, vt.pool, \
+                vt.max_failures, vt.max_lost, vt.needs, vt.version, $4 + vt.idx \
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = 0 AND vt.idx >= $2 \
+             AND vt.idx < $3 WHERE r.id = $1"
+        )
+        .bind(run.id)
+        .bind(position)
+        .bind(end)
+        .bind(now)
+    );
+    if made as usize == CHUNK {
+        return Ok(Some(end));
+    }
+    let admitted = run.flags & RUN_ADMITTED != 0;
+    let flags = run.flags & !(RUN_BEING_MADE | RUN_ADMITTED);
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN 1 ELSE 0 END, started_at = CASE WHEN $3 \
+             THEN $4 ELSE started_at END WHERE id = $1"
+        )
+        .bind(run.id)
+        .bind(flags)
+        .bind(admitted)
+        .bind(now)
+    );
+    if flags & RUN_CANCELLING != 0 {
+        let state = if admitted { RunState::Running } else { RunState::Pending };
+        let reason = stopped(tx, run.id).await?.message;
+        stop_run(tx, now, &mut LockedRun { flags, state, ..run.clone() }, &reason).await?;
+    } else if admitted {
+        goes_on(tx, now, run.id, Transition::Admitted).await?;
+        enqueue(tx, now, run.id, ADMIT).await?;
+    } else if let Some(limit) = run.limit {
+        hand_on(tx, now, &[], &[], &[limit]).await?;
+    }
+    Ok(None)
+}
+
+/// Lets held rows go, a chunk at a time. A run without any is over; one that was stopped or paused lets none go.
+async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option<i32>> {
+    if run.state == RunState::Running && run.open == 0 {
+        end_stage(tx, now, run.id).await?;
+        return Ok(None);
+    }
+    if run.state != RunState::Running || run.is_stopped() {
+        return Ok(None);
+    }
+    let last: Option<(i32, i32)> = within!(tx, |conn| {
+        sqlx::query_as(
+            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT 1 OFFSET $2",
+        )
+        .bind(run.id)
+        .bind(CHUNK as i64 - 1)
+        .fetch_optional(conn)
+        .await?
+    });
+    let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
+    let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
+        sqlx::query_as(
+            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
+             due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
+             WHERE run_id = $1 AND state = 6 AND (idx, item) <= ($3, $4) RETURNING state, pool",
+        )
+        .bind(run.id)
+        .bind(now)
+        .bind(last_idx)
+        .bind(last_item)
+        .fetch_all(conn)
+        .await?
+    });
+    let mut pools: Vec<i32> = moved.iter().filter(|row| row.0 == 5).filter_map(|row| row.1).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    hand_on(tx, now, &[], &[], &pools).await?;
+    Ok(last.map(|_| 0))
+}
+
+/// Counts a chunk of the dependents of a task that ended earlier.
+async fn fan_out_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, work: &Continuation) -> Result<Option<i32>> {
+    let dependents = dependents(tx, run.version, work.idx, work.position).await?;
+    let full = dependents.len() == CHUNK;
+    let counts =
+        dependents.into_iter().map(|dependent| Count { run: run.id, dependent, counts: work.counts }).collect();
+    settle(tx, now, Vec::new(), counts).await?;
+    Ok(full.then_some(work.position + CHUNK as i32))
+}
+
+async fn dependents(tx: &mut Tx, version: i64, idx: i32, position: i32) -> Result<Vec<i32>> {
+    match tx {
+        Tx::Postgres(tx) => {
+            let (slice,): (Vec<i32>,) = sqlx::query_as(
+                "SELECT dependents[$3 + 1 : $3 + $4] FROM version_tasks WHERE version = $1 AND idx = $2",
+            )
+            .bind(version)
+            .bind(idx)
+            .bind(position)
+            .bind(CHUNK as i32)
+            .fetch_one(&mut **tx)
+            .await?;
+            Ok(slice)
+        }
+        Tx::Sqlite(tx) => {
+            let rows: Vec<(i32,)> = sqlx::query_as(
+                "SELECT e.value FROM version_tasks vt, json_each(vt.dependents) e WHERE vt.version = $1 AND vt.idx = $2 AND e.key >= $3 AND e.key < $3 + $4 ORDER BY e.key",
+            )
+            .bind(version)
+            .bind(idx)
+            .bind(position)
+            .bind(CHUNK as i32)
+            .fetch_all(tx.connection().await?)
+            .await?;
+            Ok(rows.into_iter().map(|row| row.0).collect())
+        }
+    }
+}

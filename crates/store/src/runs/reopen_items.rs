@@ -1,0 +1,145 @@
+//! Reopening a task that was repeated over a list: items that went well stay as they are, the others are done again.
+
+use mainspring_core::Micros;
+use mainspring_core::state::{TaskState, Upstream};
+use mainspring_core::workflow::Task;
+
+use crate::db::{Tx, within};
+use crate::error::Result;
+use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task, upstream};
+use crate::runs::operate::LockedRun;
+use crate::runs::parking::NEVER;
+use crate::runs::reopen::EndedRow;
+use crate::workflows::versions::startable;
+
+/// The items of one task that are done again.
+#[derive(Debug)]
+pub(crate) struct ItemsAgain {
+    kept: i32,
+    /// Number and last attempt, in order.
+    again: Vec<(i32, i32)>,
+    /// The last attempt of the task itself.
+    attempt: i32,
+}
+
+impl ItemsAgain {
+    /// `None` if the task was not expanded, or none of its items went badly.
+    pub(crate) fn of(index: usize, rows: &[EndedRow]) -> Option<Self> {
+        let mut all = rows.iter().filter(|row| row.idx as usize == index);
+        let parent = all.clone().find(|row| row.item < 0).filter(|row| row.flags & EXPANDED != 0)?;
+        let mut items = Self { kept: 0, again: Vec::new(), attempt: parent.attempt };
+        for row in all.by_ref().filter(|row| row.item >= 0) {
+            let outcome = TaskState::try_from(row.state).ok().and_then(|state| upstream(state, row.flags));
+            match outcome {
+                Some(Upstream::Failed) => items.again.push((row.item, row.attempt)),
+                _ => items.kept += 1,
+            }
+        }
+        (!items.again.is_empty()).then_some(items)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.again.len()
+    }
+
+    /// Whether this item's result stays.
+    pub(crate) fn keeps(&self, item: i32) -> bool {
+        item >= 0 && self.again.iter().all(|again| again.0 != item)
+    }
+
+    /// Makes the task wait for its items again, and those live that are done again.
+    pub(crate) async fn revive(
+        &self,
+        tx: &mut Tx,
+        now: Micros,
+        run: &LockedRun,
+        task: &Task,
+        index: usize,
+        admitted: bool,
+    ) -> Result<()> {
+        let flags = of_task(task);
+        let parent = Row {
+            item: -1,
+            state: TaskState::Waiting,
+            flags: (flags | EXPANDED) & !DEAD_LETTER,
+            attempt: self.attempt + 1,
+            open: self.again.len() as i32,
+            succeeded: self.kept,
+            due_at: NEVER,
+        };
+        insert(tx, run, index, &parent).await?;
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND \
+                 idx = $2 AND item = -1"
+            )
+            .bind(run.id)
+            .bind(index as i32)
+            .bind(parent.attempt)
+        );
+        let mut own = flags & !(HAS_DEPENDENTS | HAS_CONDITION | BIG_FAN_OUT);
+        if task.action.parks() {
+            own |= HAS_CONDITION;
+        }
+        let at_once = task.max_parallel.map_or(usize::MAX, |max| max as usize);
+        for (nth, (item, attempt)) in self.again.iter().enumerate() {
+            within!(
+                tx,
+                sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
+                    .bind(run.id)
+                    .bind(index as i32)
+                    .bind(item)
+            );
+            let state = if nth < at_once { startable(admitted, own, None) } else { TaskState::Pending };
+            let row = Row {
+                item: *item,
+                state,
+                flags: own,
+                attempt: *attempt,
+                open: 0,
+                succeeded: 0,
+                due_at: now + nth as i64,
+            };
+            insert(tx, run, index, &row).await?;
+        }
+        Ok(())
+    }
+}
+
+struct Row {
+    item: i32,
+    state: TaskState,
+    flags: i16,
+    attempt: i32,
+    open: i32,
+    succeeded: i32,
+    due_at: Micros,
+}
+
+/// A live row from its template; one with a pool is gated instead of ready.
+async fn insert(tx: &mut Tx, run: &LockedRun, index: usize, row: &Row) -> Result<()> {
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
+             max_failures, max_lost, generation, open, succeeded, \
+                                    version, due_at, started_at) \
+             SELECT r.id, vt.idx, $3, CASE WHEN $4 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $4 END, \
+             vt.rule, coalesce(vt.rank, r.rank), $5, vt.route, vt.pool, \
+                    $6, vt.max_failures, vt.max_lost, $7, $8, $9, vt.version, $10, NULL \
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1",
+        )
+        .bind(run.id)
+        .bind(index as i32)
+        .bind(row.item)
+        .bind(row.state.code())
+        .bind(row.flags)
+        .bind(row.attempt)
+        .bind(run.generation)
+        .bind(row.open)
+        .bind(row.succeeded)
+        .bind(row.due_at)
+    );
+    Ok(())
+}

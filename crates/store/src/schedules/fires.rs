@@ -1,0 +1,521 @@
+//! Firing: what is due, the unit that fires it, and what became of every nominal instant.
+//!
+//! A unit is a compare-and-swap of all its triggers, their rows in `fires` and the runs, under the leader's term: all of
+//! it happens or nothing. Whoever prepared it from rows that have changed since finds it stale and looks again.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::time::Duration;
+
+use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
+use mainspring_core::state::RunState;
+use mainspring_core::workflow::Trigger;
+use mainspring_core::{Micros, RunId};
+use uuid::Uuid;
+
+use crate::cluster::terms::{self, Term};
+use crate::db::{Db, Store, Tx, read, within};
+use crate::error::{Error, Result};
+use crate::runs::create::{self, Created, NewRun, RunSeed};
+use crate::schedules::trigger_sync::TriggerSeed;
+use crate::schedules::triggers::schedule;
+use crate::{postgres, sqlite};
+
+/// `backfill` of what the clock fires.
+pub(crate) const NO_BACKFILL: Uuid = Uuid::nil();
+
+const OUTCOMES: [&str; 5] = ["fired", "skipped", "missed", "blacked_out", "failed"];
+
+/// A trigger whose time has come.
+#[derive(Debug, Clone)]
+pub struct DueTrigger {
+    pub id: Uuid,
+    pub revision: i64,
+    pub namespace: String,
+    /// As it is stored; parsed by whoever does not know this revision yet.
+    pub spec: String,
+    pub calendar: Option<String>,
+    pub anchor_at: Micros,
+    pub progress: Progress,
+    pub next_fire_at: Micros,
+    /// The newest version of its workflow.
+    pub version: Option<i64>,
+}
+
+impl DueTrigger {
+    pub fn trigger(&self) -> Result<Trigger> {
+        serde_json::from_str(&self.spec).map_err(|error| Error::bad_row("triggers", "spec", self.id, error))
+    }
+
+    /// When it fires. The calendar must be the one it names.
+    pub fn schedule(
+        &self,
+        trigger: &Trigger,
+        calendar: Option<&mainspring_core::schedule::CalendarSpec>,
+    ) -> std::result::Result<mainspring_core::schedule::Schedule, String> {
+        schedule(self.id, trigger, self.anchor_at, calendar)
+    }
+}
+
+/// What is written down about one nominal instant, or about a range of them.
+#[derive(Debug, Clone)]
+pub struct NewFire {
+    pub nominal: Micros,
+    pub what: FireOf,
+}
+
+#[derive(Debug, Clone)]
+pub enum FireOf {
+    /// It starts this run, unless its limit refuses it: then it is skipped.
+    Run(Box<NewRun>),
+    /// All instants up to `until` were missed.
+    Missed { until: Micros, count: u64, reason: String },
+    /// All instants up to `until` lie on closed days.
+    BlackedOut { until: Micros },
+    /// No run could be made.
+    Failed(String),
+}
+
+impl NewFire {
+    pub fn missed(missed: Missed, reason: &str) -> Self {
+        let reason = if missed.exact { reason.to_owned() } else { format!("{reason}; there were more than counted") };
+        let what = FireOf::Missed { until: missed.last, count: missed.count, reason };
+        Self { nominal: missed.first, what }
+    }
+
+    pub fn blacked_out(closed: BlackedOut) -> Self {
+        Self { nominal: closed.first, what: FireOf::BlackedOut { until: closed.last } }
+    }
+
+    /// The run it starts.
+    pub fn run(&self) -> Option<&NewRun> {
+        match &self.what {
+            FireOf::Run(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// Whether it counts for `max_executions`.
+    fn counts(&self) -> bool {
+        matches!(self.what, FireOf::Run(_) | FireOf::Failed(_))
+    }
+}
+
+/// One trigger fires: from exactly this revision and next fire to this progress.
+#[derive(Debug, Clone)]
+pub struct Firing {
+    pub trigger: Uuid,
+    pub revision: i64,
+    pub next_fire_at: Micros,
+    pub fires: Vec<NewFire>,
+    pub covered: Micros,
+    pub next: Option<Fire>,
+}
+
+impl Firing {
+    /// Whether it locks nothing but its trigger, so that it can be made ahead and beside others.
+    pub fn is_plain(&self) -> bool {
+        self.fires.iter().filter_map(NewFire::run).all(is_plain)
+    }
+
+    /// Whether it is made with a few statements, together with others.
+    pub fn goes_in_bulk(&self) -> bool {
+        self.fires.iter().filter_map(NewFire::run).all(create::goes_in_bulk)
+    }
+
+    pub(crate) fn executions(&self) -> i64 {
+        self.fires.iter().filter(|fire| fire.counts()).count() as i64
+    }
+}
+
+/// What became of a unit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fired {
+    /// What became of its runs, in order.
+    Done(Vec<Created>),
+    /// A trigger has changed: nothing was done.
+    Stale,
+    /// Another leads: nothing was done.
+    Deposed,
+}
+
+/// A row of `fires`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FireRow {
+    pub trigger_id: Uuid,
+    pub nominal_at: Micros,
+    pub backfill: Option<Uuid>,
+    /// `fired`, `skipped`, `missed`, `blacked_out` or `failed`.
+    pub outcome: &'static str,
+    /// The last instant of a range.
+    pub until_at: Option<Micros>,
+    pub count: i64,
+    pub run_id: Option<RunId>,
+    pub reason: Option<String>,
+    pub fired_at: Micros,
+}
+
+/// The columns of a row of `fires`.
+#[derive(Debug, Clone)]
+pub(crate) struct FireSeed {
+    pub(crate) trigger: Uuid,
+    pub(crate) nominal: Micros,
+    pub(crate) backfill: Uuid,
+    pub(crate) outcome: i16,
+    pub(crate) until: Option<Micros>,
+    pub(crate) count: i64,
+    pub(crate) run: Option<RunId>,
+    pub(crate) reason: Option<String>,
+}
+
+#[derive(sqlx::FromRow)]
+struct DueRow {
+    id: Uuid,
+    revision: i64,
+    namespace: String,
+    spec: String,
+    calendar: Option<String>,
+    anchor_at: Micros,
+    covered_at: Micros,
+    fired: i64,
+    next_fire_at: Micros,
+    version: Option<i64>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    trigger_id: Uuid,
+    nominal_at: Micros,
+    backfill: Uuid,
+    outcome: i16,
+    until_at: Option<Micros>,
+    count: i64,
+    run_id: Option<RunId>,
+    reason: Option<String>,
+    fired_at: Micros,
+}
+
+impl From<Row> for FireRow {
+    fn from(row: Row) -> Self {
+        Self {
+            trigger_id: row.trigger_id,
+            nominal_at: row.nominal_at,
+            backfill: (row.backfill != NO_BACKFILL).then_some(row.backfill),
+            outcome: OUTCOMES.get(row.outcome as usize).copied().unwrap_or("failed"),
+            until_at: row.until_at,
+            count: row.count,
+            run_id: row.run_id,
+            reason: row.reason,
+            fired_at: row.fired_at,
+        }
+    }
+}
+
+/// Where all who write wait for each other, a unit that was made ahead waits no longer for its word.
+const LONGEST_WALL: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// Triggers whose time has come, the longest overdue first.
+    pub async fn due_triggers(&self, now: Micros, limit: i64) -> Result<Vec<DueTrigger>> {
+        let rows: Vec<DueRow> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT t.id, t.revision, t.namespace, t.spec, t.calendar, t.anchor_at, t.covered_at, t.fired, t.next_fire_at, w.latest AS version \
+             FROM triggers t JOIN workflows w ON w.id = t.workflow_id \
+             WHERE t.next_fire_at <= $1 AND t.next_fire_at IS NOT NULL AND NOT t.paused AND t.present AND t.active \
+             ORDER BY t.next_fire_at LIMIT $2"
+        )
+        .bind(now)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?
+        });
+        let due = |row: DueRow| DueTrigger {
+            id: row.id,
+            revision: row.revision,
+            namespace: row.namespace,
+            spec: row.spec,
+            calendar: row.calendar,
+            anchor_at: row.anchor_at,
+            progress: Progress { covered: row.covered_at, fired: row.fired.max(0) as u64 },
+            next_fire_at: row.next_fire_at,
+            version: row.version,
+        };
+        Ok(rows.into_iter().map(due).collect())
+    }
+
+    /// When the next trigger fires, and up to where that trigger is settled.
+    pub async fn next_fire(&self) -> Result<Option<(Micros, Micros)>> {
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT next_fire_at, covered_at FROM triggers WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active \
+             ORDER BY next_fire_at LIMIT 1"
+        )
+        .fetch_optional(conn)
+        .await?
+        }))
+    }
+
+    /// Fires triggers, all of them or none, as the leader of this term. `now` is when the runs are made, `at` the time of
+    /// day that the clock went by.
+    pub async fn fire(&self, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
+        if let Db::Postgres(pg) = &*self.db
+            && let Some(unit) = PlainUnit::of(now, firings)
+        {
+            let mut connection = pg.warm.take(&pg.pool).await?;
+            let fired = postgres::fires::fire(&mut connection, now, at, term, &unit).await?;
+            pg.warm.keep(connection);
+            return Ok(fired);
+        }
+        let mut tx = self.begin().await?;
+        let fired = fire_within(&mut tx, now, at, term, firings).await?;
+        end(tx, fired).await
+    }
+
+    /// Makes a unit before its time and commits it when `word` says yes; if it says no, nothing has happened. The word is
+    /// asked for when all but the commit is done, and must come soon: nobody sees the unit before, and whoever wants to
+    /// change one of its triggers waits, or whoever wants to change anything at all if [`Self::writes_alone`].
+    pub async fn fire_ahead(
+        &self,
+        now: Micros,
+        at: Micros,
+        term: &Term,
+        firings: &[Firing],
+        word: impl Future<Output = bool>,
+    ) -> Result<Fired> {
+        match &*self.db {
+            Db::Postgres(pg) => {
+                let Some(unit) = PlainUnit::of(now, firings) else {
+                    return if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) };
+                };
+                let mut connection = pg.warm.take(&pg.pool).await?;
+                let fired = postgres::fires::fire_ahead(&mut connection, now, at, term, &unit, word).await?;
+                pg.warm.keep(connection);
+                Ok(fired)
+            }
+            Db::Sqlite(_) => {
+                let mut tx = self.begin().await?;
+                let fired = fire_within(&mut tx, now, at, term, firings).await?;
+                let heard = tokio::time::timeout(LONGEST_WALL, word);
+                let fired = match fired {
+                    Fired::Done(_) if !heard.await.unwrap_or(false) => Fired::Stale,
+                    fired => fired,
+                };
+                end(tx, fired).await
+            }
+        }
+    }
+
+    /// How many units can be made ahead side by side.
+    pub fn units_ahead(&self) -> usize {
+        match &*self.db {
+            Db::Postgres(pg) => pg.warm.size(),
+            Db::Sqlite(_) => 1,
+        }
+    }
+
+    /// Whether all who write wait for each other.
+    pub fn writes_alone(&self) -> bool {
+        matches!(&*self.db, Db::Sqlite(_))
+    }
+
+    /// Has the database understand once what firing will ask of it, so that the first who fire are not late for it.
+    pub async fn prepare_to_fire(&self) -> Result<()> {
+        let Db::Postgres(pg) = &*self.db else { return Ok(()) };
+        let mut connections = Vec::new();
+        for _ in 0..pg.warm.size() {
+            let mut connection = pg.warm.take(&pg.pool).await?;
+            postgres::fires::prepare(&mut connection).await?;
+            connections.push(connection);
+        }
+        connections.into_iter().for_each(|connection| pg.warm.keep(connection));
+        Ok(())
+    }
+
+    /// Takes a trigger that cannot fire out of the clock's sight until it is changed, and says why.
+    pub async fn park_trigger(&self, now: Micros, term: &Term, due: &DueTrigger, problem: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        if terms::hold(&mut tx, term).await? {
+            within!(
+                tx,
+                sqlx::query(
+                    "UPDATE triggers SET next_nominal = NULL, next_fire_at = NULL, problem = $4, updated_at = $5 \
+                     WHERE id = $1 AND revision = $2 AND next_fire_at = $3"
+                )
+                .bind(due.id)
+                .bind(due.revision)
+                .bind(due.next_fire_at)
+                .bind(problem)
+                .bind(now)
+            );
+        }
+        tx.commit().await
+    }
+
+    /// Up to where all triggers that the clock watches are settled; `None` if there is none.
+    pub async fn settled_schedules(&self) -> Result<Option<Micros>> {
+        let (covered,): (Option<Micros>,) = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT min(covered_at) FROM triggers WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active"
+        )
+        .fetch_one(conn)
+        .await?
+        });
+        Ok(covered)
+    }
+
+    /// How many rows there are per outcome.
+    pub async fn fire_counts(&self) -> Result<Vec<(&'static str, i64)>> {
+        let rows: Vec<(i16, i64)> =
+            read!(self, |conn| sqlx::query_as("SELECT outcome, count(*) FROM fires GROUP BY outcome ORDER BY outcome")
+                .fetch_all(conn)
+                .await?);
+        Ok(rows.into_iter().filter_map(|row| Some((*OUTCOMES.get(row.0 as usize)?, row.1))).collect())
+    }
+
+    /// What became of a trigger's instants, the latest first, those before `before`.
+    pub async fn fires_of(&self, trigger: Uuid, before: Micros, limit: i64) -> Result<Vec<FireRow>> {
+        let rows: Vec<Row> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT trigger_id, nominal_at, backfill, outcome, until_at, count, run_id, reason, fired_at FROM fires \
+             WHERE trigger_id = $1 AND nominal_at < $2 ORDER BY nominal_at DESC, backfill DESC LIMIT $3"
+        )
+        .bind(trigger)
+        .bind(before)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?
+        });
+        Ok(rows.into_iter().map(FireRow::from).collect())
+    }
+}
+
+/// Firings of runs that lock nothing: what is written of them is known before.
+pub(crate) struct PlainUnit<'u> {
+    pub(crate) firings: &'u [Firing],
+    pub(crate) runs: Vec<RunSeed>,
+    pub(crate) fires: Vec<FireSeed>,
+}
+
+impl<'u> PlainUnit<'u> {
+    fn of(now: Micros, firings: &'u [Firing]) -> Option<Self> {
+        let all = || firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire)));
+        let runs: Vec<&NewRun> = all().filter_map(|(_, fire)| fire.run()).collect();
+        if !runs.iter().all(|run| is_plain(run)) {
+            return None;
+        }
+        let runs = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
+        let fires = all().map(|(trigger, fire)| FireSeed::of(trigger, NO_BACKFILL, fire)).collect();
+        Some(Self { firings, runs, fires })
+    }
+}
+
+fn is_plain(run: &NewRun) -> bool {
+    create::is_plain(run) && !run.takes_slots()
+}
+
+/// Fires a unit within a transaction; all of it is to be undone if it is not done.
+async fn fire_within(tx: &mut Tx, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
+    if !terms::hold(tx, term).await? {
+        return Ok(Fired::Deposed);
+    }
+    let swapped = match tx {
+        Tx::Postgres(tx) => postgres::fires::swap(tx, at, firings).await?,
+        Tx::Sqlite(tx) => sqlite::fires::swap(tx, at, firings).await?,
+    };
+    if swapped != firings.len() as u64 {
+        return Ok(Fired::Stale);
+    }
+    let of: Vec<(Uuid, &NewFire)> =
+        firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire))).collect();
+    Ok(Fired::Done(make(tx, now, at, NO_BACKFILL, &of).await?))
+}
+
+async fn end(tx: Tx, fired: Fired) -> Result<Fired> {
+    if matches!(fired, Fired::Done(_)) {
+        tx.commit().await?;
+    }
+    Ok(fired)
+}
+
+/// Makes the runs of these fires and writes all of them down; what became of the runs, in order.
+pub(crate) async fn make(
+    tx: &mut Tx,
+    now: Micros,
+    at: Micros,
+    backfill: Uuid,
+    fires: &[(Uuid, &NewFire)],
+) -> Result<Vec<Created>> {
+    let wanted: Vec<&NewRun> = fires.iter().filter_map(|(_, fire)| fire.run()).collect();
+    let created = create::create_all(tx, now, &wanted).await?;
+    let refused: HashMap<RunId, &Created> =
+        wanted.iter().map(|run| run.id).zip(&created).filter(|(_, created)| **created == Created::Refused).collect();
+    let seeds: Vec<FireSeed> = fires
+        .iter()
+        .map(|(trigger, fire)| {
+            let seed = FireSeed::of(*trigger, backfill, fire);
+            match seed.run {
+                Some(run) if refused.contains_key(&run) => FireSeed {
+                    outcome: 1,
+                    run: None,
+                    reason: Some("earlier runs have used its limit up".into()),
+                    ..seed
+                },
+                _ => seed,
+            }
+        })
+        .collect();
+    insert(tx, at, &seeds).await?;
+    Ok(created)
+}
+
+impl FireSeed {
+    fn of(trigger: Uuid, backfill: Uuid, fire: &NewFire) -> Self {
+        let (outcome, until, count, run, reason) = match &fire.what {
+            FireOf::Run(run) => (0, None, 1, Some(run.id), None),
+            FireOf::Missed { until, count, reason } => (2, Some(*until), *count as i64, None, Some(reason.clone())),
+            FireOf::BlackedOut { until } => (3, Some(*until), 1, None, None),
+            FireOf::Failed(reason) => (4, None, 1, None, Some(reason.replace('\0', ""))),
+        };
+        Self { trigger, nominal: fire.nominal, backfill, outcome, until, count, run, reason }
+    }
+}
+
+/// Writes down what starts no run.
+pub(crate) async fn insert_without_runs(tx: &mut Tx, at: Micros, trigger: Uuid, fires: &[NewFire]) -> Result<()> {
+    debug_assert!(fires.iter().all(NewFire::describes_no_run));
+    let seeds: Vec<FireSeed> = fires.iter().map(|fire| FireSeed::of(trigger, NO_BACKFILL, fire)).collect();
+    insert(tx, at, &seeds).await
+}
+
+async fn insert(tx: &mut Tx, at: Micros, seeds: &[FireSeed]) -> Result<()> {
+    if seeds.is_empty() {
+        return Ok(());
+    }
+    match tx {
+        Tx::Postgres(tx) => postgres::fires::insert(tx, at, seeds).await,
+        Tx::Sqlite(tx) => sqlite::fires::insert(tx, at, seeds).await,
+    }
+}
+
+pub(crate) async fn insert_triggers(tx: &mut Tx, now: Micros, seeds: &[TriggerSeed]) -> Result<()> {
+    if seeds.is_empty() {
+        return Ok(());
+    }
+    match tx {
+        Tx::Postgres(tx) => postgres::fires::insert_triggers(tx, now, seeds).await,
+        Tx::Sqlite(tx) => sqlite::fires::insert_triggers(tx, now, seeds).await,
+    }
+}
+
+/// Whether the clock has settled a nominal instant of a trigger.
+pub(crate) async fn is_settled(tx: &mut Tx, trigger: Uuid, nominal: Micros) -> Result<bool> {
+    let found: Option<(i64,)> = within!(tx, |conn| sqlx::query_as(
+        "SELECT nominal_at FROM fires WHERE trigger_id = $1 AND nominal_at = $2 AND backfill = $3"
+    )
+    .bind(trigger)
+    .bind(nominal)
+    .bind(NO_BACKFILL)
+    .fetch_optional(conn)
+    .await?);
+    Ok(found.is_some())
+}

@@ -1,0 +1,523 @@
+//! Jobs: a workflow of one task and its trigger, made in one call, with statistics.
+//!
+//! A job has no state of its own besides being cancelled: whether it is active, paused or completed is what its trigger
+//! says. So a fire, a pause and an end cannot leave the two at odds.
+
+use mainspring_core::time::rfc3339;
+use mainspring_core::workflow::Workflow;
+use mainspring_core::{Micros, RunId};
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+use crate::db::{Store, Tx, locking, read, within};
+use crate::error::{Error, Result};
+use crate::events::announce::{self, EventRow};
+use crate::events::deliveries::SYSTEM;
+use crate::workflows::versions::put_in;
+
+/// The id that the trigger of a job has within its workflow.
+pub const JOB_TRIGGER: &str = "schedule";
+/// How many numbered names are tried before one gets a piece of its id.
+const NUMBERED_NAMES: u32 = 9;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i16)]
+pub enum JobKind {
+    Cron = 0,
+    OneTime = 1,
+    Recurring = 2,
+    Dependent = 3,
+}
+
+impl JobKind {
+    pub const ALL: [Self; 4] = [Self::Cron, Self::OneTime, Self::Recurring, Self::Dependent];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Cron => "cron",
+            Self::OneTime => "one_time",
+            Self::Recurring => "recurring",
+            Self::Dependent => "dependent",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i16)]
+pub enum JobStatus {
+    Active = 0,
+    Paused = 1,
+    Completed = 2,
+    Cancelled = 3,
+}
+
+impl JobStatus {
+    pub const ALL: [Self; 4] = [Self::Active, Self::Paused, Self::Completed, Self::Cancelled];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.word() == word)
+    }
+}
+
+/// A job to be made.
+#[derive(Debug, Clone)]
+pub struct NewJob {
+    pub id: Uuid,
+    /// For the workflow, unless one of its name is there: then the job gets another name.
+    pub workflow_id: Uuid,
+    /// For the event that tells of it.
+    pub event_id: Uuid,
+    pub kind: JobKind,
+    pub workflow: Workflow,
+    /// The workflow as a document; its name is replaced by the one that was free.
+    pub document: Value,
+    pub spec: Value,
+    pub tags: Vec<String>,
+    /// Of a dependent job.
+    pub max_executions: Option<i64>,
+    pub depth: i32,
+    pub created_by: String,
+}
+
+#[derive(Debug, Clone)]
+pub struct JobRow {
+    pub id: Uuid,
+    pub namespace: String,
+    pub name: String,
+    pub kind: JobKind,
+    pub status: JobStatus,
+    pub workflow_id: Uuid,
+    pub trigger_id: Uuid,
+    pub spec: Value,
+    pub created_by: String,
+    pub created_at: Micros,
+    pub updated_at: Micros,
+    pub completed_at: Option<Micros>,
+    pub cancelled_at: Option<Micros>,
+    pub next_run: Option<Micros>,
+    pub last_run: Option<Micros>,
+    pub statistics: JobStatistics,
+    /// Why its trigger cannot fire.
+    pub problem: Option<String>,
+}
+
+/// What was counted, each end of an execution once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
+pub struct JobStatistics {
+    pub executions: i64,
+    pub successes: i64,
+    pub failures: i64,
+    /// How many executions `duration` sums up.
+    pub measured: i64,
+    /// Microseconds.
+    pub duration: i64,
+}
+
+impl JobStatistics {
+    pub fn average_ms(&self) -> Option<i64> {
+        (self.measured > 0).then(|| self.duration / self.measured / 1_000)
+    }
+}
+
+/// Jobs of one kind and status, added up.
+#[derive(Debug, Clone, Copy)]
+pub struct JobTotals {
+    pub kind: JobKind,
+    pub status: JobStatus,
+    pub jobs: i64,
+    pub statistics: JobStatistics,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    namespace: String,
+    name: String,
+    kind: i16,
+    status: i32,
+    workflow_id: Uuid,
+    trigger_id: Uuid,
+    spec: String,
+    created_by: String,
+    created_at: Micros,
+    updated_at: Micros,
+    cancelled_at: Option<Micros>,
+    next_nominal: Option<Micros>,
+    last_fire_at: Option<Micros>,
+    last_run_at: Option<Micros>,
+    problem: Option<String>,
+    #[sqlx(flatten)]
+    statistics: JobStatistics,
+}
+
+impl TryFrom<Row> for JobRow {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let bad = |column, reason: String| Error::bad_row("jobs", column, row.id, reason);
+        let status = status_of(row.status).ok_or_else(|| bad("status", row.status.to_string()))?;
+        Ok(Self {
+            kind: kind_of(row.kind).ok_or_else(|| bad("kind", row.kind.to_string()))?,
+            spec: serde_json::from_str(&row.spec).map_err(|error| bad("spec", error.to_string()))?,
+            status,
+            id: row.id,
+            namespace: row.namespace,
+            name: row.name,
+            workflow_id: row.workflow_id,
+            trigger_id: row.trigger_id,
+            created_by: row.created_by,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            completed_at: row.last_fire_at.filter(|_| status == JobStatus::Completed),
+            cancelled_at: row.cancelled_at,
+            next_run: row.next_nominal.filter(|_| status == JobStatus::Active),
+            last_run: row.last_run_at,
+            statistics: row.statistics,
+            problem: row.problem,
+        })
+    }
+}
+
+fn kind_of(code: i16) -> Option<JobKind> {
+    JobKind::ALL.into_iter().find(|kind| *kind as i16 == code)
+}
+
+fn status_of(code: i32) -> Option<JobStatus> {
+    JobStatus::ALL.into_iter().find(|status| *status as i32 == code)
+}
+
+macro_rules! status {
+    () => {
+        "CASE WHEN j.cancelled_at IS NOT NULL THEN 3 WHEN t.paused THEN 1 \
+         WHEN j.kind < 3 AND t.next_nominal IS NULL AND t.problem IS NULL THEN 2 \
+         WHEN j.kind = 3 AND t.fired >= j.max_executions THEN 2 ELSE 0 END"
+    };
+}
+
+macro_rules! from {
+    () => {
+        " FROM jobs j JOIN triggers t ON t.workflow_id = j.workflow_id AND t.name = 'schedule'"
+    };
+}
+
+const COLUMNS: &str = concat!(
+    "SELECT j.id, j.namespace, j.name, j.kind, ",
+    status!(),
+    " AS status, j.workflow_id, t.id AS trigger_id, j.spec, j.created_by, j.created_at, j.updated_at, j.cancelled_at, t.next_nominal, \
+     t.last_fire_at, j.last_run_at, t.problem, j.executions, j.successes, j.failures, j.measured, j.duration",
+    from!()
+);
+
+/// Which jobs to list; newest first.
+#[derive(Debug, Clone, Default)]
+pub struct JobFilter {
+    /// Of these namespaces; `None` is all.
+    pub namespaces: Option<Vec<String>>,
+    pub kind: Option<JobKind>,
+    pub status: Option<JobStatus>,
+    pub tag: Option<String>,
+    /// Only those older than this one.
+    pub before: Option<Uuid>,
+    pub limit: i64,
+    pub offset: i64,
+}
+
+impl Store {
+    /// Makes jobs, all of them or none; returns their names.
+    pub async fn create_jobs(&self, now: Micros, jobs: &[NewJob]) -> Result<Vec<String>> {
+        let mut tx = self.begin().await?;
+        let mut names = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            names.push(create_in(&mut tx, now, job).await?);
+        }
+        tx.commit().await?;
+        Ok(names)
+    }
+
+    pub async fn job(&self, id: Uuid) -> Result<JobRow> {
+        let sql = AssertSqlSafe(format!("{COLUMNS} WHERE j.id = $1"));
+        let row: Option<Row> = read!(self, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        row.ok_or_else(|| Error::not_found(format!("job {id}")))?.try_into()
+    }
+
+    /// A job by the name it has in its namespace.
+    pub async fn job_named(&self, namespace: &str, name: &str) -> Result<JobRow> {
+        let sql = AssertSqlSafe(format!("{COLUMNS} WHERE j.namespace = $1 AND j.name = $2"));
+        let row: Option<Row> =
+            read!(self, |conn| sqlx::query_as(sql).bind(namespace).bind(name).fetch_optional(conn).await?);
+        row.ok_or_else(|| Error::not_found(format!("job `{name}` in namespace `{namespace}`")))?.try_into()
+    }
+
+    pub async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>> {
+        let namespaces = filter.namespaces.clone().unwrap_or_default();
+        let mut which = String::from(
+            "(CAST($1 AS smallint) IS NULL OR j.kind = $1) AND (CAST($2 AS text) IS NULL OR EXISTS (SELECT 1 FROM job_tags g WHERE g.tag = $2 AND g.job_id = j.id)) \
+             AND (CAST($3 AS uuid) IS NULL OR j.id < $3)",
+        );
+        if matches!(self.flavor(), crate::Flavor::Sqlite) {
+            which = which.replace("CAST($3 AS uuid)", "$3");
+        }
+        if let Some(status) = filter.status {
+            which.push_str(&format!(" AND ({}) = {}", status!(), status as i16));
+        }
+        if filter.namespaces.is_some() {
+            let names: Vec<String> = (6..6 + namespaces.len()).map(|number| format!("${number}")).collect();
+            which.push_str(&match names.is_empty() {
+                true => " AND FALSE".into(),
+                false => format!(" AND j.namespace IN ({})", names.join(", ")),
+            });
+        }
+        let sql = AssertSqlSafe(format!("{COLUMNS} WHERE {which} ORDER BY j.id DESC LIMIT $4 OFFSET $5"));
+        let rows: Vec<Row> = read!(self, |conn| {
+            let query = sqlx::query_as(sql)
+                .bind(filter.kind.map(|kind| kind as i16))
+                .bind(&filter.tag)
+                .bind(filter.before)
+                .bind(filter.limit)
+                .bind(filter.offset);
+            namespaces.iter().fold(query, |query, name| query.bind(name)).fetch_all(conn).await?
+        });
+        rows.into_iter().map(JobRow::try_from).collect()
+    }
+
+    /// Jobs by kind and status, in these namespaces or in all.
+    pub async fn job_totals(&self, namespaces: Option<&[String]>) -> Result<Vec<JobTotals>> {
+        type Totals = (i16, i32, i64, i64, i64, i64, i64, i64);
+        let names = namespaces.unwrap_or_default();
+        let which = match namespaces {
+            None => String::new(),
+            Some([]) => " WHERE FALSE".into(),
+            Some(names) => {
+                let names: Vec<String> = (1..=names.len()).map(|number| format!("${number}")).collect();
+                format!(" WHERE j.namespace IN ({})", names.join(", "))
+            }
+        };
+        let sum = |column: &str| format!("CAST(coalesce(sum(j.{column}), 0) AS bigint)");
+        let sql = AssertSqlSafe(format!(
+            "SELECT j.kind, {} AS status, count(*), {}, {}, {}, {}, {} {}{which} GROUP BY 1, 2 ORDER BY 1, 2",
+            status!(),
+            sum("executions"),
+            sum("successes"),
+            sum("failures"),
+            sum("measured"),
+            sum("duration"),
+            from!()
+        ));
+        let rows: Vec<Totals> = read!(self, |conn| {
+            let query = sqlx::query_as(sql);
+            names.iter().fold(query, |query, name| query.bind(name)).fetch_all(conn).await?
+        });
+        rows.into_iter()
+            .map(|(kind, status, jobs, executions, successes, failures, measured, duration)| {
+                let bad = |column, code: i32| Error::bad_row("jobs", column, "a sum", code);
+                Ok(JobTotals {
+                    kind: kind_of(kind).ok_or_else(|| bad("kind", kind.into()))?,
+                    status: status_of(status).ok_or_else(|| bad("status", status))?,
+                    jobs,
+                    statistics: JobStatistics { executions, successes, failures, measured, duration },
+                })
+            })
+            .collect()
+    }
+
+    /// Gives a job another schedule: a new version of its workflow, and what was asked for, together.
+    pub async fn change_job(
+        &self,
+        now: Micros,
+        id: Uuid,
+        workflow: &Workflow,
+        document: &Value,
+        spec: &Value,
+    ) -> Result<()> {
+        let mut tx = self.begin().await?;
+        require_live(&mut tx, id).await?;
+        put_in(&mut tx, now, id, workflow, &document.to_string(), &[], None).await?;
+        within!(
+            tx,
+            sqlx::query("UPDATE jobs SET spec = $2, updated_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(spec.to_string())
+                .bind(now)
+        );
+        tx.commit().await
+    }
+
+    /// Ends a job for good: it does not fire any more; what it did stays.
+    pub async fn cancel_job(&self, now: Micros, id: Uuid) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let workflow = require_live(&mut tx, id).await?;
+        for sql in [
+            "UPDATE jobs SET cancelled_at = $2, updated_at = $2 WHERE workflow_id = $1",
+            "UPDATE workflows SET active = FALSE, updated_at = $2 WHERE id = $1",
+            "UPDATE triggers SET active = FALSE, revision = revision + 1, updated_at = $2 WHERE workflow_id = $1",
+        ] {
+            within!(tx, sqlx::query(sql).bind(workflow).bind(now));
+        }
+        tx.commit().await
+    }
+}
+
+/// Locks a job that is not cancelled; returns its workflow.
+async fn require_live(tx: &mut Tx, id: Uuid) -> Result<Uuid> {
+    let sql = locking!(tx, "SELECT workflow_id, cancelled_at FROM jobs WHERE id = $1", "FOR UPDATE");
+    let row: Option<(Uuid, Option<Micros>)> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+    match row {
+        None => Err(Error::not_found(format!("job {id}"))),
+        Some((_, Some(_))) => Err(Error::Conflict(format!("job {id} is cancelled: make another one"))),
+        Some((workflow, None)) => Ok(workflow),
+    }
+}
+
+/// Makes a job under the first name that is free.
+pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
+    let mut workflow = job.workflow.clone();
+    workflow.name = claim_name(tx, now, job).await?;
+    let mut document = job.document.clone();
+    document["name"] = workflow.name.clone().into();
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO jobs (id, namespace, name, kind, workflow_id, spec, max_executions, depth, \
+             created_by, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)",
+        )
+        .bind(job.id)
+        .bind(&workflow.namespace)
+        .bind(&workflow.name)
+        .bind(job.kind as i16)
+        .bind(job.workflow_id)
+        .bind(job.spec.to_string())
+        .bind(job.max_executions)
+        .bind(job.depth)
+        .bind(&job.created_by)
+        .bind(now)
+    );
+    for tag in &job.tags {
+        within!(
+            tx,
+            sqlx::query("INSERT INTO job_tags (tag, job_id) VALUES ($1, $2) ON CONFLICT DO NOTHING")
+                .bind(tag)
+                .bind(job.id)
+        );
+    }
+    put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[], None).await?;
+    let event = EventRow {
+        id: job.event_id,
+        namespace: workflow.namespace.clone(),
+        name: "scheduler:job.created".into(),
+        key: Some(job.id.to_string()),
+        data: json!({
+            "job_id": job.id,
+            "name": workflow.name,
+            "namespace": workflow.namespace,
+            "type": job.kind.word(),
+            "created_by": job.created_by,
+            "created_at": rfc3339(now),
+        }),
+        source: SYSTEM.into(),
+        run: None,
+        depth: job.depth.saturating_add(1),
+        created_at: now,
+    };
+    announce::insert(tx, &event).await?;
+    Ok(workflow.name)
+}
+
+/// Takes the wanted name, or it with a number behind it; the row of the workflow is what makes it taken.
+async fn claim_name(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
+    let wanted = &job.workflow.name;
+    let numbered = (2..=NUMBERED_NAMES).map(|number| format!("{wanted}-{number}"));
+    let last = format!("{wanted}-{}", job.id.simple());
+    for name in std::iter::once(wanted.clone()).chain(numbered).chain([last]) {
+        let claimed = within!(
+            tx,
+            sqlx::query(
+                "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, \
+                 $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING",
+            )
+            .bind(job.workflow_id)
+            .bind(&job.workflow.namespace)
+            .bind(&name)
+            .bind(now)
+        );
+        if claimed == 1 {
+            return Ok(name);
+        }
+    }
+    Err(Error::Conflict(format!("no name like `{wanted}` is free: choose another")))
+}
+
+/// One execution of a job: its run and the one task of it.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct ExecutionRow {
+    pub run: RunId,
+    pub job_id: Uuid,
+    pub namespace: String,
+    pub run_state: i16,
+    pub task_state: Option<i16>,
+    pub attempt: i32,
+    #[sqlx(rename = "trigger")]
+    pub started_by: Option<String>,
+    pub created_at: Micros,
+    pub run_finished_at: Option<Micros>,
+    pub started_at: Option<Micros>,
+    pub finished_at: Option<Micros>,
+    pub due_at: Option<Micros>,
+    pub error_kind: Option<String>,
+    pub error: Option<String>,
+    pub detail: Option<String>,
+    pub output: Option<String>,
+    pub worker: Option<String>,
+}
+
+const EXECUTIONS: &str = "SELECT r.id AS run, j.id AS job_id, j.namespace, r.state AS run_state, coalesce(h.state, t.state) AS task_state, \
+     coalesce(h.attempt, t.attempt, 0) AS attempt, d.trigger, r.created_at, r.finished_at AS run_finished_at, \
+     coalesce(h.started_at, t.started_at) AS started_at, h.finished_at, t.due_at, h.error_kind, h.error, h.detail, h.output, s.worker \
+     FROM runs r JOIN jobs j ON j.workflow_id = r.workflow_id \
+     LEFT JOIN history h ON h.run_id = r.id AND h.idx = 0 AND h.item = -1 \
+     LEFT JOIN task_runs t ON t.run_id = r.id AND t.idx = 0 AND t.item = -1 \
+     LEFT JOIN run_details d ON d.run_id = r.id \
+     LEFT JOIN sessions s ON s.id = coalesce(h.session, t.session)";
+
+impl Store {
+    /// Executions of a job, newest first, behind `before` if given.
+    pub async fn executions(
+        &self,
+        job: &JobRow,
+        before: Option<RunId>,
+        limit: i64,
+        offset: i64,
+    ) -> Result<Vec<ExecutionRow>> {
+        let sql = AssertSqlSafe(format!(
+            "{EXECUTIONS} WHERE r.workflow_id = $1 AND r.id < $2 ORDER BY r.id DESC LIMIT $3 OFFSET $4"
+        ));
+        Ok(read!(self, |conn| sqlx::query_as(sql)
+            .bind(job.workflow_id)
+            .bind(before.unwrap_or(Uuid::max()))
+            .bind(limit)
+            .bind(offset)
+            .fetch_all(conn)
+            .await?))
+    }
+
+    pub async fn execution(&self, run: RunId) -> Result<ExecutionRow> {
+        let sql = AssertSqlSafe(format!("{EXECUTIONS} WHERE r.id = $1"));
+        let row = read!(self, |conn| sqlx::query_as(sql).bind(run).fetch_optional(conn).await?);
+        row.ok_or_else(|| Error::not_found(format!("execution {run}")))
+    }
+}

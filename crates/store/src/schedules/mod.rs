@@ -1,0 +1,8 @@
+//! What starts runs by the clock: triggers, jobs, calendars, fires and backfills.
+
+pub(crate) mod backfills;
+pub(crate) mod calendars;
+pub(crate) mod fires;
+pub(crate) mod jobs;
+pub(crate) mod trigger_sync;
+pub(crate) mod triggers;

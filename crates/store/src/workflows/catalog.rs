@@ -1,0 +1,300 @@
+//! Workflows as people list, switch and delete them.
+
+use mainspring_core::workflow::{Trigger, TriggerSource};
+use mainspring_core::{Micros, RunId};
+use serde::Deserialize;
+use serde_json::Value;
+use sqlx::QueryBuilder;
+use uuid::Uuid;
+
+use crate::db::{Db, Flavor, Store, locking, read, within};
+use crate::error::{Error, Result};
+use crate::reads::clauses::{in_namespaces, tagged};
+
+/// How many ended runs go with their workflow in one transaction.
+const RUNS_PER_UNIT: i64 = 200;
+
+/// Which workflows to list; by namespace and name.
+#[derive(Debug, Clone, Default)]
+pub struct WorkflowFilter {
+    /// `None` is all of them.
+    pub namespaces: Option<Vec<String>>,
+    pub active: Option<bool>,
+    pub tag: Option<String>,
+    /// Occurs in the name, the title or the description, whatever its case.
+    pub text: Option<String>,
+    /// Only those behind this namespace and name: the cursor.
+    pub after: Option<(String, String)>,
+    pub offset: i64,
+    pub limit: i64,
+}
+
+/// A workflow with what its newest version says about itself.
+#[derive(Debug, Clone)]
+pub struct WorkflowRow {
+    pub id: Uuid,
+    pub namespace: String,
+    pub name: String,
+    pub active: bool,
+    /// The id of the newest version.
+    pub latest: i64,
+    pub number: i32,
+    pub created_at: Micros,
+    pub updated_at: Micros,
+    pub about: About,
+}
+
+/// What a workflow says about itself, without its tasks.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct About {
+    pub title: Option<String>,
+    pub description: Option<String>,
+    #[serde(default)]
+    pub tags: Vec<String>,
+    #[serde(default)]
+    pub metadata: Value,
+    #[serde(default)]
+    pub triggers: Vec<Trigger>,
+}
+
+impl About {
+    /// The first cron expression that starts it.
+    pub fn schedule_cron(&self) -> Option<&str> {
+        self.triggers.iter().find_map(|trigger| match &trigger.source {
+            TriggerSource::Cron(expression) => Some(expression.as_str()),
+            _ => None,
+        })
+    }
+}
+
+impl WorkflowRow {
+    /// Changes with everything that can be read of it.
+    pub fn edition(&self) -> Edition {
+        Edition { latest: self.latest, updated_at: self.updated_at }
+    }
+}
+
+/// One state of a workflow, to change it only if nobody else has meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Edition {
+    pub latest: i64,
+    pub updated_at: Micros,
+}
+
+/// One version in the history of a workflow.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct VersionSummary {
+    pub number: i32,
+    pub hash: String,
+    pub created_at: Micros,
+}
+
+/// A version with its text.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct VersionText {
+    pub id: i64,
+    pub number: i32,
+    pub hash: String,
+    pub created_at: Micros,
+    pub source: String,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: Uuid,
+    namespace: String,
+    name: String,
+    active: bool,
+    latest: i64,
+    number: i32,
+    created_at: Micros,
+    updated_at: Micros,
+    spec: String,
+}
+
+impl TryFrom<Row> for WorkflowRow {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self> {
+        let about =
+            serde_json::from_str(&row.spec).map_err(|error| Error::bad_row("versions", "spec", row.latest, error))?;
+        Ok(Self {
+            id: row.id,
+            namespace: row.namespace,
+            name: row.name,
+            active: row.active,
+            latest: row.latest,
+            number: row.number,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            about,
+        })
+    }
+}
+
+const COLUMNS: &str = "SELECT w.id, w.namespace, w.name, w.active, v.id AS latest, v.number, w.created_at, w.updated_at, v.spec \
+    FROM workflows w JOIN versions v ON v.id = w.latest";
+
+macro_rules! filtered {
+    ($database:ty, $flavor:expr, $filter:expr) => {{
+        let filter = $filter;
+        let (json, found) = match $flavor {
+            Flavor::Postgres => ("CAST(v.spec AS json)", "strpos"),
+            Flavor::Sqlite => ("v.spec", "instr"),
+        };
+        let mut query = QueryBuilder::<$database>::new(COLUMNS);
+        query.push(" WHERE 1 = 1");
+        in_namespaces!(query, &filter.namespaces);
+        if let Some(active) = filter.active {
+            query.push(" AND w.active = ").push_bind(active);
+        }
+        tagged!(query, $flavor, &filter.tag);
+        if let Some(text) = &filter.text {
+            query.push(format_args!(
+                " AND {found}(lower(w.name || ' ' || coalesce({json} ->> 'title', '') || ' ' || coalesce({json} ->> 'description', '')), "
+            ));
+            query.push_bind(text.to_lowercase()).push(") > 0");
+        }
+        if let Some((namespace, name)) = &filter.after {
+            query.push(" AND (w.namespace, w.name) > (").push_bind(namespace).push(", ").push_bind(name).push(")");
+        }
+        query.push(" ORDER BY w.namespace, w.name LIMIT ").push_bind(filter.limit);
+        query.push(" OFFSET ").push_bind(filter.offset);
+        query
+    }};
+}
+
+impl Store {
+    pub async fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>> {
+        let rows: Vec<Row> = match &*self.db {
+            Db::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?
+            }
+        };
+        rows.into_iter().map(WorkflowRow::try_from).collect()
+    }
+
+    pub async fn workflow(&self, namespace: &str, name: &str) -> Result<WorkflowRow> {
+        let sql = sqlx::AssertSqlSafe(format!("{COLUMNS} WHERE w.namespace = $1 AND w.name = $2"));
+        let row: Option<Row> =
+            read!(self, |conn| sqlx::query_as(sql).bind(namespace).bind(name).fetch_optional(conn).await?);
+        row.ok_or_else(|| Error::not_found(format!("workflow `{name}` in namespace `{namespace}`")))?.try_into()
+    }
+
+    pub async fn workflow_by_id(&self, id: Uuid) -> Result<WorkflowRow> {
+        let sql = sqlx::AssertSqlSafe(format!("{COLUMNS} WHERE w.id = $1"));
+        let row: Option<Row> = read!(self, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        row.ok_or_else(|| Error::not_found(format!("workflow {id}")))?.try_into()
+    }
+
+    /// The versions of a workflow, the newest first, those below `before` if it is given.
+    pub async fn list_versions(&self, workflow: Uuid, before: Option<i32>, limit: i64) -> Result<Vec<VersionSummary>> {
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT number, hash, created_at FROM versions WHERE workflow_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3"
+        )
+        .bind(workflow)
+        .bind(before.unwrap_or(i32::MAX))
+        .bind(limit)
+        .fetch_all(conn)
+        .await?
+        }))
+    }
+
+    pub async fn version_text(&self, workflow: Uuid, number: i32) -> Result<VersionText> {
+        let row: Option<VersionText> = read!(self, |conn| sqlx::query_as(
+            "SELECT id, number, hash, created_at, source FROM versions WHERE workflow_id = $1 AND number = $2"
+        )
+        .bind(workflow)
+        .bind(number)
+        .fetch_optional(conn)
+        .await?);
+        row.ok_or_else(|| Error::not_found(format!("version {number} of this workflow")))
+    }
+
+    /// Switches a workflow and its triggers on or off. `Conflict` if it is not the edition that was expected.
+    pub async fn set_workflow_active(
+        &self,
+        now: Micros,
+        id: Uuid,
+        active: bool,
+        expected: Option<Edition>,
+    ) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let sql = locking!(tx, "SELECT latest, updated_at FROM workflows WHERE id = $1", "FOR NO KEY UPDATE");
+        let found: Option<(Option<i64>, Micros)> =
+            within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        let (latest, updated_at) = found.ok_or_else(|| Error::not_found(format!("workflow {id}")))?;
+        if expected.is_some_and(|expected| Some(expected.latest) != latest || expected.updated_at != updated_at) {
+            return Err(Error::Conflict("the workflow was changed meanwhile".into()));
+        }
+        within!(
+            tx,
+            sqlx::query("UPDATE workflows SET active = $2, updated_at = $3 WHERE id = $1")
+                .bind(id)
+                .bind(active)
+                .bind(now.max(updated_at + 1))
+        );
+        crate::schedules::triggers::activate(&mut tx, now, id, active).await?;
+        tx.commit().await
+    }
+
+    /// The open runs of a workflow, at most `limit`.
+    pub async fn open_runs_of(&self, workflow: Uuid, limit: i64) -> Result<Vec<RunId>> {
+        let rows: Vec<(RunId,)> = read!(self, |conn| {
+            sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 AND state < 3 ORDER BY id LIMIT $2")
+                .bind(workflow)
+                .bind(limit)
+                .fetch_all(conn)
+                .await?
+        });
+        Ok(rows.into_iter().map(|row| row.0).collect())
+    }
+
+    /// Deletes a workflow with its versions and everything its ended runs left. `Conflict` while runs are open.
+    pub async fn delete_workflow(&self, id: Uuid) -> Result<()> {
+        self.refuse_open_runs(id).await?;
+        loop {
+            let ended: Vec<(RunId,)> = read!(self, |conn| {
+                sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 AND state >= 3 ORDER BY id LIMIT $2")
+                    .bind(id)
+                    .bind(RUNS_PER_UNIT)
+                    .fetch_all(conn)
+                    .await?
+            });
+            if ended.is_empty() {
+                break;
+            }
+            for (run,) in ended {
+                self.forget_run(run).await?;
+            }
+        }
+        let mut tx = self.begin().await?;
+        let sql = locking!(tx, "SELECT id FROM workflows WHERE id = $1", "FOR UPDATE");
+        let found: Option<(Uuid,)> = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
+        if found.is_none() {
+            return Err(Error::not_found(format!("workflow {id}")));
+        }
+        let open: Option<(RunId,)> =
+            within!(tx, |conn| sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 LIMIT 1")
+                .bind(id)
+                .fetch_optional(conn)
+                .await?);
+        if open.is_some() {
+            return Err(still_open());
+        }
+        within!(tx, sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id));
+        tx.commit().await
+    }
+
+    async fn refuse_open_runs(&self, id: Uuid) -> Result<()> {
+        if self.open_runs_of(id, 1).await?.is_empty() { Ok(()) } else { Err(still_open()) }
+    }
+}
+
+fn still_open() -> Error {
+    Error::Conflict("the workflow has runs that go on: cancel them, or delete with ?cancel=true".into())
+}

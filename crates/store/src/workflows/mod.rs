@@ -1,0 +1,5 @@
+//! Workflow definitions: immutable versions, the catalog, and the files they bring along.
+
+pub(crate) mod catalog;
+pub(crate) mod files;
+pub(crate) mod versions;

@@ -1,0 +1,464 @@
+//! Workflows and their immutable versions, and the templates the hot path works from.
+
+use std::collections::BTreeMap;
+
+use mainspring_core::Micros;
+use mainspring_core::state::TaskState;
+use mainspring_core::work::BundleFile;
+use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::db::{Db, Store, Tx, locking, read, within};
+use crate::error::{Error, Result};
+use crate::runs::flags;
+use crate::runs::limits::intern_limit;
+use crate::workflows::catalog::Edition;
+
+/// How many template rows are sent at once.
+const ROWS_PER_STATEMENT: usize = 5_000;
+
+/// How many versions are read at once.
+const VERSIONS_AT_ONCE: usize = 1_000;
+
+/// A version, with what making runs of it needs to know.
+#[derive(Debug, Clone)]
+pub struct VersionRef {
+    pub id: i64,
+    pub number: i32,
+    pub workflow_id: Uuid,
+    pub namespace: String,
+    pub name: String,
+    pub main_tasks: i32,
+    pub priority: i16,
+    pub timeout_ms: Option<u64>,
+    pub concurrency: Option<Concurrency>,
+    pub(crate) run_flags: i16,
+    /// Pools that tasks without dependencies wait for.
+    pub(crate) pools: Vec<i32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct RouteRow {
+    pub id: i32,
+    pub namespace: String,
+    pub queue: String,
+    /// Canonical text: `key=value` pairs, sorted, joined by commas.
+    pub labels: String,
+    class: i16,
+}
+
+impl RouteRow {
+    pub fn class(&self) -> SlotClass {
+        SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
+    }
+
+    /// Whether a worker that serves these queues (none: all) and has these labels may execute its tasks. A task's labels
+    /// are demands: the worker must have each of them.
+    pub fn suits(&self, queues: &[String], labels: &BTreeMap<String, String>) -> bool {
+        let has = |pair: &str| {
+            pair.split_once('=').is_some_and(|(key, value)| labels.get(key).is_some_and(|have| have == value))
+        };
+        let queue = queues.is_empty() || queues.contains(&self.queue);
+        queue && (self.labels.is_empty() || self.labels.split(',').all(has))
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct VersionRow {
+    id: i64,
+    number: i32,
+    workflow_id: Uuid,
+    spec: String,
+}
+
+impl Store {
+    /// Stores the workflow as its newest version, with its triggers; the same content again is the same version.
+    pub async fn put_version(
+        &self,
+        now: Micros,
+        new_id: Uuid,
+        workflow: &Workflow,
+        source: &str,
+        files: &[BundleFile],
+    ) -> Result<VersionRef> {
+        self.put_version_over(now, new_id, workflow, source, files, None).await
+    }
+
+    /// The same, but only over this edition: `Some(None)` if there must be no such workflow yet. `Conflict` otherwise.
+    pub async fn put_version_over(
+        &self,
+        now: Micros,
+        new_id: Uuid,
+        workflow: &Workflow,
+        source: &str,
+        files: &[BundleFile],
+        expected: Option<Option<Edition>>,
+    ) -> Result<VersionRef> {
+        let mut tx = self.begin().await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files, expected).await?;
+        tx.commit().await?;
+        Ok(version)
+    }
+
+    /// A version by its id, with the workflow it stores.
+    pub async fn version(&self, id: i64) -> Result<(VersionRef, Workflow)> {
+        let row: VersionRow =
+            read!(self, |conn| sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = $1")
+                .bind(id)
+                .fetch_optional(conn)
+                .await?)
+            .ok_or_else(|| Error::not_found(format!("version {id}")))?;
+        self.read_version(row).await
+    }
+
+    /// Several versions by their ids, those that exist, in one or two round trips.
+    pub async fn versions(&self, ids: &[i64]) -> Result<Vec<(VersionRef, Workflow)>> {
+        let mut found = Vec::with_capacity(ids.len());
+        for chunk in ids.chunks(VERSIONS_AT_ONCE) {
+            let list = serde_json::to_string(chunk).unwrap_or_default();
+            let (rows, pools) = match &*self.db {
+                Db::Postgres(pg) => {
+                    let rows: Vec<VersionRow> =
+                        sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = ANY ($1)")
+                            .bind(chunk)
+                            .fetch_all(&pg.pool)
+                            .await?;
+                    let pools: Vec<(i64, i32)> = sqlx::query_as(
+                        "SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2",
+                    )
+                    .bind(chunk)
+                    .fetch_all(&pg.pool)
+                    .await?;
+                    (rows, pools)
+                }
+                Db::Sqlite(sqlite) => {
+                    let rows: Vec<VersionRow> = sqlx::query_as(
+                        "SELECT v.id, v.number, v.workflow_id, v.spec FROM json_each($1) j CROSS JOIN versions v ON v.id = j.value",
+                    )
+                    .bind(&list)
+                    .fetch_all(&sqlite.readers)
+                    .await?;
+                    let pools: Vec<(i64, i32)> = sqlx::query_as(
+                        "SELECT DISTINCT t.version, t.pool FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value \
+                         WHERE t.stage = 0 AND t.needs = 0 AND t.pool IS NOT NULL ORDER BY 1, 2",
+                    )
+                    .bind(&list)
+                    .fetch_all(&sqlite.readers)
+                    .await?;
+                    (rows, pools)
+                }
+            };
+            for row in rows {
+                let workflow: Workflow = serde_json::from_str(&row.spec)
+                    .map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
+                let own = pools.iter().filter(|pool| pool.0 == row.id).map(|pool| pool.1).collect();
+                found.push((reference(row.id, row.number, row.workflow_id, &workflow, own), workflow));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest version of a workflow.
+    pub async fn latest_version(&self, namespace: &str, name: &str) -> Result<(VersionRef, Workflow)> {
+        let row: VersionRow = read!(self, |conn| sqlx::query_as(
+            "SELECT v.id, v.number, v.workflow_id, v.spec FROM workflows w JOIN versions v ON v.id = w.latest WHERE w.namespace = $1 AND w.name = $2"
+        )
+        .bind(namespace)
+        .bind(name)
+        .fetch_optional(conn)
+        .await?)
+        .ok_or_else(|| Error::not_found(format!("workflow `{name}` in namespace `{namespace}`")))?;
+        self.read_version(row).await
+    }
+
+    async fn read_version(&self, row: VersionRow) -> Result<(VersionRef, Workflow)> {
+        let workflow: Workflow =
+            serde_json::from_str(&row.spec).map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
+        let pools: Vec<(i32,)> = read!(self, |conn| sqlx::query_as(ROOT_POOLS).bind(row.id).fetch_all(conn).await?);
+        let pools = pools.into_iter().map(|pool| pool.0).collect();
+        Ok((reference(row.id, row.number, row.workflow_id, &workflow, pools), workflow))
+    }
+
+    pub async fn routes(&self) -> Result<Vec<RouteRow>> {
+        Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, queue, labels, class FROM routes ORDER BY id")
+            .fetch_all(conn)
+            .await?))
+    }
+}
+
+/// Stores the workflow as its newest version, within a transaction.
+pub(crate) async fn put_in(
+    tx: &mut Tx,
+    now: Micros,
+    new_id: Uuid,
+    workflow: &Workflow,
+    source: &str,
+    files: &[BundleFile],
+    expected: Option<Option<Edition>>,
+) -> Result<VersionRef> {
+    let spec = serde_json::to_string(workflow)
+        .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
+    let hash = content_hash(&spec, files);
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, \
+             $4) ON CONFLICT (namespace, name) DO NOTHING"
+        )
+        .bind(new_id)
+        .bind(&workflow.namespace)
+        .bind(&workflow.name)
+        .bind(now)
+    );
+    let sql = locking!(
+        tx,
+        "SELECT id, active, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",
+        "FOR NO KEY UPDATE"
+    );
+    let (workflow_id, active, latest, updated_at): (Uuid, bool, Option<i64>, Micros) =
+        within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
+    let found = latest.map(|latest| Edition { latest, updated_at });
+    if expected.is_some_and(|expected| expected != found) {
+        return Err(Error::Conflict("the workflow was changed meanwhile".into()));
+    }
+    let known: Option<(i64, i32)> =
+        within!(tx, |conn| sqlx::query_as("SELECT id, number FROM versions WHERE workflow_id = $1 AND hash = $2")
+            .bind(workflow_id)
+            .bind(&hash)
+            .fetch_optional(conn)
+            .await?);
+    let (id, number) = match known {
+        Some(known) => known,
+        None => {
+            let (id, number): (i64, i32) = within!(tx, |conn| {
+                sqlx::query_as(
+                "INSERT INTO versions (workflow_id, number, hash, spec, source, created_at) \
+                 SELECT $1, coalesce(max(number), 0) + 1, $2, $3, $4, $5 FROM versions WHERE workflow_id = $1 RETURNING id, number"
+            )
+            .bind(workflow_id)
+            .bind(&hash)
+            .bind(&spec)
+            .bind(source)
+            .bind(now)
+            .fetch_one(conn)
+            .await?
+            });
+            insert_templates(tx, id, workflow).await?;
+            crate::workflows::files::insert(tx, id, files).await?;
+            (id, number)
+        }
+    };
+    within!(
+        tx,
+        sqlx::query("UPDATE workflows SET latest = $2, updated_at = $3 WHERE id = $1")
+            .bind(workflow_id)
+            .bind(id)
+            // Every edition has a time of its own.
+            .bind(now.max(updated_at + 1))
+    );
+    crate::schedules::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
+    crate::events::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
+    let pools = root_pools(tx, id).await?;
+    Ok(reference(id, number, workflow_id, workflow, pools))
+}
+
+/// What makes a version another one: the workflow and everything it brings along.
+fn content_hash(spec: &str, files: &[BundleFile]) -> String {
+    let mut hash = Sha256::new();
+    hash.update(spec.as_bytes());
+    for file in files {
+        for part in [file.path.as_bytes(), &[u8::from(file.executable)], &file.content] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+const ROOT_POOLS: &str = "SELECT DISTINCT pool FROM version_tasks WHERE version = $1 AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY pool";
+
+async fn root_pools(tx: &mut Tx, version: i64) -> Result<Vec<i32>> {
+    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(ROOT_POOLS).bind(version).fetch_all(conn).await?);
+    Ok(pools.into_iter().map(|pool| pool.0).collect())
+}
+
+fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools: Vec<i32>) -> VersionRef {
+    VersionRef {
+        id,
+        number,
+        workflow_id,
+        namespace: workflow.namespace.clone(),
+        name: workflow.name.clone(),
+        main_tasks: workflow.stage(Stage::Main).len() as i32,
+        priority: workflow.priority,
+        timeout_ms: workflow.deadline_ms(),
+        concurrency: workflow.concurrency.clone(),
+        run_flags: flags::of_run(workflow),
+        pools,
+    }
+}
+
+/// One row of `version_tasks`, with its dependents as comma-separated text.
+struct Template {
+    idx: i32,
+    stage: i16,
+    needs: i32,
+    rule: i16,
+    rank: Option<i16>,
+    flags: i16,
+    route: i32,
+    pool: Option<i32>,
+    max_failures: i16,
+    max_lost: i16,
+    dependents: String,
+}
+
+async fn insert_templates(tx: &mut Tx, version: i64, workflow: &Workflow) -> Result<()> {
+    let mut routes: BTreeMap<(String, String, i16), i32> = BTreeMap::new();
+    let mut pools: BTreeMap<String, i32> = BTreeMap::new();
+    let mut rows = Vec::with_capacity(workflow.tasks.len().min(ROWS_PER_STATEMENT));
+    for (index, task) in workflow.tasks.iter().enumerate() {
+        let route_key = (task.queue.clone(), labels_text(&task.labels), task.action.slot_class().code());
+        let route = match routes.get(&route_key) {
+            Some(route) => *route,
+            None => {
+                let route = intern_route(tx, &workflow.namespace, &route_key).await?;
+                routes.insert(route_key, route);
+                route
+            }
+        };
+        let pool = match &task.pool {
+            None => None,
+            Some(name) => match pools.get(name) {
+                Some(pool) => Some(*pool),
+                None => {
+                    let pool =
+                        intern_limit(tx, crate::runs::limits::POOL, &format!("{}/{name}", workflow.namespace), None)
+                            .await?;
+                    pools.insert(name.clone(), pool);
+                    Some(pool)
+                }
+            },
+        };
+        rows.push(Template {
+            idx: index as i32,
+            stage: task.stage.code(),
+            needs: task.needs.len() as i32,
+            rule: task.rule.code(),
+            rank: task.priority.map(flags::rank),
+            flags: flags::of_task(task),
+            route,
+            pool,
+            max_failures: task.retry.attempts as i16,
+            max_lost: task.max_lost as i16,
+            dependents: task.dependents.iter().map(i32::to_string).collect::<Vec<_>>().join(","),
+        });
+        if rows.len() == ROWS_PER_STATEMENT {
+            send_templates(tx, version, &rows).await?;
+            rows.clear();
+        }
+    }
+    send_templates(tx, version, &rows).await
+}
+
+async fn send_templates(tx: &mut Tx, version: i64, rows: &[Template]) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    match tx {
+        Tx::Postgres(tx) => {
+            sqlx::query(
+                "INSERT INTO version_tasks (version, idx, stage, needs, rule, rank, flags, route, pool, max_failures, max_lost, dependents) \
+                 SELECT $1, u.a, u.b, u.c, u.d, u.e, u.f, u.g, u.h, u.i, u.j, string_to_array(u.k, ',')::integer[] \
+                 FROM unnest($2::integer[], $3::smallint[], $4::integer[], $5::smallint[], $6::smallint[], $7::smallint[], $8::integer[], \
+                             $9::integer[], $10::smallint[], $11::smallint[], $12::text[]) AS u(a, b, c, d, e, f, g, h, i, j, k)",
+            )
+            .bind(version)
+            .bind(rows.iter().map(|row| row.idx).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.stage).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.needs).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.rule).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.rank).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.flags).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.route).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.pool).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.max_failures).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.max_lost).collect::<Vec<_>>())
+            .bind(rows.iter().map(|row| row.dependents.clone()).collect::<Vec<_>>())
+            .execute(&mut **tx)
+            .await?;
+        }
+        Tx::Sqlite(tx) => {
+            let json: Vec<serde_json::Value> = rows
+                .iter()
+                .map(|row| {
+                    serde_json::json!([
+                        row.idx,
+                        row.stage,
+                        row.needs,
+                        row.rule,
+                        row.rank,
+                        row.flags,
+                        row.route,
+                        row.pool,
+                        row.max_failures,
+                        row.max_lost,
+                        format!("[{}]", row.dependents)
+                    ])
+                })
+                .collect();
+            sqlx::query(
+                "INSERT INTO version_tasks (version, idx, stage, needs, rule, rank, flags, route, pool, max_failures, max_lost, dependents) \
+                 SELECT $1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, \
+                        value ->> 9, value ->> 10 FROM json_each($2)",
+            )
+            .bind(version)
+            .bind(serde_json::Value::Array(json).to_string())
+            .execute(tx.connection().await?)
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+async fn intern_route(tx: &mut Tx, namespace: &str, (queue, labels, class): &(String, String, i16)) -> Result<i32> {
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO routes (namespace, queue, labels, class) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
+        )
+        .bind(namespace)
+        .bind(queue)
+        .bind(labels)
+        .bind(*class)
+    );
+    let (id,): (i32,) = within!(tx, |conn| sqlx::query_as(
+        "SELECT id FROM routes WHERE namespace = $1 AND queue = $2 AND labels = $3 AND class = $4"
+    )
+    .bind(namespace)
+    .bind(queue)
+    .bind(labels)
+    .bind(*class)
+    .fetch_one(conn)
+    .await?);
+    Ok(id)
+}
+
+/// The canonical text of labels.
+pub(crate) fn labels_text(labels: &BTreeMap<String, String>) -> String {
+    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+}
+
+/// The state a row without open dependencies takes up.
+pub(crate) fn startable(run_is_running: bool, flags: i16, pool: Option<i32>) -> TaskState {
+    if !run_is_running {
+        TaskState::Held
+    } else if flags & flags::HAS_CONDITION != 0 {
+        TaskState::Deciding
+    } else if pool.is_some() {
+        TaskState::Gated
+    } else {
+        TaskState::Ready
+    }
+}
