@@ -12,6 +12,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use mainspring_store::AuditRow;
 
+use crate::detach;
 use crate::headers::{REQUEST_ID, RequestId};
 use crate::state::ApiState;
 
@@ -74,9 +75,15 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
     );
     if is_recorded(&method, status, &learnt) {
         let row = row(&state, &id, &method, path, status, learnt);
-        if let Err(error) = state.client().store().add_audit(&row).await {
-            tracing::error!(%error, request_id = id.0, actor = row.actor, %method, "the audit log lacks a request");
-        }
+        let client = state.client().clone();
+        // Also for a client that does not wait for its answer.
+        let recorded = detach::finish(&state, async move {
+            if let Err(error) = client.store().add_audit(&row).await {
+                let (id, actor, method) = (row.request_id, row.actor, row.method);
+                tracing::error!(%error, request_id = id, actor, method, "the audit log lacks a request");
+            }
+        });
+        recorded.await;
     }
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         response.headers_mut().insert(REQUEST_ID, value);

@@ -20,6 +20,7 @@ mod api;
 mod audit;
 mod auth;
 mod body;
+mod detach;
 mod headers;
 mod health;
 mod idempotency;

@@ -1,7 +1,8 @@
 //! Assembles the routes and the layers around them.
 //!
-//! From outside inwards: trace and audit log, headers, compression, guard, idempotency, handler. Every layer sees every
-//! request, also those that match nothing.
+//! From outside inwards: trace and audit log, headers, compression, guard, task of its own for what writes,
+//! idempotency, handler. Every layer sees every request,
+//! also those that match nothing.
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -13,7 +14,7 @@ use crate::auth::access::Routes;
 use crate::auth::guard;
 use crate::problem::Problem;
 use crate::state::{ApiState, Settings};
-use crate::{audit, headers, idempotency, openapi, routes};
+use crate::{audit, detach, headers, idempotency, openapi, routes};
 
 /// The router with everything around it, and the state that it shares.
 pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, ApiState), String> {
@@ -26,6 +27,7 @@ pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, Ap
         .fallback(async || Problem::not_found("there is nothing under this path"))
         .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::internal())))
         .layer(from_fn_with_state(state.clone(), idempotency::layer))
+        .layer(from_fn_with_state(state.clone(), detach::layer))
         .layer(from_fn_with_state(state.clone(), guard::guard))
         .layer(CompressionLayer::new().gzip(true))
         .layer(from_fn(headers::layer))

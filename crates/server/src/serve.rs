@@ -162,6 +162,9 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: 
     closing.send_replace(true);
     api.state().live().close();
     while connections.join_next().await.is_some() {}
+    // What was begun for clients that have gone meanwhile.
+    api.state().writes().close();
+    api.state().writes().wait().await;
 }
 
 /// Speaks TLS first where that is wanted.

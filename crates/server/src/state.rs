@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_engine::Client;
+use tokio_util::task::TaskTracker;
 
 use crate::auth::access::RouteEntry;
 use crate::auth::guard::Demands;
@@ -42,6 +43,8 @@ struct Inner {
     routes: Vec<RouteEntry>,
     demands: Demands,
     openapi: String,
+    /// Requests that write and are not done yet, also those whose client has gone.
+    writes: TaskTracker,
 }
 
 impl ApiState {
@@ -57,11 +60,26 @@ impl ApiState {
         let demands = Demands::new(&routes);
         let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
         let live = Caps::new(settings.live);
-        Ok(Self(Arc::new(Inner { client, health, settings, limits, jwt, live, routes, demands, openapi })))
+        Ok(Self(Arc::new(Inner {
+            client,
+            health,
+            settings,
+            limits,
+            jwt,
+            live,
+            routes,
+            demands,
+            openapi,
+            writes: TaskTracker::new(),
+        })))
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    pub(crate) fn writes(&self) -> &TaskTracker {
+        &self.0.writes
     }
 
     pub(crate) fn health(&self) -> &Health {

@@ -1,13 +1,20 @@
 //! The two databases behind one `Store`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{PgPool, Postgres};
+use sqlx::{Connection, PgPool};
 
 use crate::error::{Error, Result};
+use crate::postgres::transaction::{self, PgTx};
 use crate::postgres::warm::Warm;
 use crate::sqlite::{ServerLock, SqliteDb};
+
+/// A connection that was used so recently is taken for alive.
+pub(crate) const TRUSTED_FOR: Duration = Duration::from_millis(100);
+/// A connection that gives no sign of life for so long is replaced.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How to reach a database.
 #[derive(Debug, Clone)]
@@ -15,12 +22,12 @@ pub struct Connect {
     /// `sqlite://path` (or `sqlite::memory:` for nothing that lasts) or `postgres://…`.
     pub url: String,
     pub max_connections: u32,
-    pub acquire_timeout: std::time::Duration,
+    pub acquire_timeout: Duration,
 }
 
 impl Connect {
     pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), max_connections: 10, acquire_timeout: std::time::Duration::from_secs(5) }
+        Self { url: url.into(), max_connections: 10, acquire_timeout: Duration::from_secs(5) }
     }
 }
 
@@ -76,7 +83,7 @@ impl Store {
     /// Opens a transaction; on SQLite it is the one writer's, taken immediately.
     pub(crate) async fn begin(&self) -> Result<Tx> {
         match &*self.db {
-            Db::Postgres(pg) => Ok(Tx::Postgres(pg.pool.begin().await?)),
+            Db::Postgres(pg) => Ok(Tx::Postgres(PgTx::begin(&pg.pool).await?)),
             Db::Sqlite(sqlite) => Ok(Tx::Sqlite(sqlite.begin().await?)),
         }
     }
@@ -119,6 +126,16 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
         .max_connections(connect.max_connections)
         .acquire_timeout(connect.acquire_timeout)
         .test_before_acquire(false)
+        // A connection that has rested may be from before an outage.
+        .before_acquire(|connection, about| {
+            Box::pin(async move {
+                if about.idle_for < TRUSTED_FOR {
+                    return Ok(true);
+                }
+                Ok(matches!(tokio::time::timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(()))))
+            })
+        })
+        .after_release(|connection, _| Box::pin(transaction::is_outside(connection)))
         .connect_with(options.clone())
         .await?;
     let warm = Warm::new(connect.max_connections);
@@ -127,14 +144,14 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
 
 /// A transaction on either database.
 pub(crate) enum Tx {
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Postgres(PgTx),
     Sqlite(crate::sqlite::SqliteTx),
 }
 
 impl Tx {
     pub(crate) async fn commit(self) -> Result<()> {
         match self {
-            Tx::Postgres(tx) => Ok(tx.commit().await?),
+            Tx::Postgres(tx) => tx.commit().await,
             Tx::Sqlite(tx) => tx.commit().await,
         }
     }

@@ -6,30 +6,22 @@ use crate::error::Result;
 /// Holds a snapshot until it is dropped.
 #[derive(Debug)]
 pub struct HeldSnapshot {
-    _connection: Option<sqlx::pool::PoolConnection<sqlx::Postgres>>,
+    _connection: Option<sqlx::PgConnection>,
 }
 
 impl Store {
     /// Opens a repeatable-read transaction that has seen something and does nothing (PostgreSQL; SQLite has none to hold).
     pub async fn hold_snapshot(&self) -> Result<HeldSnapshot> {
         let Db::Postgres(pg) = &*self.db else { return Ok(HeldSnapshot { _connection: None }) };
-        let mut connection = pg.pool.acquire().await?;
+        // Of its own: it must never come to the pool with an open transaction.
+        let mut connection = pg.pool.acquire().await?.detach();
         for statement in [
             "SET idle_in_transaction_session_timeout = 0",
             "BEGIN ISOLATION LEVEL REPEATABLE READ",
             "SELECT count(*) FROM lanes",
         ] {
-            sqlx::raw_sql(statement).execute(&mut *connection).await?;
+            sqlx::raw_sql(statement).execute(&mut connection).await?;
         }
-        // It must not go back to the pool with an open transaction.
         Ok(HeldSnapshot { _connection: Some(connection) })
-    }
-}
-
-impl Drop for HeldSnapshot {
-    fn drop(&mut self) {
-        if let Some(connection) = self._connection.take() {
-            drop(connection.detach());
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod access;
 mod auth;
 mod classes;
+mod cut;
 mod events;
 mod frame;
 mod fuzz;

@@ -3,9 +3,11 @@
 use std::future::Future;
 
 use mainspring_core::Micros;
-use sqlx::{Connection, PgConnection};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, Postgres};
 use uuid::Uuid;
 
+use super::transaction::PgTx;
 use super::{hold_term, runs};
 use crate::cluster::terms::Term;
 use crate::error::Result;
@@ -15,13 +17,13 @@ use crate::schedules::trigger_sync::TriggerSeed;
 
 /// Fires a unit on a connection of its own, all of it or nothing.
 pub(crate) async fn fire(
-    connection: &mut PgConnection,
+    connection: PoolConnection<Postgres>,
     now: Micros,
     at: Micros,
     term: &Term,
     unit: &PlainUnit<'_>,
-) -> Result<Fired> {
-    let mut tx = connection.begin().await?;
+) -> Result<(Fired, PoolConnection<Postgres>)> {
+    let mut tx = PgTx::begin_on(connection).await?;
     let fired = make(&mut tx, now, at, term, unit).await?;
     end(tx, fired).await
 }
@@ -29,14 +31,14 @@ pub(crate) async fn fire(
 /// The same, but it becomes true only when the word is given. Whoever stalls meanwhile is thrown out soon: others wait for
 /// the rows, and for the term.
 pub(crate) async fn fire_ahead(
-    connection: &mut PgConnection,
+    connection: PoolConnection<Postgres>,
     now: Micros,
     at: Micros,
     term: &Term,
     unit: &PlainUnit<'_>,
     word: impl Future<Output = bool>,
-) -> Result<Fired> {
-    let mut tx = connection.begin().await?;
+) -> Result<(Fired, PoolConnection<Postgres>)> {
+    let mut tx = PgTx::begin_on(connection).await?;
     sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '3s'").execute(&mut *tx).await?;
     let fired = match make(&mut tx, now, at, term, unit).await? {
         Fired::Done(_) if !word.await => Fired::Stale,
@@ -67,22 +69,22 @@ async fn make(
     Ok(Fired::Done(unit.runs.iter().map(|run| Created::New(run.id)).collect()))
 }
 
-async fn end(tx: sqlx::Transaction<'_, sqlx::Postgres>, fired: Fired) -> Result<Fired> {
-    match fired {
-        Fired::Done(_) => tx.commit().await?,
-        Fired::Stale | Fired::Deposed => tx.rollback().await?,
-    }
-    Ok(fired)
+async fn end(tx: PgTx, fired: Fired) -> Result<(Fired, PoolConnection<Postgres>)> {
+    let connection = match fired {
+        Fired::Done(_) => tx.commit_keeping().await?,
+        Fired::Stale | Fired::Deposed => tx.roll_back().await?,
+    };
+    Ok((fired, connection))
 }
 
 /// A unit of nothing: its statements are parsed and planned, and the functions compiled.
-pub(crate) async fn prepare(connection: &mut PgConnection) -> Result<()> {
-    let mut tx = connection.begin().await?;
+pub(crate) async fn prepare(connection: PoolConnection<Postgres>) -> Result<PoolConnection<Postgres>> {
+    let mut tx = PgTx::begin_on(connection).await?;
     hold_term(&mut tx, "", 0, Uuid::nil()).await?;
     swap(&mut tx, 0, &[]).await?;
     runs::prepare(&mut tx).await?;
     insert(&mut tx, 0, &[]).await?;
-    Ok(tx.rollback().await?)
+    tx.roll_back().await
 }
 
 /// Moves every trigger that is still as it was seen; returns how many were.

@@ -5,6 +5,7 @@ pub(crate) mod fires;
 pub(crate) mod limits;
 pub(crate) mod runs;
 pub(crate) mod settle;
+pub(crate) mod transaction;
 pub(crate) mod warm;
 
 use mainspring_core::TaskKey;

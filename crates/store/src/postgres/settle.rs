@@ -1,7 +1,7 @@
 //! Calls `settle_v1` with columns instead of rows.
 
 use mainspring_core::Micros;
-use sqlx::{Postgres, Transaction};
+use sqlx::PgConnection;
 
 use super::AnswerRow;
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::runs::exchange::Reply;
 use crate::runs::settle::{Count, Gone};
 
 pub(crate) async fn settle(
-    tx: &mut Transaction<'static, Postgres>,
+    connection: &mut PgConnection,
     now: Micros,
     gone: &[Gone],
     counts: &[Count],
@@ -42,7 +42,7 @@ pub(crate) async fn settle(
     .bind(counts.iter().map(|count| count.run).collect::<Vec<_>>())
     .bind(counts.iter().map(|count| count.dependent).collect::<Vec<_>>())
     .bind(counts.iter().map(|count| count.counts).collect::<Vec<_>>())
-    .fetch_all(&mut **tx)
+    .fetch_all(connection)
     .await?;
     let mut reply = Reply::default();
     for row in rows {

@@ -5,19 +5,28 @@
 //! the next one are not.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use sqlx::pool::PoolConnection;
-use sqlx::{PgPool, Postgres};
+use sqlx::{Connection, PgPool, Postgres};
 
+use crate::db::{PING_TIMEOUT, TRUSTED_FOR};
 use crate::error::Result;
 
 /// Enough for those who submit at the same time without waiting; the others use the pool.
 const AT_MOST: usize = 2;
 
+/// A connection, and since when it is not used.
+#[derive(Debug)]
+struct Rested {
+    connection: PoolConnection<Postgres>,
+    since: Instant,
+}
+
 #[derive(Debug)]
 pub(crate) struct Warm {
     /// The one used last is on top. `None` when the store is being closed.
-    stack: Mutex<Option<Vec<PoolConnection<Postgres>>>>,
+    stack: Mutex<Option<Vec<Rested>>>,
     size: usize,
 }
 
@@ -34,18 +43,28 @@ impl Warm {
 
     /// The connection used last, or one of the pool.
     pub(crate) async fn take(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>> {
-        let top = self.stack.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Vec::pop);
-        Ok(match top {
-            Some(connection) => connection,
-            None => pool.acquire().await?,
-        })
+        while let Some(Rested { mut connection, since }) = self.pop() {
+            if since.elapsed() < TRUSTED_FOR {
+                return Ok(connection);
+            }
+            match tokio::time::timeout(PING_TIMEOUT, connection.ping()).await {
+                Ok(Ok(())) => return Ok(connection),
+                // From before an outage.
+                _ => drop(connection.detach()),
+            }
+        }
+        Ok(pool.acquire().await?)
+    }
+
+    fn pop(&self) -> Option<Rested> {
+        self.stack.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Vec::pop)
     }
 
     /// Takes it back after a call that went well. After any other it belongs to the pool, which finds out what it is worth.
     pub(crate) fn keep(&self, connection: PoolConnection<Postgres>) {
         let mut stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stack) = stack.as_mut().filter(|stack| stack.len() < self.size) {
-            stack.push(connection);
+            stack.push(Rested { connection, since: Instant::now() });
         }
     }
 
@@ -59,6 +78,6 @@ impl Drop for Warm {
     fn drop(&mut self) {
         // Going back to the pool would need a runtime, and there may be none any more.
         let stack = self.stack.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        stack.into_iter().flatten().for_each(|connection| drop(connection.detach()));
+        stack.into_iter().flatten().for_each(|rested| drop(rested.connection.detach()));
     }
 }

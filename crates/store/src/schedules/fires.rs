@@ -261,8 +261,8 @@ impl Store {
         if let Db::Postgres(pg) = &*self.db
             && let Some(unit) = PlainUnit::of(now, firings)
         {
-            let mut connection = pg.warm.take(&pg.pool).await?;
-            let fired = postgres::fires::fire(&mut connection, now, at, term, &unit).await?;
+            let connection = pg.warm.take(&pg.pool).await?;
+            let (fired, connection) = postgres::fires::fire(connection, now, at, term, &unit).await?;
             pg.warm.keep(connection);
             return Ok(fired);
         }
@@ -287,8 +287,9 @@ impl Store {
                 let Some(unit) = PlainUnit::of(now, firings) else {
                     return if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) };
                 };
-                let mut connection = pg.warm.take(&pg.pool).await?;
-                let fired = postgres::fires::fire_ahead(&mut connection, now, at, term, &unit, word).await?;
+                let connection = pg.warm.take(&pg.pool).await?;
+                let (fired, connection) =
+                    postgres::fires::fire_ahead(connection, now, at, term, &unit, word).await?;
                 pg.warm.keep(connection);
                 Ok(fired)
             }
@@ -323,9 +324,8 @@ impl Store {
         let Db::Postgres(pg) = &*self.db else { return Ok(()) };
         let mut connections = Vec::new();
         for _ in 0..pg.warm.size() {
-            let mut connection = pg.warm.take(&pg.pool).await?;
-            postgres::fires::prepare(&mut connection).await?;
-            connections.push(connection);
+            let connection = pg.warm.take(&pg.pool).await?;
+            connections.push(postgres::fires::prepare(connection).await?);
         }
         connections.into_iter().for_each(|connection| pg.warm.keep(connection));
         Ok(())

@@ -6,6 +6,7 @@
 mod big;
 mod claims;
 mod concurrency;
+mod cut;
 mod decisions;
 mod deliveries;
 mod doors;
