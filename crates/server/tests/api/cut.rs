@@ -46,7 +46,7 @@ const WRITES: [(&str, &str, &str); 8] = [
 async fn clients_vanish(flavor: Flavor) {
     let api = TestApi::new(flavor).await;
     api.store(WORKFLOW).await;
-    let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(api.api.clone());
+    let server = HttpServer::bind("127.0.0.1:0".parse().unwrap()).await.unwrap().serve(api.service.clone());
     let token = api.token(Role::Admin);
     let mut number = 0;
     for round in 0..12_u64 {
