@@ -8,6 +8,7 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
+use mainspring_telemetry::Metrics;
 use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use serde_json::{Map, Value};
 
@@ -17,6 +18,7 @@ use crate::bus::{AccessChange, AccessChanges, Bus, BusMessage, ClaimableRoutes};
 use crate::clock::SystemClock;
 use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
+use crate::metering;
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
 
@@ -68,6 +70,7 @@ pub struct Client {
     pub(crate) minimum_interval: Option<Duration>,
     pub(crate) live: Live,
     pub(crate) quotas: Arc<KnownQuotas>,
+    pub(crate) metrics: Metrics,
 }
 
 /// Where something is claimable is seldom known where it happens.
@@ -100,6 +103,7 @@ impl Client {
             handlers: Arc::default(),
             live,
             quotas: Arc::default(),
+            metrics: Metrics::default(),
         }
     }
 
@@ -131,6 +135,18 @@ impl Client {
 
     pub fn handler_names(&self) -> &[String] {
         &self.handlers
+    }
+
+    /// The same, reporting to these metrics.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// What operators watch of this process.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub fn secrets(&self) -> &Secrets {
@@ -237,7 +253,8 @@ impl Client {
                 self.make_room_for(run).await?;
             }
         }
-        let made = created.iter().filter_map(|created| created.run()).collect();
+        let made: Vec<RunId> = created.iter().filter_map(|created| created.run()).collect();
+        metering::runs_created(&self.metrics, &spec.workflow, made.len());
         self.announce([BusMessage::RunsChanged(made), ANY_WORK]).await;
         Ok(created)
     }

@@ -13,6 +13,7 @@ mod events;
 mod exchange;
 mod jobs;
 mod limits;
+mod metering;
 mod live;
 mod node;
 mod repairs;

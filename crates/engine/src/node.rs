@@ -1,6 +1,6 @@
 //! A node: the loops that make one process take part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::bus::MAX_LANES;
 use crate::client::Client;
 use crate::coordination::leader;
-use crate::duties::{lease_renewal, promotion, run_end_relay};
+use crate::duties::{lease_renewal, promotion, run_end_relay, sampling};
 use crate::exchange::inbox::Inbox;
 use crate::exchange::logs::LogBarrier;
 use crate::exchange::{completions, lane, logs};
@@ -99,6 +99,8 @@ pub(crate) struct Shared {
     /// The term under which this node leads, for the loops that only a leader runs.
     pub(crate) term: watch::Sender<Option<Term>>,
     pub(crate) pace: Pace,
+    /// Names of the queues by route, for metrics.
+    pub(crate) queues: Mutex<HashMap<i32, Arc<str>>>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -123,6 +125,11 @@ impl Shared {
     pub(crate) async fn refresh_routes(&self) -> mainspring_store::Result<()> {
         let routes: Vec<RouteRow> =
             self.client.store.routes().await?.into_iter().filter(|route| self.serves(route)).collect();
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        for route in routes.iter().filter(|route| !queues.contains_key(&route.id)).collect::<Vec<_>>() {
+            queues.insert(route.id, route.queue.as_str().into());
+        }
+        drop(queues);
         self.inbox().serve(&routes, Instant::now());
         Ok(())
     }
@@ -220,6 +227,7 @@ impl Node {
             barrier,
             term: watch::Sender::new(None),
             pace: Pace::default(),
+            queues: Mutex::default(),
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
@@ -230,6 +238,7 @@ impl Node {
         tasks.spawn(logs::run(Arc::clone(&shared), logs, barriers));
         tasks.spawn(lease_renewal::run(Arc::clone(&shared)));
         tasks.spawn(promotion::run(Arc::clone(&shared)));
+        tasks.spawn(sampling::run(Arc::clone(&shared)));
         shared.client.bus.send_in_background();
         shared.client.bus.listen();
         if shared.config.leads {

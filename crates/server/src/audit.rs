@@ -11,6 +11,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
 use mainspring_store::AuditRow;
+use mainspring_telemetry::Event;
 
 use crate::detach;
 use crate::headers::{REQUEST_ID, RequestId};
@@ -73,6 +74,12 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
         duration_ms = started.elapsed().as_millis() as u64,
         "answered"
     );
+    state.client().metrics().record(Event::RequestAnswered {
+        method: metered_method(&method),
+        route: route.as_deref().unwrap_or("none"),
+        status: status.as_u16(),
+        seconds: started.elapsed().as_secs_f64(),
+    });
     if is_recorded(&method, status, &learnt) {
         let row = row(&state, &id, &method, path, status, learnt);
         let client = state.client().clone();
@@ -92,6 +99,16 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
 }
 
 /// Every write that was let in, and every refusal.
+/// Clients can invent methods; labels are bounded.
+fn metered_method(method: &Method) -> &str {
+    match *method {
+        Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD | Method::OPTIONS => {
+            method.as_str()
+        }
+        _ => "other",
+    }
+}
+
 fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
     let is_refusal =
         matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST);

@@ -178,7 +178,7 @@ async fn greet(stream: TcpStream, peer: SocketAddr, tls: Option<Tls>, router: Ro
 }
 
 /// Answers on one connection until it ends, or until its current answer is given when the server stops.
-async fn connection<S>(stream: S, peer: SocketAddr, router: Router, mut closing: watch::Receiver<bool>)
+pub(crate) async fn connection<S>(stream: S, peer: SocketAddr, router: Router, mut closing: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {

@@ -96,6 +96,16 @@ impl Store {
         }
     }
 
+    /// Connections that are idle and in use.
+    pub fn connections(&self) -> (u32, u32) {
+        let (size, idle) = match &*self.db {
+            Db::Postgres(pg) => (pg.pool.size(), pg.pool.num_idle()),
+            Db::Sqlite(sqlite) => (sqlite.readers.size(), sqlite.readers.num_idle()),
+        };
+        let idle = u32::try_from(idle).unwrap_or(u32::MAX).min(size);
+        (idle, size - idle)
+    }
+
     pub async fn close(&self) {
         match &*self.db {
             Db::Postgres(pg) => {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mainspring_telemetry::Event;
+
 use crate::exchange::lane::start_over;
 use crate::node::Shared;
 
@@ -15,6 +17,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         match shared.client.store.renew(shared.client.now(), shared.id).await {
             Ok(alive) => {
                 shared.workforce.heard();
+                shared.client.metrics.record(Event::WorkerBeat { worker: &shared.config.name });
+                shared.client.metrics.record(Event::LoopPassed { name: "lease_renewal" });
                 match alive.iter().find(|(id, _)| *id == session) {
                     None => start_over(&shared, session).await,
                     Some((_, draining)) => {

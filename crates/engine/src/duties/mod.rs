@@ -3,3 +3,4 @@
 pub(crate) mod lease_renewal;
 pub(crate) mod promotion;
 pub(crate) mod run_end_relay;
+pub(crate) mod sampling;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mainspring_core::Micros;
 use mainspring_core::work::Clock;
+use mainspring_telemetry::Event;
 
 use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::node::Shared;
@@ -20,6 +21,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if let Err(error) = do_due(&shared).await {
             tracing::warn!(%error, "promoting what is due");
         }
+        shared.client.metrics.record(Event::LoopPassed { name: "promotion" });
         let next = *shared.next_due.lock().unwrap_or_else(PoisonError::into_inner);
         let pause = next
             .map(|due| Duration::from_micros(u64::try_from(due - shared.client.clock.now()).unwrap_or(0)))

@@ -12,6 +12,7 @@ use crate::bus::MAX_LANES;
 use crate::events::announcing::publish;
 use crate::exchange::inbox::{Held, Inbox};
 use crate::exchange::scopes::pause;
+use crate::metering;
 use crate::node::Shared;
 
 const AT_ONCE: usize = 1_000;
@@ -132,6 +133,7 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
         failure: None,
         output: None,
     };
+    metering::attempt_ended(shared, &completion, &held);
     match completion.outcome {
         Outcome::Success { output } => ended.output = output.map(|output| output.to_string()),
         Outcome::Cancelled { reason } => {

@@ -12,6 +12,7 @@ use crate::bus::BusMessage;
 use crate::exchange::assignments;
 use crate::exchange::inbox::Batch;
 use crate::live::Hint;
+use crate::metering;
 use crate::node::Shared;
 
 /// How long after an exchange that handed something in more is expected soon.
@@ -79,7 +80,10 @@ async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
     let mut backoff = Duration::from_millis(5);
     loop {
         batch.exchange.now = shared.client.now();
-        match lane.exchange(&batch.exchange).await {
+        let began = Instant::now();
+        let answer = lane.exchange(&batch.exchange).await;
+        metering::store_called(&shared.client.metrics, "exchange", began);
+        match answer {
             Ok(reply) => return applied(shared, batch, reply).await,
             Err(Error::InDoubt(_)) => match resolve(shared, lane, &batch).await {
                 Some(Resolution::Applied(reply)) => return applied(shared, batch, reply).await,
@@ -125,6 +129,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
         shared.inbox().applied(&batch, &[], Instant::now());
         return start_over(shared, batch.session()).await;
     }
+    metering::exchange_applied(shared, &batch.exchange, &reply);
     for token in &reply.fenced {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }

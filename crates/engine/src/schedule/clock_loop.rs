@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
 use mainspring_store::{DueTrigger, Error, Fired, Result, Term};
+use mainspring_telemetry::Event;
 use uuid::Uuid;
 
 use crate::node::Shared;
@@ -60,6 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
             };
             shared.client.timekeeping.note_turn(started.elapsed());
+            shared.client.metrics.record(Event::LoopPassed { name: "schedule_clock" });
             tokio::select! {
                 () = shared.stop.cancelled() => return,
                 _ = terms.changed() => {}

@@ -15,10 +15,12 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
 use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Term};
+use mainspring_telemetry::Event;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::bus::{BusMessage, ClaimableRoutes};
+use crate::metering::seconds;
 use crate::node::Shared;
 
 /// The database works on one while another is prepared and sent.
@@ -217,6 +219,14 @@ impl Pace {
 async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<()> {
     let wall = shared.client.clock.wall();
     let fires = unit.iter().flat_map(|firing| &firing.fires);
+    let metrics = &shared.client.metrics;
+    for (firing, fire) in unit.iter().flat_map(|firing| firing.fires.iter().map(move |fire| (firing, fire))) {
+        if matches!(fire.what, FireOf::Run(_)) {
+            metrics.record(Event::ScheduleFired { lag: seconds(wall - fire.nominal.max(firing.next_fire_at)) });
+        }
+    }
+    let made = created.iter().filter(|created| created.run().is_some()).count() as u64;
+    metrics.record(Event::RunsTriggered { count: made });
     shared.client.timekeeping.note_fires(
         unit.iter()
             .flat_map(|firing| firing.fires.iter().map(|fire| (firing.next_fire_at, fire)))

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mainspring_engine::Client;
-use mainspring_server::{Api, HttpListener, HttpServer, Token};
+use mainspring_server::{Api, HttpListener, HttpServer, ProbeServer, Token};
+
+use mainspring_telemetry::Metrics;
 
 use crate::app::App;
 use crate::config::{Config, Flag, Role};
@@ -19,6 +21,9 @@ pub(crate) struct ServerArgs {
     /// Address and port; port 0 takes a free one [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
+    /// Address and port of a second listener with /metrics and /healthz, for scrapers, without tokens
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     /// What this node does [default: api,scheduler,worker]
     #[arg(long, value_name = "ROLES")]
     roles: Option<String>,
@@ -41,6 +46,7 @@ impl ServerArgs {
         let slots = self.slots.map(|slots| slots.to_string());
         [
             ("server.listen", "listen", &self.listen),
+            ("metrics.listen", "metrics-listen", &self.metrics_listen),
             ("server.roles", "roles", &self.roles),
             ("worker.slots", "slots", &slots),
             ("worker.queues", "queues", &self.queues),
@@ -68,7 +74,10 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
             return Ok(Exit::Interrupted);
         }
     };
-    let Running { client, node, http, lock, first_token } = starting;
+    let Running { client, node, http, lock, first_token, probe } = starting;
+    if let Some(probe) = &probe {
+        tracing::info!(address = %probe.address(), "metrics and probes");
+    }
     if let Some(http) = &http {
         let scheme = if app.config.api.tls.is_some() { "https" } else { "http" };
         app.out.line(format_args!("listening on {scheme}://{}", http.address()));
@@ -111,6 +120,7 @@ struct Running {
     /// Made because there was none.
     first_token: Option<Token>,
     lock: Option<mainspring_store::ServerLock>,
+    probe: Option<ProbeServer>,
 }
 
 async fn start(app: &App<'_>) -> Result<Running> {
@@ -120,10 +130,12 @@ async fn start(app: &App<'_>) -> Result<Running> {
         true => Some(listen(config).await?),
         false => None,
     };
+    let metrics = Metrics::default();
+    let probe = probe(config, &metrics).await?;
     app.ensure_secrets_key()?;
     first_start::vault(config)?;
     let store = database::connect_patiently(config).await?;
-    let client = app.client(store);
+    let client = app.client(store).with_metrics(metrics);
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     let node_config = app.node_config();
@@ -150,7 +162,21 @@ async fn start(app: &App<'_>) -> Result<Running> {
     }
     let node = LocalNode::start(client.clone(), node_config, app.pool_config(), registry).await?;
     let http = api.map(|(listener, api)| listener.serve(api));
-    Ok(Running { client, node, http, first_token, lock })
+    Ok(Running { client, node, http, first_token, lock, probe })
+}
+
+/// The listener of scrapers, if one is wanted. It answers before the database does.
+async fn probe(config: &Config, metrics: &Metrics) -> Result<Option<ProbeServer>> {
+    let Some(address) = config.metrics_listen else { return Ok(None) };
+    let service = match (config.roles.contains(&Role::Api), config.roles.contains(&Role::Scheduler)) {
+        (true, _) => "mainspring-api",
+        (false, true) => "mainspring-scheduler",
+        (false, false) => "mainspring-worker",
+    };
+    ProbeServer::start(address, metrics.clone(), service).await.map(Some).map_err(|error| {
+        Failure::bad_input(format!("cannot listen on {address}: {}", cause(&error)))
+            .remedy("choose another address with --metrics-listen; port 0 takes a free one")
+    })
 }
 
 async fn listen(config: &Config) -> Result<HttpListener> {

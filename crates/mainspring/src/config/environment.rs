@@ -75,6 +75,9 @@ pub(super) fn read(layers: &mut Layers, variables: &[(OsString, OsString)]) {
         });
         set(layers, "server.listen", &format!("{host}:{port}"), "PORT");
     }
+    if let Some(port) = find("METRICS_PORT") {
+        set(layers, "metrics.listen", &format!("0.0.0.0:{port}"), "METRICS_PORT");
+    }
     if let Some(listen) = find(LISTEN.0) {
         set(layers, LISTEN.1, listen, LISTEN.0);
     }

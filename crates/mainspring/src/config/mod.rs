@@ -45,6 +45,7 @@ keys! {
     "database_connections": "how many connections to PostgreSQL are held at most",
     "server.listen": "address and port of the HTTP server",
     "server.roles": "what this node does: api, scheduler, worker",
+    "metrics.listen": "address and port of a second listener with /metrics and /healthz and without tokens",
     "server.hosts": "names under which the HTTP server is reached, besides addresses and localhost; * is any",
     "server.origins": "origins of web pages on other hosts that may call the API, like https://ops.example.com",
     "server.proxies": "addresses and networks of proxies whose X-Forwarded-For counts",
@@ -154,6 +155,8 @@ pub(crate) struct Config {
     pub(crate) database: String,
     pub(crate) database_connections: u32,
     pub(crate) listen: SocketAddr,
+    /// A second listener, for scrapers and probes.
+    pub(crate) metrics_listen: Option<SocketAddr>,
     pub(crate) roles: BTreeSet<Role>,
     pub(crate) api: ApiSettings,
     pub(crate) scheduler: SchedulerSettings,

@@ -35,6 +35,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         database: text(layers, "database").unwrap_or_else(|| DEFAULT_DATABASE.into()),
         database_connections: integer(layers, "database_connections", 1, 1_000).map_or(10, |number| number as u32),
         listen: listen(layers),
+        metrics_listen: metrics_listen(layers),
         roles: roles(layers),
         api: super::api::read(layers),
         scheduler: scheduler(layers),
@@ -153,6 +154,19 @@ fn smtp(layers: &mut Layers) -> Option<SmtpConfig> {
         security,
         authorities: list(layers, "http.authorities").into_iter().map(PathBuf::from).collect(),
     })
+}
+
+/// Without the role api there is no other listener for probes, so there is always one.
+fn metrics_listen(layers: &mut Layers) -> Option<SocketAddr> {
+    let Some(text) = text(layers, "metrics.listen") else {
+        let has_api = layers.get("server.roles").is_none_or(|setting| setting.word.to_string().contains("api"));
+        return (!has_api).then(|| SocketAddr::from(([0, 0, 0, 0], 9090)));
+    };
+    let address = text.replacen("localhost", "127.0.0.1", 1).parse().ok();
+    if address.is_none() {
+        layers.complain_about("metrics.listen", "must be an address and a port such as 0.0.0.0:9090");
+    }
+    address
 }
 
 fn listen(layers: &mut Layers) -> SocketAddr {

@@ -10,12 +10,14 @@ use utoipa_axum::routes;
 use crate::auth::access::{Access, Routes};
 use crate::auth::identity::Role;
 use crate::openapi;
+use crate::probe::exposition;
 use crate::state::ApiState;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at_root(Access::Open, routes!(live));
     routes.at_root(Access::Open, routes!(ready));
     routes.at_root(Access::Open, routes!(healthz));
+    routes.at_root(Access::Anywhere(Role::Viewer), routes!(metrics));
     routes.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::openapi_json));
     routes.at_root(Access::Anywhere(Role::Viewer), routes!(openapi::docs));
 }
@@ -40,4 +42,11 @@ pub(crate) async fn ready(State(state): State<ApiState>) -> Response {
 #[utoipa::path(get, path = "/healthz", tag = "about", responses((status = 200, description = "Its name", body = Object)))]
 pub(crate) async fn healthz() -> Response {
     Json(json!({"status": "ok", "service": "mainspring-api"})).into_response()
+}
+
+/// What operators watch, in the Prometheus text format
+#[utoipa::path(get, path = "/metrics", tag = "about",
+    responses((status = 200, description = "Every metric of this process", body = String, content_type = "text/plain")))]
+pub(crate) async fn metrics(State(state): State<ApiState>) -> Response {
+    exposition(state.client().metrics()).into_response()
 }

@@ -1,6 +1,7 @@
 //! Queries for people: runs, task runs, logs, the numbered events of a run, search.
 
 pub(crate) mod clauses;
+pub(crate) mod gauges;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod rows;

@@ -1,0 +1,82 @@
+//! Reads, on the leader and every 15 s, what gauges over the store show. A node that does not lead shows none of them, so
+//! that two nodes never say different things of the same queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::Micros;
+use mainspring_store::{Result, SessionRow};
+use mainspring_telemetry::{Event, QueueDepth, Sample, WorkerSample};
+
+use crate::metering::seconds;
+use crate::node::Shared;
+
+const EVERY: Duration = Duration::from_secs(15);
+/// A worker that fell silent stays visible for this long, so that its silence can alert.
+const SILENT_FOR: Micros = 15 * 60 * 1_000_000;
+const MOST_WORKERS: i64 = 10_000;
+
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut terms = shared.term.subscribe();
+    let metrics = &shared.client.metrics;
+    loop {
+        let leads = terms.borrow_and_update().as_ref().map(|term| term.epoch);
+        match leads {
+            Some(epoch) => metrics.record(Event::LeadershipTaken { epoch }),
+            None => {
+                metrics.record(Event::LeadershipLost);
+                metrics.sampled(&Sample::default());
+            }
+        }
+        loop {
+            if leads.is_some() {
+                match sample(&shared).await {
+                    Ok(sample) => metrics.sampled(&sample),
+                    Err(error) => tracing::debug!(%error, "sampling the gauges"),
+                }
+                metrics.record(Event::LoopPassed { name: "sampling" });
+            }
+            let (idle, in_use) = shared.client.store.connections();
+            metrics.connections(idle, in_use);
+            tokio::select! {
+                () = shared.stop.cancelled() => return,
+                changed = terms.changed() => match changed {
+                    Ok(()) => break,
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep(EVERY) => {}
+            }
+        }
+    }
+}
+
+async fn sample(shared: &Shared) -> Result<Sample> {
+    let store = &shared.client.store;
+    let mut queues: Vec<QueueDepth> = Vec::new();
+    for (_, queue, ready) in store.ready_by_queue().await? {
+        let ready = u64::try_from(ready).unwrap_or(0);
+        match queues.iter_mut().find(|known| known.queue == queue) {
+            Some(known) => known.ready += ready,
+            None => queues.push(QueueDepth { queue, ready }),
+        }
+    }
+    let running = store.running_by_session().await?;
+    let now = shared.client.now();
+    let sessions = store.sessions(true, MOST_WORKERS).await?;
+    let workers = sessions
+        .iter()
+        .filter(|row| row.slots > 0 && (!row.dead || (!row.draining && now - row.beat_at < SILENT_FOR)))
+        .map(|row| worker(row, running.iter().find(|(id, _)| *id == row.id).map_or(0, |(_, count)| *count)))
+        .collect();
+    let pending_dead_letters = store.dead_letters_by_reason().await?;
+    Ok(Sample { queues, workers, pending_dead_letters, ..Sample::default() })
+}
+
+fn worker(row: &SessionRow, running: i64) -> WorkerSample {
+    WorkerSample {
+        id: row.worker.clone(),
+        active: !row.dead && !row.draining,
+        utilization: (running as f64 / f64::from(row.slots.max(1))).min(1.0),
+        last_heartbeat: seconds(row.beat_at),
+    }
+}
