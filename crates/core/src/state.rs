@@ -1,7 +1,7 @@
 //! The states of runs and task runs, and the only transitions between them.
 //!
 //! The numbers are what the database stores; `CHECK` constraints there name the same range. A state that a person
-//! never sees (`deciding`, `gated`, `scheduled`, `held`) is shown as `pending` or `ready`.
+//! never sees (`deciding`, `gated`, `held`) is shown as `pending` or `ready`.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,9 @@ macro_rules! coded_enum {
 
         impl $name {
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            /// Every word with its number, for the texts that name numbers.
+            pub const CODES: &'static [(&'static str, i16)] = &[$(($word, $code),)+];
 
             /// The number the database stores.
             pub fn code(self) -> i16 { self as i16 }
@@ -90,8 +93,6 @@ coded_enum! {
         Gated = 5 "gated",
         /// Would be ready, but its run is not running (paused, or not admitted yet).
         Held = 6 "held",
-        /// Due at a later time, without having failed.
-        Scheduled = 7 "scheduled",
         /// Waits for something outside: approval, event, child run, items of its own expansion.
         Waiting = 8 "waiting",
         Success = 10 "success",
@@ -122,7 +123,7 @@ impl TaskState {
     /// The state as people see it.
     pub fn shown(self) -> TaskState {
         match self {
-            Self::Deciding | Self::Held | Self::Scheduled => Self::Pending,
+            Self::Deciding | Self::Held => Self::Pending,
             Self::Gated => Self::Ready,
             other => other,
         }
@@ -179,19 +180,7 @@ pub const TASK_TRANSITIONS: &[(TaskState, &[TaskState])] = {
     &[
         (
             Pending,
-            &[
-                Ready,
-                Deciding,
-                Gated,
-                Held,
-                Running,
-                Scheduled,
-                Waiting,
-                Skipped,
-                UpstreamFailed,
-                Cancelled,
-                ResolvedManually,
-            ],
+            &[Ready, Deciding, Gated, Held, Running, Waiting, Skipped, UpstreamFailed, Cancelled, ResolvedManually],
         ),
         (Ready, &[Running, Held, Cancelled, Skipped, ResolvedManually]),
         (Running, &[Success, Failed, Cancelled, Retrying, Ready, Gated, Held, Waiting, ResolvedManually]),
@@ -199,7 +188,6 @@ pub const TASK_TRANSITIONS: &[(TaskState, &[TaskState])] = {
         (Deciding, &[Ready, Gated, Held, Running, Waiting, Skipped, UpstreamFailed, Failed, Success, Cancelled]),
         (Gated, &[Ready, Running, Held, Cancelled, Skipped, ResolvedManually]),
         (Held, &[Ready, Gated, Deciding, Cancelled, Skipped, ResolvedManually]),
-        (Scheduled, &[Ready, Gated, Held, Cancelled, Skipped, ResolvedManually]),
         (Waiting, &[Success, Failed, Deciding, Cancelled, Skipped, ResolvedManually]),
         (Failed, &[Pending, Ready, Gated, Held, ResolvedManually, Skipped]),
         (UpstreamFailed, &[Pending, Ready, Gated, Held, ResolvedManually, Skipped]),

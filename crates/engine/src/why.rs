@@ -90,7 +90,6 @@ impl Obstacles {
             TaskState::Deciding => vec!["a node is deciding whether and how it starts".into()],
             TaskState::Gated => vec![self.pool(task)],
             TaskState::Held => vec![self.run()],
-            TaskState::Scheduled => vec![format!("waits until {}", due())],
             TaskState::Waiting => vec![self.waits(task, row)],
             TaskState::Running
             | TaskState::Success

@@ -430,14 +430,6 @@ table namespaces
     CHECK ((max_workflows >= 0))
     PRIMARY KEY (name)
 
-table nodes
-    id uuid not null
-    name text not null
-    address text
-    started_at bigint not null
-    stopped_at bigint
-    PRIMARY KEY (id)
-
 table operator_actions
     id uuid not null
     run_id uuid not null
@@ -603,7 +595,7 @@ table task_runs with (fillfactor=100, autovacuum_vacuum_scale_factor=0.02, autov
     PRIMARY KEY (run_id, idx, item)
     CHECK (((state >= 0) AND (state <= 8)))
     CREATE INDEX task_runs_claimed ON public.task_runs USING btree (session) WHERE (session IS NOT NULL)
-    CREATE INDEX task_runs_due ON public.task_runs USING btree (due_at) WHERE (state = ANY (ARRAY[3, 7, 8]))
+    CREATE INDEX task_runs_due ON public.task_runs USING btree (due_at) WHERE (state = ANY (ARRAY[3, 8]))
     CREATE INDEX task_runs_gated ON public.task_runs USING btree (pool, rank, due_at) WHERE (state = 5)
     CREATE INDEX task_runs_ready ON public.task_runs USING btree (route, rank, due_at) WHERE (state = 1)
     CREATE INDEX task_runs_undecided ON public.task_runs USING btree (due_at) WHERE ((state = 4) AND (session IS NULL))
@@ -743,7 +735,7 @@ function child_ended_v1(
 function counts_v1(
     state smallint,
     flags smallint)
-    returns smallint body 40c4d029e6a34a2647c2b651c65569cf
+    returns smallint body 762ddaaaf75e1cf172edec950077a1bb
 
 function create_runs_v1(
     p_now bigint,
@@ -757,13 +749,13 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body ccc961199bfb9dce036021565efe5e03
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 480f65f4a852a7b541a8b24e13edcb55
 
 function enter_stage_v1(
     p_now bigint,
     p_run uuid,
     p_stage smallint)
-    returns integer set plan_cache_mode=force_generic_plan, enable_seqscan=off body 6207286f07122ff7b8c6978dae2a2b7c
+    returns integer set plan_cache_mode=force_generic_plan, enable_seqscan=off body 7c0d5259ede0e8e952f8dc1530c6445e
 
 function exchange_v1(
     p_lane bigint,
@@ -810,7 +802,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 1da71440d7d83d0978746542cc53be00
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body cb413c074cf4a2a3ee1a204d11216b25
 
 function followed_flags_v1(
     p_workflow uuid[],
@@ -824,19 +816,19 @@ function items_v1(
     g_item integer[],
     g_state smallint[],
     g_flags smallint[])
-    returns integer[] set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body c09f8b7e6e09a6993da1c93aaf38e635
+    returns integer[] set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body d284b11b03af5c49c3df422eb012e24d
 
 function limits_v1(
     p_now bigint,
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body a197124c806f748c7255bbe88af6d98f
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 4b7a6fdb2ea489b09e089a9a5dba50fb
 
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body 282a32d4c1447ecdde655fafbfb11638
+    returns void set plan_cache_mode=force_generic_plan body 1292b00138e5e5b961033f94da257898
 
 function runs_ended_v1(
     p_runs uuid[])
@@ -872,7 +864,7 @@ function settle_one_v1(
     OUT version bigint,
     OUT rank smallint,
     OUT due_at bigint)
-    returns record body f5f64a9b8e0ad31c6c708ea08cf57825
+    returns record body 52770e9c9d078e76dd82cb82d4c635c6
 
 function settle_v1(
     p_now bigint,
@@ -905,7 +897,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body b5d2dfe4f7c1bd2aa978fb501960b6f8
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 98e57a77780ee67749f40de4771cf4b0
 
 function stopped_v1(
     flags smallint,
@@ -922,6 +914,10 @@ function swap_triggers_v1(
     p_fire bigint[],
     p_added bigint[])
     returns bigint set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 43997f7217fd3d21b8ff64f95f0e964b
+
+function uuid_v7_v1(
+    p_now bigint)
+    returns uuid body ffeb4643dbcb5f44e73c0ac90cb91d88
 
 function verdict_v1(
     rule smallint,

@@ -181,8 +181,11 @@ CREATE TABLE events (
     data        TEXT NOT NULL,
     source      TEXT NOT NULL,
     created_at  INTEGER NOT NULL,
-    matched     BOOLEAN NOT NULL DEFAULT FALSE
-, run_id BLOB, depth INTEGER NOT NULL DEFAULT 0, handled BOOLEAN NOT NULL DEFAULT FALSE);
+    matched     BOOLEAN NOT NULL DEFAULT FALSE,
+    run_id      BLOB,
+    depth       INTEGER NOT NULL DEFAULT 0,
+    handled     BOOLEAN NOT NULL DEFAULT FALSE
+);
 
 CREATE INDEX events_by_age ON events (created_at) WHERE matched;
 
@@ -341,14 +344,6 @@ CREATE TABLE namespaces (
     max_workflows INTEGER CHECK (max_workflows >= 0),
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL
-);
-
-CREATE TABLE nodes (
-    id          BLOB PRIMARY KEY,
-    name        TEXT NOT NULL,
-    address     TEXT,
-    started_at  INTEGER NOT NULL,
-    stopped_at  INTEGER
 );
 
 CREATE TABLE operator_actions (
@@ -522,7 +517,7 @@ CREATE TABLE task_runs (
 
 CREATE INDEX task_runs_claimed ON task_runs (session) WHERE session IS NOT NULL;
 
-CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 7, 8);
+CREATE INDEX task_runs_due ON task_runs (due_at) WHERE state IN (3, 8);
 
 CREATE INDEX task_runs_gated ON task_runs (pool, rank, due_at) WHERE state = 5;
 
@@ -646,7 +641,10 @@ CREATE TABLE workflows (
     active      BOOLEAN NOT NULL DEFAULT TRUE,
     latest      INTEGER,
     created_at  INTEGER NOT NULL,
-    updated_at  INTEGER NOT NULL, followed BOOLEAN NOT NULL DEFAULT FALSE,
+    updated_at  INTEGER NOT NULL,
+    -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
+    -- ends one leaves a row in `run_ends`.
+    followed    BOOLEAN NOT NULL DEFAULT FALSE,
     UNIQUE (namespace, name)
 );
 

@@ -243,8 +243,8 @@ macro_rules! within {
 macro_rules! locking {
     ($tx:expr, $sql:literal, $lock:literal) => {
         match $tx.flavor() {
-            $crate::db::Flavor::Postgres => concat!($sql, " ", $lock),
-            $crate::db::Flavor::Sqlite => $sql,
+            $crate::db::Flavor::Postgres => $crate::names::sql!(concat!($sql, " ", $lock)),
+            $crate::db::Flavor::Sqlite => $crate::names::sql!($sql),
         }
     };
 }

@@ -29,7 +29,7 @@ pub enum Error {
         "the database has schema version {found}, this program knows {known}: use the program that wrote it, or a newer one"
     )]
     NewerSchema { found: i64, known: i64 },
-    #[error("the database has schema version {found} of {known}: run `mainspring migrate up`")]
+    #[error("{}: run `mainspring migrate up`", older_schema(*found, *known))]
     OlderSchema { found: i64, known: i64 },
     #[error("{0}")]
     BadUrl(String),
@@ -80,5 +80,14 @@ impl From<sqlx::Error> for Error {
             | sqlx::Error::Protocol(_) => Self::Unavailable(error),
             _ => Self::Rejected(error),
         }
+    }
+}
+
+/// With the version this program knows it is the stored functions that differ.
+fn older_schema(found: i64, known: i64) -> String {
+    if found == known {
+        "the stored functions of the database are not those of this program".to_owned()
+    } else {
+        format!("the database has schema version {found} of {known}")
     }
 }

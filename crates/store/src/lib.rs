@@ -10,6 +10,7 @@ mod db;
 mod error;
 mod events;
 mod migrate;
+mod names;
 mod postgres;
 mod reads;
 mod runs;

@@ -1,44 +1,40 @@
-//! The schema, by numbered steps with a way back. Append-only: a step that was released is never changed.
+//! The schema, by numbered steps with a way back, and the stored functions of PostgreSQL.
+//!
+//! Functions are source, not history: `sql/postgres/functions` has the text of each, and going up replaces those whose
+//! text is another than the installed one. Their names carry a version because nodes of two releases may share a database:
+//! what was released keeps its text, and a change is a new name.
 
 use mainspring_core::Micros;
 
 use crate::db::{Db, Flavor, Store, Tx, read, within};
 use crate::error::{Error, Result};
+use crate::names::render;
+use crate::postgres::functions;
 
+/// One numbered step. Nothing has been released yet, so there is one: the whole schema, a file per group of tables. A step
+/// that was released is never changed; the next one brings its own files.
 struct Migration {
     version: i64,
     name: &'static str,
-    postgres: (&'static str, &'static str),
-    sqlite: (&'static str, &'static str),
+    postgres: Script,
+    sqlite: Script,
 }
 
-macro_rules! migration {
-    ($version:literal, $name:literal, $file:literal) => {
-        Migration {
-            version: $version,
-            name: $name,
-            postgres: (
-                include_str!(concat!("../migrations/postgres/", $file, ".up.sql")),
-                include_str!(concat!("../migrations/postgres/", $file, ".down.sql")),
-            ),
-            sqlite: (
-                include_str!(concat!("../migrations/sqlite/", $file, ".up.sql")),
-                include_str!(concat!("../migrations/sqlite/", $file, ".down.sql")),
-            ),
-        }
+/// What a step does to one database, in order. Going down drops every table that going up creates.
+struct Script(&'static [&'static str]);
+
+macro_rules! script {
+    ($database:literal: $($file:literal)+) => {
+        Script(&[$(include_str!(concat!("../sql/", $database, "/schema/", $file, ".sql"))),+])
     };
 }
 
-const MIGRATIONS: &[Migration] = &[
-    migration!(1, "spine", "0001_spine"),
-    migration!(2, "exchange", "0002_exchange"),
-    migration!(3, "waiting", "0003_waiting"),
-    migration!(4, "search", "0004_search"),
-    migration!(5, "time", "0005_time"),
-    migration!(6, "doors", "0006_doors"),
-    migration!(7, "jobs", "0007_jobs"),
-    migration!(8, "live", "0008_live"),
-];
+const MIGRATIONS: &[Migration] = &[Migration {
+    version: 1,
+    name: "schema",
+    postgres: script!("postgres": "workflows" "runs" "cluster" "schedules" "events" "access" "search"),
+    sqlite: script!("sqlite": "workflows" "runs" "cluster" "schedules" "events" "access" "search"),
+}];
 
 /// Two processes must not migrate one PostgreSQL database at the same time.
 const MIGRATION_LOCK: i64 = 0x6d61_696e_7370;
@@ -60,25 +56,73 @@ pub struct MigrationStatus {
 }
 
 impl MigrationStatus {
-    /// The statements that going up would run, for a dry run.
-    pub fn up_sql(&self, flavor: Flavor) -> &'static str {
-        MIGRATIONS.iter().find(|step| step.version == self.version).map_or("", |step| match flavor {
-            Flavor::Postgres => step.postgres.0,
-            Flavor::Sqlite => step.sqlite.0,
-        })
+    /// The statements that going up would run, for a dry run. The functions go with the newest step.
+    pub fn up_sql(&self, flavor: Flavor) -> String {
+        let Some(step) = MIGRATIONS.iter().find(|step| step.version == self.version) else { return String::new() };
+        let mut text = step.script(flavor).up();
+        if flavor == Flavor::Postgres && step.version == known_version() {
+            for function in functions::ALL {
+                text.push('\n');
+                text.push_str(&function.text());
+            }
+        }
+        text
+    }
+}
+
+impl Migration {
+    fn script(&self, flavor: Flavor) -> &Script {
+        match flavor {
+            Flavor::Postgres => &self.postgres,
+            Flavor::Sqlite => &self.sqlite,
+        }
+    }
+}
+
+impl Script {
+    fn up(&self) -> String {
+        render(&self.0.join("\n"))
+    }
+
+    /// Drops the tables in the opposite order of their making; a partition goes with its table.
+    fn down(&self) -> String {
+        let created = self.0.iter().flat_map(|file| file.lines()).filter(|line| !line.contains(" PARTITION OF "));
+        let tables: Vec<&str> = created
+            .filter_map(|line| {
+                line.strip_prefix("CREATE TABLE ").or_else(|| line.strip_prefix("CREATE VIRTUAL TABLE "))
+            })
+            .filter_map(|rest| rest.split(' ').next())
+            .collect();
+        tables.iter().rev().map(|table| format!("DROP TABLE {table};\n")).collect()
+    }
+}
+
+fn known_version() -> i64 {
+    MIGRATIONS.last().map_or(0, |step| step.version)
+}
+
+impl SchemaState {
+    fn compare(found: i64, known: i64) -> Self {
+        match found {
+            0 => Self::Empty,
+            found if found < known => Self::Behind { found, known },
+            found if found > known => Self::Newer { found, known },
+            _ => Self::Current,
+        }
     }
 }
 
 impl Store {
     pub async fn schema_state(&self) -> Result<SchemaState> {
-        let known = MIGRATIONS.last().map_or(0, |step| step.version);
+        let known = known_version();
         let found = self.applied().await?.last().map_or(0, |step| step.0);
-        Ok(match found {
-            0 => SchemaState::Empty,
-            found if found < known => SchemaState::Behind { found, known },
-            found if found > known => SchemaState::Newer { found, known },
-            _ => SchemaState::Current,
-        })
+        let state = SchemaState::compare(found, known);
+        if let (SchemaState::Current, Db::Postgres(pg)) = (state, &*self.db)
+            && !functions::outdated(&mut *pg.pool.acquire().await?).await?.is_empty()
+        {
+            return Ok(SchemaState::Behind { found, known });
+        }
+        Ok(state)
     }
 
     /// Refuses a schema this program does not know.
@@ -87,9 +131,7 @@ impl Store {
             SchemaState::Current => Ok(()),
             SchemaState::Newer { found, known } => Err(Error::NewerSchema { found, known }),
             SchemaState::Behind { found, known } => Err(Error::OlderSchema { found, known }),
-            SchemaState::Empty => {
-                Err(Error::OlderSchema { found: 0, known: MIGRATIONS.last().map_or(0, |step| step.version) })
-            }
+            SchemaState::Empty => Err(Error::OlderSchema { found: 0, known: known_version() }),
         }
     }
 
@@ -117,7 +159,7 @@ impl Store {
             if is_applied(&mut tx, step.version).await? {
                 continue;
             }
-            run_script(&mut tx, step.postgres.0, step.sqlite.0).await?;
+            run_script(&mut tx, step.script(self.flavor()).up()).await?;
             within!(
                 tx,
                 sqlx::query("INSERT INTO schema_migrations (version, name, applied_at) VALUES ($1, $2, $3)")
@@ -128,6 +170,7 @@ impl Store {
             tx.commit().await?;
             done += 1;
         }
+        self.install_functions().await?;
         self.ensure_history_partitions(now).await?;
         Ok(done)
     }
@@ -144,12 +187,25 @@ impl Store {
             if !is_applied(&mut tx, step.version).await? {
                 continue;
             }
-            run_script(&mut tx, step.postgres.1, step.sqlite.1).await?;
+            if let (1, Tx::Postgres(tx)) = (step.version, &mut tx) {
+                functions::drop_all(tx).await?;
+            }
+            run_script(&mut tx, step.script(self.flavor()).down()).await?;
             within!(tx, sqlx::query("DELETE FROM schema_migrations WHERE version = $1").bind(step.version));
             tx.commit().await?;
             done += 1;
         }
         Ok(done)
+    }
+
+    /// Brings the stored functions to the text that this program has of them.
+    async fn install_functions(&self) -> Result<()> {
+        let mut tx = self.begin().await?;
+        lock_schema(&mut tx).await?;
+        if let Tx::Postgres(tx) = &mut tx {
+            functions::install(tx).await?;
+        }
+        tx.commit().await
     }
 
     /// The applied steps, oldest first; none if the database was never used.
@@ -200,14 +256,24 @@ async fn is_applied(tx: &mut Tx, version: i64) -> Result<bool> {
     Ok(found.is_some())
 }
 
-async fn run_script(tx: &mut Tx, postgres: &'static str, sqlite: &'static str) -> Result<()> {
+async fn run_script(tx: &mut Tx, script: String) -> Result<()> {
+    let script = sqlx::raw_sql(sqlx::AssertSqlSafe(script));
     match tx {
-        Tx::Postgres(tx) => {
-            sqlx::raw_sql(postgres).execute(&mut **tx).await?;
-        }
-        Tx::Sqlite(tx) => {
-            sqlx::raw_sql(sqlite).execute(tx.connection().await?).await?;
-        }
+        Tx::Postgres(tx) => _ = script.execute(&mut **tx).await?,
+        Tx::Sqlite(tx) => _ = script.execute(tx.connection().await?).await?,
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_older_the_same_or_newer() {
+        assert_eq!(SchemaState::compare(0, 3), SchemaState::Empty);
+        assert_eq!(SchemaState::compare(2, 3), SchemaState::Behind { found: 2, known: 3 });
+        assert_eq!(SchemaState::compare(3, 3), SchemaState::Current);
+        assert_eq!(SchemaState::compare(4, 3), SchemaState::Newer { found: 4, known: 3 });
+    }
 }

@@ -43,7 +43,7 @@ impl Board<'_> {
             TaskState::Retrying if slot.failures >= u32::from(task.retry.attempts) => Err("is over its budget".into()),
             TaskState::Ready if self.run == RunState::Paused => Err("is ready although the run is paused".into()),
             TaskState::Ready if task.condition.is_some() && !slot.decided => Err("was never decided".into()),
-            TaskState::Gated | TaskState::Scheduled | TaskState::Waiting => Err("is a state this model lacks".into()),
+            TaskState::Gated | TaskState::Waiting => Err("is a state this model lacks".into()),
             _ if slot.failures > u32::from(task.retry.attempts) => Err("failed more often than it may".into()),
             _ => Ok(()),
         }

@@ -13,6 +13,7 @@ use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 use crate::events::announce::EventRow;
 use crate::events::handlers::{self, HandlerRow};
+use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::schedules::jobs::{self, NewJob};
 
@@ -479,12 +480,12 @@ async fn enter_circle(tx: &mut Tx, now: Micros, id: Uuid, run: RunId, reason: &s
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, \
+            sql!("INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, \
              error_message, total_attempts, created_at, updated_at) \
-             SELECT $1, r.id, r.version, 2, CASE r.state WHEN 3 THEN 'success' WHEN 4 THEN 'failed' \
-             WHEN 5 THEN 'cancelled' ELSE 'running' END, \
+             SELECT $1, r.id, r.version, 2, CASE r.state WHEN {run.success} THEN 'success' WHEN {run.failed} THEN 'failed' \
+             WHEN {run.cancelled} THEN 'cancelled' ELSE 'running' END, \
                     'dependency_cycle_detected', $3, 0, $4, $4 FROM runs r WHERE r.id = $2 ON CONFLICT \
-             DO NOTHING",
+             DO NOTHING"),
         )
         .bind(id)
         .bind(run)

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::db::{Tx, locking, within};
 use crate::error::Result;
+use crate::names::sql;
 
 /// Names that stand for at least one of `run.success`, `run.failed` and `run.cancelled`.
 macro_rules! hears_runs {
@@ -107,13 +108,13 @@ async fn mark_live(tx: &mut Tx, turned: &[(bool,)]) -> Result<()> {
     }
     let sql = locking!(
         tx,
-        "SELECT r.id FROM runs r WHERE r.id IN (SELECT run_id FROM task_runs UNION SELECT run_id FROM continuations UNION SELECT run_id FROM starts) AND r.flags & 256 = 0 AND r.state < 3 \
+        "SELECT r.id FROM runs r WHERE r.id IN (SELECT run_id FROM task_runs UNION SELECT run_id FROM continuations UNION SELECT run_id FROM starts) AND r.flags & {run_flag.followed} = 0 AND r.state < {run.success} \
          AND EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.followed) ORDER BY r.id",
         "FOR NO KEY UPDATE"
     );
     let live: Vec<(Uuid,)> = within!(tx, |conn| sqlx::query_as(sql).fetch_all(conn).await?);
     for (run,) in live {
-        within!(tx, sqlx::query("UPDATE runs SET flags = flags | 256 WHERE id = $1").bind(run));
+        within!(tx, sqlx::query(sql!("UPDATE runs SET flags = flags | {run_flag.followed} WHERE id = $1")).bind(run));
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use sqlx::{Connection, PgConnection};
 
-use super::AnswerRow;
+use super::{AnswerRow, answer};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::runs::exchange::{Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply};
@@ -11,9 +11,6 @@ const EXCHANGE: &str = "SELECT * FROM exchange_v1($1, $2, $3, $4, \
     $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
     $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, \
     $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44)";
-
-/// The answer row that says that the guard did not move.
-const NOT_APPLIED: i16 = 9;
 
 pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Reply> {
     let mut connection = match lane.connection.take() {
@@ -37,7 +34,7 @@ pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Rep
     lane.connection = Some(connection);
     let mut reply = Reply::default();
     for row in rows {
-        if row.kind == NOT_APPLIED {
+        if row.kind == answer::NOT_APPLIED {
             return Err(Error::InDoubt("exchange"));
         }
         reply.push(row.kind, row.claimed())?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use sqlx::PgConnection;
 
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::admission::Slots;
 
 /// Locks these limits in their order. Nothing is read from the rows: what a statement saw before it waited is old.
@@ -19,8 +20,8 @@ pub(crate) async fn lock(connection: &mut PgConnection, limits: &[i32]) -> Resul
 /// What these limits, whose locks are held, have free.
 pub(crate) async fn slots(connection: &mut PgConnection, limits: &[i32]) -> Result<BTreeMap<i32, Slots>> {
     let rows: Vec<(i32, Option<i32>, i32, i64)> = sqlx::query_as(
-        "SELECT l.id, l.capacity, l.held, (SELECT count(*) FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0) \
-         FROM limits l WHERE l.id = ANY($1)",
+        sql!("SELECT l.id, l.capacity, l.held, (SELECT count(*) FROM runs r WHERE r.waits_for = l.id AND r.flags & {run_flag.being_made} = 0) \
+         FROM limits l WHERE l.id = ANY($1)"),
     )
     .bind(limits)
     .fetch_all(connection)

@@ -1,7 +1,8 @@
-//! The hot units on PostgreSQL: one function call each (see `migrations/postgres`).
+//! The hot units on PostgreSQL: one function call each (see `sql/postgres/functions`).
 
 pub(crate) mod exchange;
 pub(crate) mod fires;
+pub(crate) mod functions;
 pub(crate) mod limits;
 pub(crate) mod runs;
 pub(crate) mod settle;
@@ -25,6 +26,30 @@ pub(crate) async fn hold_term(connection: &mut PgConnection, name: &str, epoch: 
             .fetch_optional(connection)
             .await?;
     Ok(held.is_some())
+}
+
+/// The kinds of answer rows, for the functions that give them: `{answer.claimed}`.
+pub(crate) const ANSWERS: &[(&str, i16)] = &[
+    ("claimed", answer::CLAIMED),
+    ("decide", answer::DECIDE),
+    ("run_ended", answer::RUN_ENDED),
+    ("fenced", answer::FENCED),
+    ("cancel", answer::CANCEL),
+    ("session_dead", answer::SESSION_DEAD),
+    ("not_applied", answer::NOT_APPLIED),
+];
+
+pub(crate) mod answer {
+    pub(crate) const CLAIMED: i16 = 1;
+    pub(crate) const DECIDE: i16 = 2;
+    /// Its state is in the column of the index, whether a parent waits in that of the item, whether it is followed in that
+    /// of the attempt.
+    pub(crate) const RUN_ENDED: i16 = 3;
+    pub(crate) const FENCED: i16 = 4;
+    pub(crate) const CANCEL: i16 = 5;
+    pub(crate) const SESSION_DEAD: i16 = 8;
+    /// The guard of the lane did not move.
+    pub(crate) const NOT_APPLIED: i16 = 9;
 }
 
 /// An answer row of `exchange_v1` and `settle_v1`.

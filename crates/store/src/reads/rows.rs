@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Store, read};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::reads::clauses::hex_ids;
 
 #[derive(Debug, Clone)]
@@ -325,11 +326,12 @@ impl Store {
 
     /// How many dead letters of a run wait for a person.
     pub async fn pending_dead_letters(&self, run: RunId) -> Result<i64> {
-        let (count,): (i64,) =
-            read!(self, |conn| sqlx::query_as("SELECT count(*) FROM dead_letters WHERE run_id = $1 AND status = 0")
-                .bind(run)
-                .fetch_one(conn)
-                .await?);
+        let (count,): (i64,) = read!(self, |conn| sqlx::query_as(sql!(
+            "SELECT count(*) FROM dead_letters WHERE run_id = $1 AND status = {letter.pending}"
+        ))
+        .bind(run)
+        .fetch_one(conn)
+        .await?);
         Ok(count)
     }
 

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::cluster::sessions::SessionRow;
 use crate::db::{Db, Store, read};
 use crate::error::Result;
+use crate::names::sql;
 use crate::reads::clauses::{hex_ids, in_namespaces};
 use crate::reads::rows::{TaskRow, TaskRunRow};
 use crate::runs::limits::LimitRow;
@@ -260,11 +261,13 @@ impl Store {
 
     /// How many task runs each of these sessions executes.
     pub async fn running_by_session(&self) -> Result<Vec<(i64, i64)>> {
-        Ok(read!(self, |conn| sqlx::query_as(
-            "SELECT session, count(*) FROM task_runs WHERE session IS NOT NULL AND state = 2 GROUP BY session"
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            sql!("SELECT session, count(*) FROM task_runs WHERE session IS NOT NULL AND state = {task.running} GROUP BY session")
         )
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 
     /// The names of the workers behind sessions.
@@ -290,11 +293,13 @@ impl Store {
 
     /// How many task runs are ready for each queue of each namespace.
     pub async fn ready_by_queue(&self) -> Result<Vec<(String, String, i64)>> {
-        Ok(read!(self, |conn| sqlx::query_as(
-            "SELECT o.namespace, o.queue, count(*) FROM task_runs t JOIN routes o ON o.id = t.route WHERE t.state = 1 \
-             GROUP BY o.namespace, o.queue ORDER BY o.namespace, o.queue"
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            sql!("SELECT o.namespace, o.queue, count(*) FROM task_runs t JOIN routes o ON o.id = t.route WHERE t.state = {task.ready} \
+             GROUP BY o.namespace, o.queue ORDER BY o.namespace, o.queue")
         )
         .fetch_all(conn)
-        .await?))
+        .await?
+        }))
     }
 }

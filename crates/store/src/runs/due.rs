@@ -4,6 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, locking, read, within};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::limits::hand_on;
 
 /// What waits for somebody to look after it.
@@ -21,27 +22,31 @@ pub struct Duties {
 impl Store {
     /// Everything there is to do for a node besides exchanging, in one look.
     pub async fn duties(&self) -> Result<Duties> {
-        let duties: Duties = read!(self, |conn| sqlx::query_as(
-            "SELECT (SELECT due_at FROM task_runs WHERE state IN (3, 7, 8) ORDER BY due_at LIMIT 1) AS next_due, \
+        let duties: Duties = read!(self, |conn| {
+            sqlx::query_as(
+            sql!("SELECT (SELECT due_at FROM task_runs WHERE state IN ({task.retrying}, {task.waiting}) ORDER BY due_at LIMIT 1) AS next_due, \
                     (SELECT due_at FROM starts ORDER BY due_at LIMIT 1) AS next_start, \
                     EXISTS (SELECT 1 FROM events WHERE NOT matched) AS has_events, \
-                    EXISTS (SELECT 1 FROM continuations) AS has_continuations"
+                    EXISTS (SELECT 1 FROM continuations) AS has_continuations")
         )
         .fetch_one(conn)
-        .await?);
+        .await?
+        });
         Ok(Duties { next_due: duties.next_due.filter(|due| *due != crate::runs::parking::NEVER), ..duties })
     }
 
     /// Makes rows claimable whose time has come, at most `limit`; returns how many. Any node may do it at any time:
     /// runs that somebody else works on are left for the next turn.
     pub async fn promote_due(&self, now: Micros, limit: i64) -> Result<u64> {
-        let due: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT run_id FROM task_runs WHERE state IN (3, 7, 8) AND due_at <= $1 ORDER BY due_at LIMIT $2"
+        let due: Vec<(RunId,)> = read!(self, |conn| {
+            sqlx::query_as(
+            sql!("SELECT run_id FROM task_runs WHERE state IN ({task.retrying}, {task.waiting}) AND due_at <= $1 ORDER BY due_at LIMIT $2")
         )
         .bind(now)
         .bind(limit)
         .fetch_all(conn)
-        .await?);
+        .await?
+        });
         let mut runs: Vec<RunId> = due.into_iter().map(|row| row.0).collect();
         runs.sort_unstable();
         runs.dedup();
@@ -56,8 +61,9 @@ impl Store {
                 let Some((state,)) = locked else { continue };
                 let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
                     sqlx::query_as(
-                    "UPDATE task_runs SET state = CASE WHEN $3 <> 1 THEN 6 WHEN state = 8 OR flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, due_at = $2 \
-                     WHERE run_id = $1 AND state IN (3, 7, 8) AND due_at <= $2 RETURNING state, pool"
+                    sql!("UPDATE task_runs SET state = CASE WHEN $3 <> {run.running} THEN {task.held} WHEN state = {task.waiting} OR flags & {task_flag.has_condition} <> 0 THEN {task.deciding} \
+                     WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, due_at = $2 \
+                     WHERE run_id = $1 AND state IN ({task.retrying}, {task.waiting}) AND due_at <= $2 RETURNING state, pool")
                 )
                 .bind(run)
                 .bind(now)
@@ -78,9 +84,9 @@ impl Store {
 
     /// When the next row becomes due.
     pub async fn next_due(&self) -> Result<Option<Micros>> {
-        let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT due_at FROM task_runs WHERE state IN (3, 7, 8) ORDER BY due_at LIMIT 1"
-        )
+        let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as(sql!(
+            "SELECT due_at FROM task_runs WHERE state IN ({task.retrying}, {task.waiting}) ORDER BY due_at LIMIT 1"
+        ))
         .fetch_optional(conn)
         .await?);
         Ok(row.map(|row| row.0).filter(|due| *due != crate::runs::parking::NEVER))

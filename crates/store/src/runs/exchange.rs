@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::db::{Flavor, Store, write};
 use crate::error::{Error, Result};
+use crate::postgres::answer;
 use crate::{postgres, sqlite};
 
 /// A lane is replaced after so many exchanges: its row's dead versions would slow the guard while an old snapshot is held.
@@ -228,9 +229,9 @@ impl Reply {
     /// Sorts one answer row (see `exchange_v1`) into its list.
     pub(crate) fn push(&mut self, kind: i16, row: Claimed) -> Result<()> {
         match kind {
-            1 => self.claimed.push(row),
-            2 => self.to_decide.push(row),
-            3 => {
+            answer::CLAIMED => self.claimed.push(row),
+            answer::DECIDE => self.to_decide.push(row),
+            answer::RUN_ENDED => {
                 let code = row.token.key.index as i16;
                 let state = RunState::try_from(code)
                     .map_err(|error| Error::bad_row("runs", "state", row.token.key.run, error))?;
@@ -239,9 +240,9 @@ impl Reply {
                 self.decidable |= row.token.key.item >= 0;
                 self.followed |= row.token.attempt > 0;
             }
-            4 => self.fenced.push(row.token),
-            5 => self.cancel.push(row.token),
-            8 => self.dead_sessions.push(row.token.session),
+            answer::FENCED => self.fenced.push(row.token),
+            answer::CANCEL => self.cancel.push(row.token),
+            answer::SESSION_DEAD => self.dead_sessions.push(row.token.session),
             other => return Err(Error::bad_row("exchange", "kind", row.token.key, other)),
         }
         Ok(())

@@ -1,40 +1,58 @@
-//! The bits in `task_runs.flags` and `runs.flags`. The SQL of the hot units uses the same numbers.
+//! The bits in `task_runs.flags` and `runs.flags`. SQL names them: `{task_flag.expanded}`, `{run_flag.followed}`.
 
 use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::{TaskState, Upstream};
 use mainspring_core::workflow::{Action, Stage, Task, Workflow};
 
-/// Somebody depends on this task.
-pub(crate) const HAS_DEPENDENTS: i16 = 1;
-/// A node decides what becomes of it before it may start: it has a condition (then cleared once decided), a list to be
-/// repeated over, or a kind that waits instead of being executed (then never cleared).
-pub(crate) const HAS_CONDITION: i16 = 2;
-/// Exhausted attempts make an entry in the dead letter queue.
-pub(crate) const DEAD_LETTER: i16 = 4;
-/// A failure counts as success for others and for the run.
-pub(crate) const CONTINUES: i16 = 8;
-/// Neither a failure nor a lost worker leads to another attempt.
-pub(crate) const NOT_RETRYABLE: i16 = 16;
-/// So many dependents that they are counted in chunks, in units of their own.
-pub(crate) const BIG_FAN_OUT: i16 = 32;
-/// It was an operator who skipped it: that counts as success for others.
-pub(crate) const SKIPPED_BY_HAND: i16 = 64;
-/// It was expanded into items, and its counters count them.
-pub(crate) const EXPANDED: i16 = 128;
+/// Constants, and the list of their names for the placeholders in SQL.
+macro_rules! flags {
+    ($list:ident: $($(#[$meta:meta])* $name:ident $word:literal = $value:expr;)+) => {
+        $($(#[$meta])* pub(crate) const $name: i16 = $value;)+
+        pub(crate) const $list: &[(&str, i16)] = &[$(($word, $name),)+];
+    };
+}
 
-pub(crate) const RUN_HAS_ON_FAILURE: i16 = 1;
-pub(crate) const RUN_HAS_FINALLY: i16 = 2;
-pub(crate) const RUN_CANCELLING: i16 = 4;
-pub(crate) const RUN_TIMED_OUT: i16 = 8;
-pub(crate) const RUN_NO_FINALISERS: i16 = 16;
-/// Its rows are still being made, chunk by chunk.
-pub(crate) const RUN_BEING_MADE: i16 = 32;
-/// It holds its concurrency slot already while it is being made.
-pub(crate) const RUN_ADMITTED: i16 = 64;
-/// A task of another run waits for its end.
-pub(crate) const RUN_HAS_PARENT: i16 = 128;
-/// Somebody follows how it ends: the unit that ends it leaves a row in `run_ends`.
-pub(crate) const RUN_FOLLOWED: i16 = 256;
+flags! { TASK_FLAGS:
+    /// Other tasks depend on this one.
+    HAS_DEPENDENTS "has_dependents" = 1;
+    /// A node decides what becomes of it before it may start: it has a condition (then cleared once decided), a list to be
+    /// repeated over, or a kind that waits instead of being executed (then never cleared).
+    HAS_CONDITION "has_condition" = 2;
+    /// Exhausted attempts make an entry in the dead letter queue.
+    DEAD_LETTER "dead_letter" = 4;
+    /// A failure counts as success for others and for the run.
+    CONTINUES "continues" = 8;
+    /// Neither a failure nor a lost worker leads to another attempt.
+    NOT_RETRYABLE "not_retryable" = 16;
+    /// It has too many dependents for one unit: they are counted in chunks, in units of their own.
+    BIG_FAN_OUT "big_fan_out" = 32;
+    /// Both of these.
+    HAS_MANY_DEPENDENTS "has_many_dependents" = HAS_DEPENDENTS | BIG_FAN_OUT;
+    /// It was an operator who skipped it: that counts as success for others.
+    SKIPPED_BY_HAND "skipped_by_hand" = 64;
+    /// It was expanded into items, and its counters count them.
+    EXPANDED "expanded" = 128;
+}
+
+flags! { RUN_FLAGS:
+    RUN_HAS_ON_FAILURE "has_on_failure" = 1;
+    RUN_HAS_FINALLY "has_finally" = 2;
+    RUN_CANCELLING "cancelling" = 4;
+    RUN_TIMED_OUT "timed_out" = 8;
+    RUN_NO_FINALISERS "no_finalisers" = 16;
+    /// Its rows are still being made, chunk by chunk.
+    RUN_BEING_MADE "being_made" = 32;
+    /// It holds its concurrency slot already while it is being made.
+    RUN_ADMITTED "admitted" = 64;
+    /// A task of another run waits for its end.
+    RUN_HAS_PARENT "has_parent" = 128;
+    /// Its end is followed: the unit that ends it leaves a row in `run_ends`.
+    RUN_FOLLOWED "followed" = 256;
+    /// A stage comes after the main one.
+    RUN_HAS_FINALISERS "has_finalisers" = RUN_HAS_ON_FAILURE | RUN_HAS_FINALLY;
+    /// Its deadline does not matter: it is being made, cancelled, or past it.
+    RUN_IGNORES_DEADLINE "ignores_deadline" = RUN_CANCELLING | RUN_TIMED_OUT | RUN_BEING_MADE;
+}
 
 /// How many rows one unit touches at most before it leaves the rest to a continuation.
 pub(crate) const CHUNK: usize = 5_000;

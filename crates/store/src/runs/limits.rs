@@ -7,6 +7,7 @@ use mainspring_core::{Micros, RunId};
 use crate::cluster::terms::{self, Term};
 use crate::db::{Db, Store, Tx, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::{postgres, sqlite};
 
 pub(crate) const POOL: i16 = 0;
@@ -174,7 +175,7 @@ impl Store {
             let sql = crate::db::locking!(tx, "SELECT held FROM limits WHERE id = $1", "FOR NO KEY UPDATE");
             let (held,): (i32,) = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_one(conn).await?);
             let counting = if kind == POOL {
-                "SELECT count(*) FROM task_runs WHERE pool = $1 AND state IN (1, 2)"
+                sql!("SELECT count(*) FROM task_runs WHERE pool = $1 AND state IN ({task.ready}, {task.running})")
             } else {
                 "SELECT count(*) FROM runs WHERE holds = $1"
             };

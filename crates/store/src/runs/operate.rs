@@ -9,15 +9,16 @@ use crate::cluster::sessions::LiveRow;
 use crate::cluster::terms::{self, Term};
 use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags::{
     CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped,
 };
 use crate::runs::limits::hand_on;
 use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
 use crate::runs::settle::settle;
+use crate::runs::starts;
 use crate::runs::transitions::{Transition, goes_on};
 use crate::runs::waits::call_off;
-use crate::runs::starts;
 
 /// Who acts, and why.
 #[derive(Debug, Clone)]
@@ -143,7 +144,7 @@ impl Store {
     pub async fn expire_runs(&self, now: Micros, term: &Term) -> Result<u64> {
         let due: Vec<(RunId,)> = crate::db::read!(self, |conn| {
             sqlx::query_as(
-            "SELECT id FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND deadline_at <= $1 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 100"
+            sql!("SELECT id FROM runs WHERE deadline_at IS NOT NULL AND state < {run.success} AND deadline_at <= $1 AND flags & {run_flag.ignores_deadline} = 0 ORDER BY deadline_at LIMIT 100")
         )
         .bind(now)
         .fetch_all(conn)
@@ -175,7 +176,7 @@ impl Store {
     pub async fn next_deadline(&self) -> Result<Option<Micros>> {
         let row: Option<(i64,)> = crate::db::read!(self, |conn| {
             sqlx::query_as(
-            "SELECT deadline_at FROM runs WHERE deadline_at IS NOT NULL AND state < 3 AND flags & 44 = 0 ORDER BY deadline_at LIMIT 1"
+            sql!("SELECT deadline_at FROM runs WHERE deadline_at IS NOT NULL AND state < {run.success} AND flags & {run_flag.ignores_deadline} = 0 ORDER BY deadline_at LIMIT 1")
         )
         .fetch_optional(conn)
         .await?
@@ -195,13 +196,13 @@ impl Store {
         within!(
             tx,
             sqlx::query(
-                "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND (state = 5 OR (state = 4 AND session IS NULL))"
+                sql!("UPDATE task_runs SET state = {task.held} WHERE run_id = $1 AND (state = {task.gated} OR (state = {task.deciding} AND session IS NULL))")
             )
             .bind(id)
         );
-        let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as(
-            "UPDATE task_runs SET state = 6 WHERE run_id = $1 AND state = 1 RETURNING pool"
-        )
+        let released: Vec<(Option<i32>,)> = within!(tx, |conn| sqlx::query_as(sql!(
+            "UPDATE task_runs SET state = {task.held} WHERE run_id = $1 AND state = {task.ready} RETURNING pool"
+        ))
         .bind(id)
         .fetch_all(conn)
         .await?);
@@ -291,8 +292,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
     let why = stopped(tx, id).await?;
     let last: Option<(i32, i32)> = within!(tx, |conn| {
         sqlx::query_as(
-            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) \
-             ORDER BY idx, item LIMIT 1 OFFSET $2",
+            sql!("SELECT idx, item FROM task_runs WHERE run_id = $1 AND state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) \
+             ORDER BY idx, item LIMIT 1 OFFSET $2"),
         )
         .bind(id)
         .bind(CHUNK as i64 - 1)
@@ -304,8 +305,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let rows: Vec<LiveRow> = within!(tx, |conn| {
         sqlx::query_as(
-            "DELETE FROM task_runs WHERE run_id = $1 AND state <> 2 AND NOT (state = 4 AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
-             RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at",
+            sql!("DELETE FROM task_runs WHERE run_id = $1 AND state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
+             RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"),
         )
         .bind(id)
         .bind(last_idx)
@@ -329,9 +330,9 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
-             SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = 2 \
-             ON CONFLICT DO NOTHING"
+            sql!("INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
+             SELECT session, run_id, idx, item, attempt, $2 FROM task_runs WHERE run_id = $1 AND state = {task.running} \
+             ON CONFLICT DO NOTHING")
         )
         .bind(id)
         .bind(&why.message)
@@ -347,9 +348,9 @@ pub(crate) async fn end_stage(tx: &mut Tx, now: Micros, id: RunId) -> Result<()>
         }
         Tx::Sqlite(sqlite) => crate::sqlite::settle::next_stage(sqlite, now, id).await?,
     }
-    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
-        "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
-    )
+    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(sql!(
+        "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = {task.gated} AND pool IS NOT NULL"
+    ))
     .bind(id)
     .fetch_all(conn)
     .await?);

@@ -8,6 +8,7 @@ use mainspring_core::{Micros, RunId, TaskKey};
 use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, Tx, within};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::runs::exchange::TaskToken;
 use crate::runs::flags::{DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, RUN_HAS_PARENT};
@@ -163,8 +164,8 @@ impl Store {
         within!(
             tx,
             sqlx::query(
-                "UPDATE task_runs SET state = 8, session = NULL, claim = NULL, due_at = $6 \
-                 WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 4 AND session = $4 AND attempt = $5",
+                sql!("UPDATE task_runs SET state = {task.waiting}, session = NULL, claim = NULL, due_at = $6 \
+                 WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = {task.deciding} AND session = $4 AND attempt = $5"),
             )
             .bind(token.key.run)
             .bind(token.key.index)
@@ -192,11 +193,11 @@ impl Store {
         let key = token.key;
         within!(
             tx,
-            sqlx::query(
-                "UPDATE task_runs SET state = 3, failures = failures + 1, session = NULL, claim = NULL, \
+            sqlx::query(sql!(
+                "UPDATE task_runs SET state = {task.retrying}, failures = failures + 1, session = NULL, claim = NULL, \
                  started_at = NULL, due_at = $4 \
-                 WHERE run_id = $1 AND idx = $2 AND item = $3",
-            )
+                 WHERE run_id = $1 AND idx = $2 AND item = $3"
+            ),)
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)
@@ -245,7 +246,7 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
     let sql = crate::db::locking!(
         tx,
         "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
-         FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = 4 AND session = $4 AND attempt = $5",
+         FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = {task.deciding} AND session = $4 AND attempt = $5",
         "FOR UPDATE"
     );
     let row: Option<LiveRow> = within!(tx, |conn| sqlx::query_as(sql)
@@ -268,10 +269,10 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
     if run.state != RunState::Running {
         within!(
             tx,
-            sqlx::query(
-                "UPDATE task_runs SET state = 6, session = NULL, claim = NULL WHERE run_id = $1 \
+            sqlx::query(sql!(
+                "UPDATE task_runs SET state = {task.held}, session = NULL, claim = NULL WHERE run_id = $1 \
                  AND idx = $2 AND item = $3"
-            )
+            ))
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)
@@ -298,11 +299,11 @@ async fn wait_for(tx: &mut Tx, now: Micros, token: TaskToken, parking: &Parking,
     let key = token.key;
     within!(
         tx,
-        sqlx::query(
-            "UPDATE task_runs SET state = 8, attempt = attempt + 1, session = NULL, claim = NULL, \
+        sqlx::query(sql!(
+            "UPDATE task_runs SET state = {task.waiting}, attempt = attempt + 1, session = NULL, claim = NULL, \
              started_at = $5, due_at = $4 \
-             WHERE run_id = $1 AND idx = $2 AND item = $3",
-        )
+             WHERE run_id = $1 AND idx = $2 AND item = $3"
+        ),)
         .bind(key.run)
         .bind(key.index)
         .bind(key.item)

@@ -5,6 +5,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::runs::limits::hand_on;
 use crate::runs::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run, stopped};
@@ -129,13 +130,13 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     let made = within!(
         tx,
         sqlx::query(
-            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, \
+            sql!("INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, max_failures, \
              max_lost, open, version, due_at) \
-             SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN 0 ELSE 6 END, vt.rule, coalesce(vt.rank, \
+             SELECT r.id, vt.idx, -1, CASE WHEN vt.needs > 0 THEN {task.pending} ELSE {task.held} END, vt.rule, coalesce(vt.rank, \
              r.rank), vt.flags, vt.route, vt.pool, \
                 vt.max_failures, vt.max_lost, vt.needs, vt.version, $4 + vt.idx \
-             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = 0 AND vt.idx >= $2 \
-             AND vt.idx < $3 WHERE r.id = $1"
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = {stage.main} AND vt.idx >= $2 \
+             AND vt.idx < $3 WHERE r.id = $1")
         )
         .bind(run.id)
         .bind(position)
@@ -182,7 +183,7 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     }
     let last: Option<(i32, i32)> = within!(tx, |conn| {
         sqlx::query_as(
-            "SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = 6 ORDER BY idx, item LIMIT 1 OFFSET $2",
+            sql!("SELECT idx, item FROM task_runs WHERE run_id = $1 AND state = {task.held} ORDER BY idx, item LIMIT 1 OFFSET $2"),
         )
         .bind(run.id)
         .bind(CHUNK as i64 - 1)
@@ -192,9 +193,9 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
         sqlx::query_as(
-            "UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
+            sql!("UPDATE task_runs SET state = CASE WHEN flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
              due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
-             WHERE run_id = $1 AND state = 6 AND (idx, item) <= ($3, $4) RETURNING state, pool",
+             WHERE run_id = $1 AND state = {task.held} AND (idx, item) <= ($3, $4) RETURNING state, pool"),
         )
         .bind(run.id)
         .bind(now)

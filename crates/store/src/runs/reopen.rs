@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags::{
     CONTINUES, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, SKIPPED_BY_HAND, of_task, upstream,
 };
@@ -167,9 +168,9 @@ impl Store {
         if again.is_empty() {
             end_stage(&mut tx, now, id).await?;
         }
-        let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(
-            "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5 AND pool IS NOT NULL"
-        )
+        let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(sql!(
+            "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = {task.gated} AND pool IS NOT NULL"
+        ))
         .bind(id)
         .fetch_all(conn)
         .await?);

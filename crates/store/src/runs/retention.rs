@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Store, Tx, read, within, write};
 use crate::error::Result;
+use crate::names::sql;
 use crate::schedules::fires::NO_BACKFILL;
 
 const RUNS_PER_PURGE: i64 = 200;
@@ -45,10 +46,10 @@ impl Store {
     pub async fn purge_runs(&self, before: Micros, namespace: Option<&str>) -> Result<Purged> {
         let old: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(
-            "SELECT r.id FROM runs r WHERE r.state >= 3 AND r.finished_at < $1 \
+            sql!("SELECT r.id FROM runs r WHERE r.state >= {run.success} AND r.finished_at < $1 \
              AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $3)) \
              AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
-             AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = 0) ORDER BY r.id LIMIT $2"
+             AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $2")
         )
         .bind(before)
         .bind(RUNS_PER_PURGE)
@@ -62,13 +63,19 @@ impl Store {
             // The state again, under the row's lock: it may have been reopened.
             let gone = within!(
                 tx,
-                sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3 AND finished_at < $2").bind(id).bind(before)
+                sqlx::query(sql!("DELETE FROM runs WHERE id = $1 AND state >= {run.success} AND finished_at < $2"))
+                    .bind(id)
+                    .bind(before)
             );
             if gone == 1 {
                 let (task_runs, log_chunks) = forget(&mut tx, id).await?;
                 purged.task_runs += task_runs;
                 purged.log_chunks += log_chunks;
-                within!(tx, sqlx::query("DELETE FROM dead_letters WHERE run_id = $1 AND status <> 0").bind(id));
+                within!(
+                    tx,
+                    sqlx::query(sql!("DELETE FROM dead_letters WHERE run_id = $1 AND status <> {letter.pending}"))
+                        .bind(id)
+                );
             }
             tx.commit().await?;
             purged.runs += gone;
@@ -145,7 +152,7 @@ impl Store {
     /// Deletes an ended run and everything of it, whatever waits for a person.
     pub(crate) async fn forget_run(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
-        let gone = within!(tx, sqlx::query("DELETE FROM runs WHERE id = $1 AND state >= 3").bind(id));
+        let gone = within!(tx, sqlx::query(sql!("DELETE FROM runs WHERE id = $1 AND state >= {run.success}")).bind(id));
         if gone == 1 {
             forget(&mut tx, id).await?;
             within!(tx, sqlx::query("DELETE FROM dead_letters WHERE run_id = $1").bind(id));

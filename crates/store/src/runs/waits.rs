@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::operate::{Operator, lock_run, record};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -203,12 +204,12 @@ impl Store {
         let mut run = lock_run(&mut tx, key.run).await?;
         let waits = within!(
             tx,
-            sqlx::query(
+            sqlx::query(sql!(
                 "UPDATE waits SET outcome = $5, output = $6, actor = $7, reason = $8, happened_at = $9 \
                  WHERE run_id = $1 AND idx = $2 AND item = $3 AND kind = $4 AND outcome IS NULL \
                  AND EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = $1 AND t.idx = $2 AND t.item = \
-                 $3 AND t.state = 8)",
-            )
+                 $3 AND t.state = {task.waiting})"
+            ),)
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)
@@ -226,10 +227,10 @@ impl Store {
         let next = if run.state == RunState::Running { TaskState::Deciding } else { TaskState::Held };
         within!(
             tx,
-            sqlx::query(
+            sqlx::query(sql!(
                 "UPDATE task_runs SET state = $5, due_at = $4 WHERE run_id = $1 AND idx = $2 \
-                 AND item = $3 AND state = 8"
-            )
+                 AND item = $3 AND state = {task.waiting}"
+            ))
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)

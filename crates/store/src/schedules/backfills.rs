@@ -9,6 +9,7 @@ use uuid::Uuid;
 use crate::cluster::terms::{self, Term};
 use crate::db::{Db, Store, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::reads::clauses::hex_ids;
 use crate::schedules::fires::{self, Fired, NewFire};
 
@@ -193,7 +194,7 @@ impl Store {
     pub async fn open_backfill_runs(&self, id: Uuid) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(
-            "SELECT r.id FROM fires f JOIN runs r ON r.id = f.run_id WHERE f.backfill = $1 AND f.backfill <> $2 AND r.state < 3"
+            sql!("SELECT r.id FROM fires f JOIN runs r ON r.id = f.run_id WHERE f.backfill = $1 AND f.backfill <> $2 AND r.state < {run.success}")
         )
         .bind(id)
         .bind(fires::NO_BACKFILL)
@@ -207,14 +208,14 @@ impl Store {
     pub async fn unfinished_runs(&self, runs: &[RunId]) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = match &*self.db {
             Db::Postgres(pg) => {
-                sqlx::query_as("SELECT id FROM runs WHERE id = ANY ($1) AND state < 3")
+                sqlx::query_as(sql!("SELECT id FROM runs WHERE id = ANY ($1) AND state < {run.success}"))
                     .bind(runs)
                     .fetch_all(&pg.pool)
                     .await?
             }
             Db::Sqlite(sqlite) => {
                 sqlx::query_as(
-                    "SELECT r.id FROM json_each($1) j CROSS JOIN runs r ON r.id = unhex(j.value) WHERE r.state < 3",
+                    sql!("SELECT r.id FROM json_each($1) j CROSS JOIN runs r ON r.id = unhex(j.value) WHERE r.state < {run.success}"),
                 )
                 .bind(hex_ids(runs))
                 .fetch_all(&sqlite.readers)

@@ -12,9 +12,9 @@ use mainspring_core::workflow::{Trigger, TriggerSource, Workflow};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::schedules::calendars;
 use crate::db::{Store, Tx, within};
 use crate::error::{Error, Result};
+use crate::schedules::calendars;
 use crate::schedules::fires::{self, NewFire};
 use crate::schedules::triggers::{self, TriggerRow, kind_code, schedule};
 

@@ -10,30 +10,37 @@ use super::bulk::Columns;
 use super::database::Running;
 use super::placing::{Demand, Slots};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::exchange::{Claimed, Reply, TaskToken};
 
 // What is claimed is read as one JSON text: a row of its own for each would cost more than the claim. Both statements
 // choose the same rows, because the number settles every tie. The time is from before this unit waited for its turn: what
 // was due later than that began later.
-pub(super) const CLAIM: &str = "SELECT json_group_array(json_array(at, hex(run_id), idx, item, attempt, failures, generation, \
+pub(super) const CLAIM: &str = sql!(
+    "SELECT json_group_array(json_array(at, hex(run_id), idx, item, attempt, failures, generation, \
                                         version, rank, due_at, flags, lost, pool)) \
-     FROM (SELECT rowid AS at, * FROM task_runs WHERE state = 1 AND route = ? ORDER BY rank, due_at, rowid LIMIT ?); \
-     UPDATE task_runs SET state = 2, attempt = attempt + 1, session = ?, claim = ?, \
+     FROM (SELECT rowid AS at, * FROM task_runs WHERE state = {task.ready} AND route = ? ORDER BY rank, due_at, rowid LIMIT ?); \
+     UPDATE task_runs SET state = {task.running}, attempt = attempt + 1, session = ?, claim = ?, \
          started_at = CASE WHEN failures > 0 THEN max(?, due_at) ELSE ? END \
      WHERE rowid IN \
-         (SELECT s.rowid FROM task_runs s WHERE s.state = 1 AND s.route = ? ORDER BY s.rank, s.due_at, s.rowid LIMIT ?)";
+         (SELECT s.rowid FROM task_runs s WHERE s.state = {task.ready} AND s.route = ? ORDER BY s.rank, s.due_at, s.rowid LIMIT ?)"
+);
 
 // Who has ended is not asked to stop any more.
-pub(super) const FINISH: &str = "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each(?)) AND NOT EXISTS ( \
+pub(super) const FINISH: &str = sql!(
+    "DELETE FROM cancel_requests WHERE session IN (SELECT value FROM json_each(?)) AND NOT EXISTS ( \
          SELECT 1 FROM task_runs t WHERE t.run_id = cancel_requests.run_id AND t.idx = cancel_requests.idx \
-         AND t.item = cancel_requests.item AND +t.state = 2 AND +t.session = cancel_requests.session \
+         AND t.item = cancel_requests.item AND +t.state = {task.running} AND +t.session = cancel_requests.session \
          AND t.attempt = cancel_requests.attempt); \
      SELECT run_id, idx, item, session, attempt FROM cancel_requests WHERE session IN (SELECT value FROM json_each(?)); \
-     COMMIT";
+     COMMIT"
+);
 
-pub(super) const TAKE_UNDECIDED: &str = "UPDATE task_runs SET session = $1, claim = $2 \
-    WHERE rowid IN (SELECT s.rowid FROM task_runs s WHERE s.state = 4 AND s.session IS NULL ORDER BY s.due_at LIMIT $3) \
-    RETURNING run_id, idx, item, attempt, failures, generation, version, route, rank, due_at";
+pub(super) const TAKE_UNDECIDED: &str = sql!(
+    "UPDATE task_runs SET session = $1, claim = $2 \
+    WHERE rowid IN (SELECT s.rowid FROM task_runs s WHERE s.state = {task.deciding} AND s.session IS NULL ORDER BY s.due_at LIMIT $3) \
+    RETURNING run_id, idx, item, attempt, failures, generation, version, route, rank, due_at"
+);
 
 /// One claimed row as the JSON has it, before its attempt was counted.
 type ClaimedRow<'j> = (i64, &'j str, i32, i32, i32, i16, i16, i64, i16, Micros, i16, i16, Option<i32>);

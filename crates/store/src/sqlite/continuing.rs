@@ -11,6 +11,7 @@ use super::history::add_failure;
 use super::limits::limits;
 use super::settle::remove;
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::exchange::{GoesOn, GoesOnAs, Reply};
 use crate::runs::flags::is_stopped;
 use crate::runs::settle::Gone;
@@ -18,9 +19,11 @@ use crate::runs::settle::Gone;
 pub(super) static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
     6,
-    ") SELECT v.ord, t.rowid, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
+    sql!(
+        ") SELECT v.ord, t.rowid, t.version, t.flags, t.generation, t.failures, t.max_failures, t.lost, t.pool, t.started_at, r.state, r.stage, r.flags, r.seq \
      FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item CROSS JOIN runs r ON r.id = t.run_id \
-     WHERE t.state = 2 AND t.session = v.session AND t.attempt = v.attempt",
+     WHERE t.state = {task.running} AND t.session = v.session AND t.attempt = v.attempt"
+    ),
 );
 
 pub(super) static APPLIED: Bulk = Bulk::new(

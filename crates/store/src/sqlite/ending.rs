@@ -8,6 +8,7 @@ use mainspring_core::state::TaskState;
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, SHORT, Script, Values};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::exchange::{Ended, Reply, TaskToken};
 use crate::runs::settle::Gone;
 
@@ -16,7 +17,9 @@ const MAX_GROUPS: usize = 4;
 
 // By number where everything else is known. The plus keeps the planner from the index by session.
 pub(super) static END_GROUP: Bulk = Bulk::new(
-    "DELETE FROM task_runs WHERE state = 2 AND +claim = ? AND +session = ? AND +attempt = ? AND rowid IN (VALUES ",
+    sql!(
+        "DELETE FROM task_runs WHERE state = {task.running} AND +claim = ? AND +session = ? AND +attempt = ? AND rowid IN (VALUES "
+    ),
     1,
     ")",
 );
@@ -26,12 +29,12 @@ macro_rules! end_known {
         Bulk::new(
             "WITH v(at, claim, session, attempt) AS (VALUES ",
             4,
-            concat!(
+            sql!(concat!(
                 ") DELETE FROM task_runs WHERE rowid IN ( \
                  SELECT t.rowid FROM v CROSS JOIN task_runs t ON t.rowid = v.at \
-                 WHERE t.state = 2 AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
+                 WHERE t.state = {task.running} AND +t.claim = v.claim AND +t.session = v.session AND t.attempt = v.attempt)",
                 $returning
-            ),
+            )),
         )
     };
 }

@@ -11,6 +11,7 @@ use super::settle::{remove, settle_into};
 use super::{SqliteTx, claiming, ending};
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::exchange::{DecidedStart, Exchange, Lane, Reply};
 use crate::runs::flags::{HAS_CONDITION, is_stopped};
 use crate::runs::settle::Gone;
@@ -23,12 +24,12 @@ pub(super) const OPEN: &str = "BEGIN IMMEDIATE; \
 pub(super) static DECIDED: Bulk = Bulk::new(
     "WITH v(run, idx, item, session) AS (VALUES ",
     4,
-    concat!(
+    sql!(concat!(
         ") SELECT ",
         candidate_columns!(),
         ", r.state, r.stage, r.flags FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = v.item \
-         CROSS JOIN runs r ON r.id = t.run_id WHERE t.state = 4 AND t.session = v.session"
-    ),
+         CROSS JOIN runs r ON r.id = t.run_id WHERE t.state = {task.deciding} AND t.session = v.session"
+    )),
 );
 
 pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Reply> {

@@ -10,6 +10,7 @@ use super::settle::Counted;
 use crate::error::Result;
 use crate::runs::flags::DEAD_LETTER;
 use crate::runs::settle::Gone;
+use uuid::{NoContext, Timestamp, Uuid};
 
 pub(super) static HISTORY: Bulk = Bulk::new(
     "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \
@@ -29,11 +30,11 @@ pub(super) static PLAIN_HISTORY: Bulk = Bulk::new(
 );
 
 pub(super) static DEAD_LETTERS: Bulk = Bulk::new(
-    "WITH v(run, idx, item, version, reason, kind, error, detail, attempts, started, now) AS (VALUES ",
-    11,
+    "WITH v(id, run, idx, item, version, reason, kind, error, detail, attempts, started, now) AS (VALUES ",
+    12,
     ") INSERT INTO dead_letters (id, run_id, idx, item, version, reason, original_state, error_type, error_message, stack_trace, \
                                  total_attempts, last_attempt_at, created_at, updated_at) \
-     SELECT randomblob(16), run, idx, item, version, reason, 'running', kind, error, detail, attempts, started, now, now \
+     SELECT id, run, idx, item, version, reason, 'running', kind, error, detail, attempts, started, now, now \
      FROM v WHERE v.run IS NOT NULL ON CONFLICT DO NOTHING",
 );
 
@@ -75,12 +76,18 @@ pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[G
             Some("worker_unavailable") => 3,
             _ => 1,
         };
-        values.add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
+        values.add(uuid_v7(now)).add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
         values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
         values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
     };
     DEAD_LETTERS.later(tx, &letters, add).await?;
     Ok(())
+}
+
+fn uuid_v7(now: Micros) -> Uuid {
+    let seconds = u64::try_from(now.div_euclid(1_000_000)).unwrap_or(0);
+    let nanos = now.rem_euclid(1_000_000) as u32 * 1_000;
+    Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, nanos))
 }
 
 /// The columns of `history` up to `finished_at`.

@@ -6,6 +6,7 @@ use mainspring_core::{Micros, RunId};
 use super::SqliteTx;
 use super::settle::counts_code;
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::settle::Gone;
 
 /// Counts ended items and lets as many go that waited for their turn. Returns the pools that these now wait for.
@@ -25,9 +26,9 @@ pub(super) async fn count(
         }
         let running = is_running(run);
         let open: Option<(i32,)> = sqlx::query_as(
-            "UPDATE task_runs SET open = open - $3, succeeded = succeeded + $4, failed = failed + $5, skipped = skipped + $6, \
+            sql!("UPDATE task_runs SET open = open - $3, succeeded = succeeded + $4, failed = failed + $5, skipped = skipped + $6, \
                  state = CASE WHEN open > $3 THEN state WHEN $7 THEN 4 ELSE 6 END, due_at = CASE WHEN open > $3 THEN due_at ELSE $8 END \
-             WHERE run_id = $1 AND idx = $2 AND item = -1 AND state = 8 AND flags & 128 <> 0 RETURNING open",
+             WHERE run_id = $1 AND idx = $2 AND item = -1 AND state = {task.waiting} AND flags & {task_flag.expanded} <> 0 RETURNING open"),
         )
         .bind(run)
         .bind(index)
@@ -41,10 +42,11 @@ pub(super) async fn count(
         .await?;
         if open.is_some_and(|(open,)| open > 0) {
             let released: Vec<(i16, Option<i32>)> = sqlx::query_as(
-                "UPDATE task_runs SET state = CASE WHEN NOT $4 THEN 6 WHEN flags & 2 <> 0 THEN 4 WHEN pool IS NOT NULL THEN 5 ELSE 1 END, \
+                sql!("UPDATE task_runs SET state = CASE WHEN NOT $4 THEN {task.held} WHEN flags & {task_flag.has_condition} <> 0 THEN {task.deciding} \
+                        WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
                      due_at = $5 + item \
-                 WHERE rowid IN (SELECT rowid FROM task_runs WHERE run_id = $1 AND idx = $2 AND item >= 0 AND state = 0 ORDER BY item LIMIT $3) \
-                 RETURNING state, pool",
+                 WHERE rowid IN (SELECT rowid FROM task_runs WHERE run_id = $1 AND idx = $2 AND item >= 0 AND state = {task.pending} ORDER BY item LIMIT $3) \
+                 RETURNING state, pool"),
             )
             .bind(run)
             .bind(index)
@@ -62,17 +64,17 @@ pub(super) async fn count(
 /// The task run that waits for this run can be decided.
 pub(super) async fn child_ended(tx: &mut SqliteTx, now: Micros, child: RunId) -> Result<()> {
     sqlx::query(
-        "UPDATE task_runs SET state = 4, due_at = $2 WHERE state = 8 AND (run_id, idx, item) IN \
-             (SELECT run_id, idx, item FROM waits WHERE child = $1 AND child IS NOT NULL AND outcome IS NULL)",
+        sql!("UPDATE task_runs SET state = {task.deciding}, due_at = $2 WHERE state = {task.waiting} AND (run_id, idx, item) IN \
+             (SELECT run_id, idx, item FROM waits WHERE child = $1 AND child IS NOT NULL AND outcome IS NULL)"),
     )
     .bind(child)
     .bind(now)
     .execute(tx.connection().await?)
     .await?;
-    sqlx::query(
-        "UPDATE waits SET outcome = (SELECT state = 3 FROM runs WHERE id = $1), happened_at = $2 \
-         WHERE child = $1 AND child IS NOT NULL AND outcome IS NULL",
-    )
+    sqlx::query(sql!(
+        "UPDATE waits SET outcome = (SELECT state = {run.success} FROM runs WHERE id = $1), happened_at = $2 \
+         WHERE child = $1 AND child IS NOT NULL AND outcome IS NULL"
+    ))
     .bind(child)
     .bind(now)
     .execute(tx.connection().await?)

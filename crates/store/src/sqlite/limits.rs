@@ -7,6 +7,7 @@ use mainspring_core::{Micros, RunId};
 use super::SqliteTx;
 use super::bulk::{Bulk, Columns, Values};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::admission::Slots;
 use crate::runs::flags::CHUNK;
 use crate::runs::limits::POOL;
@@ -17,8 +18,10 @@ const WAITERS_PER_UNIT: i32 = 5_000;
 pub(super) static SLOTS: Bulk = Bulk::new(
     "WITH v(id) AS (VALUES ",
     1,
-    ") SELECT l.id, l.capacity, l.held, (SELECT count(*) FROM runs r WHERE r.waits_for = l.id AND r.flags & 32 = 0) \
-     FROM v CROSS JOIN limits l ON l.id = v.id",
+    sql!(
+        ") SELECT l.id, l.capacity, l.held, (SELECT count(*) FROM runs r WHERE r.waits_for = l.id AND r.flags & {run_flag.being_made} = 0) \
+     FROM v CROSS JOIN limits l ON l.id = v.id"
+    ),
 );
 
 pub(super) static MAKE: Bulk = Bulk::new(
@@ -112,8 +115,8 @@ async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<(
 
 async fn let_tasks_in(tx: &mut SqliteTx, now: Micros, pool: i32, free: i32) -> Result<i32> {
     let done = sqlx::query(
-        "UPDATE task_runs SET state = 1, due_at = CASE WHEN failures > 0 THEN max($1, due_at) ELSE $1 END WHERE (run_id, idx, item) IN \
-         (SELECT s.run_id, s.idx, s.item FROM task_runs s WHERE s.state = 5 AND s.pool = $2 ORDER BY s.rank, s.due_at LIMIT $3)",
+        sql!("UPDATE task_runs SET state = {task.ready}, due_at = CASE WHEN failures > 0 THEN max($1, due_at) ELSE $1 END WHERE (run_id, idx, item) IN \
+         (SELECT s.run_id, s.idx, s.item FROM task_runs s WHERE s.state = {task.gated} AND s.pool = $2 ORDER BY s.rank, s.due_at LIMIT $3)"),
     )
     .bind(now)
     .bind(pool)
@@ -134,9 +137,9 @@ struct Waiting {
 /// will be too: it does not start before that.
 async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> Result<i32> {
     let admitted: Vec<Waiting> = sqlx::query_as(
-        "SELECT r.id, r.open, EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = r.id AND t.state = 6 AND t.pool IS NOT NULL) AS gated \
-         FROM runs r WHERE r.waits_for = $1 AND r.flags & 32 = 0 \
-         AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id AND c.kind = 4) ORDER BY r.rank, r.id LIMIT $2",
+        sql!("SELECT r.id, r.open, EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = r.id AND t.state = {task.held} AND t.pool IS NOT NULL) AS gated \
+         FROM runs r WHERE r.waits_for = $1 AND r.flags & {run_flag.being_made} = 0 \
+         AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id AND c.kind = 4) ORDER BY r.rank, r.id LIMIT $2"),
     )
     .bind(limit)
     .bind(free)
@@ -146,13 +149,17 @@ async fn let_runs_in(tx: &mut SqliteTx, now: Micros, limit: i32, free: i32) -> R
         // Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.
         let apart = run.gated || run.open == 0 || run.open as usize > CHUNK;
         let sql = if apart {
-            "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+            sql!(
+                "UPDATE runs SET state = {run.running}, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
              INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
              INSERT INTO continuations (run_id, kind, created_at) VALUES ($1, 1, $2)"
+            )
         } else {
-            "UPDATE runs SET state = 1, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
+            sql!(
+                "UPDATE runs SET state = {run.running}, waits_for = NULL, holds = limit_id, started_at = $2, progress_at = $2, seq = seq + 1 WHERE id = $1; \
              INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT id, seq, 0, 1, stage, $2 FROM runs WHERE id = $1; \
-             UPDATE task_runs SET state = CASE WHEN flags & 2 <> 0 THEN 4 ELSE 1 END, due_at = $2 + idx WHERE run_id = $1 AND state = 6"
+             UPDATE task_runs SET state = CASE WHEN flags & {task_flag.has_condition} <> 0 THEN {task.deciding} ELSE {task.ready} END, due_at = $2 + idx WHERE run_id = $1 AND state = {task.held}"
+            )
         };
         sqlx::query(sql).bind(run.id).bind(now).execute(tx.connection().await?).await?;
     }

@@ -1,6 +1,6 @@
 //! The hot units on SQLite: set-based statements inside one immediate transaction on the single writer.
 //!
-//! The twin of the functions in `migrations/postgres/0002_exchange.up.sql`; the conformance suite holds the two together.
+//! The twin of the functions in `sql/postgres/functions`; the conformance suite holds the two together.
 //! Deciding is done in Rust over what a few statements return, because a statement costs a hop to the connection's thread
 //! and a row costs little. Row locks, lock order and `SKIP LOCKED` have no counterpart: there is one writer at a time.
 

@@ -6,15 +6,18 @@ use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use super::limits::limits;
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::create::RunSeed;
 
 pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
     10,
-    ") INSERT OR ROLLBACK INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
+    sql!(
+        ") INSERT OR ROLLBACK INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
      SELECT id, version, workflow, state, \
-            flags | coalesce((SELECT 256 FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = 0 THEN lim END, CASE WHEN state = 1 THEN lim END, now, CASE WHEN state = 1 THEN now END, now, deadline \
-     FROM v WHERE v.id IS NOT NULL",
+            flags | coalesce((SELECT {run_flag.followed} FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = {run.pending} THEN lim END, CASE WHEN state = {run.running} THEN lim END, now, CASE WHEN state = {run.running} THEN now END, now, deadline \
+     FROM v WHERE v.id IS NOT NULL"
+    ),
 );
 
 pub(super) static DETAILS: Bulk = Bulk::new(
@@ -26,11 +29,14 @@ pub(super) static DETAILS: Bulk = Bulk::new(
 pub(super) static TASK_RUNS: Bulk = Bulk::new(
     "WITH v(run, version, state, rank, due) AS (VALUES ",
     5,
-    ") INSERT OR ROLLBACK INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
+    sql!(
+        ") INSERT OR ROLLBACK INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
      SELECT v.run, vt.idx, \
-            CASE WHEN vt.needs > 0 THEN 0 WHEN v.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
+            CASE WHEN vt.needs > 0 THEN {task.pending} WHEN v.state <> {run.running} THEN {task.held} \
+                 WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
             vt.rule, coalesce(vt.rank, v.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, v.due + vt.idx \
-     FROM v CROSS JOIN version_tasks vt ON vt.version = v.version AND vt.stage = 0",
+     FROM v CROSS JOIN version_tasks vt ON vt.version = v.version AND vt.stage = {stage.main}"
+    ),
 );
 
 /// Makes the runs and their first rows, and what they were given.

@@ -17,6 +17,7 @@ use super::bulk::{Bulk, Columns, Values};
 use super::placing::{Candidate, Demand, candidate_columns, place};
 use super::{SqliteTx, history, items};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::exchange::Reply;
 use crate::runs::flags::{
     BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_PARENT,
@@ -39,25 +40,25 @@ macro_rules! count_runs {
             $n,
             " + (open = ",
             $n,
-            " AND flags & 3 = 0), \
+            " AND flags & {run_flag.has_finalisers} = 0), \
                  state = CASE WHEN open = ",
             $n,
-            " AND flags & 3 = 0 \
-                              THEN CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed + ",
+            " AND flags & {run_flag.has_finalisers} = 0 \
+                              THEN CASE WHEN flags & {run_flag.cancelling} <> 0 THEN {run.cancelled} WHEN failed + ",
             $bad,
-            " > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
+            " > 0 OR flags & {run_flag.timed_out} <> 0 THEN {run.failed} ELSE {run.success} END \
                               ELSE state END, \
                  finished_at = CASE WHEN open = ",
             $n,
-            " AND flags & 3 = 0 THEN ",
+            " AND flags & {run_flag.has_finalisers} = 0 THEN ",
             $now,
             " END, \
                  holds = CASE WHEN open = ",
             $n,
-            " AND flags & 3 = 0 THEN NULL ELSE holds END, \
+            " AND flags & {run_flag.has_finalisers} = 0 THEN NULL ELSE holds END, \
                  deadline_at = CASE WHEN open = ",
             $n,
-            " AND flags & 3 = 0 THEN NULL ELSE deadline_at END"
+            " AND flags & {run_flag.has_finalisers} = 0 THEN NULL ELSE deadline_at END"
         )
     };
 }
@@ -65,20 +66,20 @@ macro_rules! count_runs {
 pub(super) static COUNT_RUNS: Bulk = Bulk::new(
     "WITH v(run, n, bad, now) AS (VALUES ",
     4,
-    concat!(
+    sql!(concat!(
         ") ",
         count_runs!("v.n", "v.bad", "v.now"),
         " FROM v WHERE runs.id = v.run RETURNING id, seq, state, open, limit_id, flags"
-    ),
+    )),
 );
 
 // The same where all runs lose as many rows, none of them badly: no join.
 pub(super) static COUNT_RUNS_ALIKE: Bulk = Bulk::new(
-    concat!(
+    sql!(concat!(
         "WITH c(n, now) AS (SELECT ?, ?) ",
         count_runs!("(SELECT n FROM c)", "0", "(SELECT now FROM c)"),
         " WHERE id IN (VALUES "
-    ),
+    )),
     1,
     ") RETURNING id, seq, state, open, limit_id, flags",
 );
@@ -98,11 +99,11 @@ pub(super) static DEPENDENTS: Bulk = Bulk::new(
 pub(super) static PENDING: Bulk = Bulk::new(
     "WITH v(run, idx) AS (VALUES ",
     2,
-    concat!(
+    sql!(concat!(
         ") SELECT ",
         candidate_columns!(),
-        " FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = -1 WHERE t.state = 0"
-    ),
+        " FROM v CROSS JOIN task_runs t ON t.run_id = v.run AND t.idx = v.idx AND t.item = -1 WHERE t.state = {task.pending}"
+    )),
 );
 
 pub(super) static RUN_STATES: Bulk =
@@ -400,11 +401,12 @@ impl Settling<'_> {
                     .bind(counted.run)
                     .fetch_one(self.tx.connection().await?)
                     .await?;
-                let pools: Vec<(i32,)> =
-                    sqlx::query_as("SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = 5")
-                        .bind(counted.run)
-                        .fetch_all(self.tx.connection().await?)
-                        .await?;
+                let pools: Vec<(i32,)> = sqlx::query_as(sql!(
+                    "SELECT DISTINCT pool FROM task_runs WHERE run_id = $1 AND state = {task.gated}"
+                ))
+                .bind(counted.run)
+                .fetch_all(self.tx.connection().await?)
+                .await?;
                 self.touched.extend(pools.into_iter().map(|pool| pool.0));
             }
             let state =

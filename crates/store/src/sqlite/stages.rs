@@ -1,13 +1,13 @@
 //! What comes after a stage: the next one, or the end of the run.
 
+use mainspring_core::state::TaskState;
+use mainspring_core::workflow::Stage;
 use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
-
-const CANCELLED: i16 = 14;
-const SKIPPED: i16 = 12;
 
 #[derive(sqlx::FromRow)]
 struct RunRow {
@@ -23,14 +23,15 @@ struct RunRow {
 /// A reopened run enters its stages again: attempt numbers go on where they stopped.
 async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
     let made = sqlx::query(
-        "INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
+        sql!("INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
          SELECT r.id, vt.idx, \
                 coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = r.id AND h.idx = vt.idx), 0), \
-                CASE WHEN vt.needs > 0 THEN 0 WHEN r.state <> 1 THEN 6 WHEN vt.flags & 2 <> 0 THEN 4 WHEN vt.pool IS NOT NULL THEN 5 ELSE 1 END, \
+                CASE WHEN vt.needs > 0 THEN {task.pending} WHEN r.state <> {run.running} THEN {task.held} \
+                     WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
                 vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, r.generation, vt.needs, \
                 vt.version, $1 + vt.idx \
          FROM runs r CROSS JOIN version_tasks vt ON vt.version = r.version AND vt.stage = $3 \
-         WHERE r.id = $2",
+         WHERE r.id = $2"),
     )
     .bind(now)
     .bind(run)
@@ -51,19 +52,19 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
                 .await?
                 .ok_or_else(|| Error::not_found(format!("run {run}")))?;
         let has = |flag: i16| row.flags & flag != 0;
-        let next = if row.stage < 1 && has(RUN_HAS_ON_FAILURE) {
-            1
-        } else if row.stage < 2 && has(RUN_HAS_FINALLY) {
-            2
+        let next = if row.stage < Stage::OnFailure.code() && has(RUN_HAS_ON_FAILURE) {
+            Stage::OnFailure.code()
+        } else if row.stage < Stage::Finally.code() && has(RUN_HAS_FINALLY) {
+            Stage::Finally.code()
         } else {
             return end_run(tx, now, run).await;
         };
         let went_wrong = row.failed > 0 || has(RUN_TIMED_OUT);
         // Recovery work for which there is no reason is skipped; what is called off is cancelled.
-        let leave_out = if next == 1 && (has(RUN_CANCELLING) || !went_wrong) {
-            Some(SKIPPED)
+        let leave_out = if next == Stage::OnFailure.code() && (has(RUN_CANCELLING) || !went_wrong) {
+            Some(TaskState::Skipped.code())
         } else if has(RUN_NO_FINALISERS) {
-            Some(CANCELLED)
+            Some(TaskState::Cancelled.code())
         } else {
             None
         };
@@ -126,12 +127,13 @@ async fn leave_stage_out(
 
 async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     sqlx::query(
-        "UPDATE runs SET finished_at = $2, holds = NULL, deadline_at = NULL, seq = seq + 1, \
-             state = CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END \
+        sql!("UPDATE runs SET finished_at = $2, holds = NULL, deadline_at = NULL, seq = seq + 1, \
+             state = CASE WHEN flags & {run_flag.cancelling} <> 0 THEN {run.cancelled} \
+                          WHEN failed > 0 OR flags & {run_flag.timed_out} <> 0 THEN {run.failed} ELSE {run.success} END \
          WHERE id = $1; \
-         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > 3 ON CONFLICT DO NOTHING; \
+         INSERT INTO unsuccessful_runs (run_id, state) SELECT id, state FROM runs WHERE id = $1 AND state > {run.success} ON CONFLICT DO NOTHING; \
          INSERT INTO run_ends (run_id, generation, workflow_id, state, finished_at) \
-         SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 AND flags & 256 <> 0 ON CONFLICT DO NOTHING",
+         SELECT id, generation, workflow_id, state, finished_at FROM runs WHERE id = $1 AND flags & {run_flag.followed} <> 0 ON CONFLICT DO NOTHING"),
     )
     .bind(run)
     .bind(now)

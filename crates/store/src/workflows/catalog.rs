@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Flavor, Store, locking, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::reads::clauses::{in_namespaces, tagged};
 
 /// How many ended runs go with their workflow in one transaction.
@@ -245,11 +246,13 @@ impl Store {
     /// The open runs of a workflow, at most `limit`.
     pub async fn open_runs_of(&self, workflow: Uuid, limit: i64) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = read!(self, |conn| {
-            sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 AND state < 3 ORDER BY id LIMIT $2")
-                .bind(workflow)
-                .bind(limit)
-                .fetch_all(conn)
-                .await?
+            sqlx::query_as(sql!(
+                "SELECT id FROM runs WHERE workflow_id = $1 AND state < {run.success} ORDER BY id LIMIT $2"
+            ))
+            .bind(workflow)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?
         });
         Ok(rows.into_iter().map(|row| row.0).collect())
     }
@@ -259,11 +262,13 @@ impl Store {
         self.refuse_open_runs(id).await?;
         loop {
             let ended: Vec<(RunId,)> = read!(self, |conn| {
-                sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 AND state >= 3 ORDER BY id LIMIT $2")
-                    .bind(id)
-                    .bind(RUNS_PER_UNIT)
-                    .fetch_all(conn)
-                    .await?
+                sqlx::query_as(sql!(
+                    "SELECT id FROM runs WHERE workflow_id = $1 AND state >= {run.success} ORDER BY id LIMIT $2"
+                ))
+                .bind(id)
+                .bind(RUNS_PER_UNIT)
+                .fetch_all(conn)
+                .await?
             });
             if ended.is_empty() {
                 break;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::db::{Db, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags;
 use crate::runs::limits::intern_limit;
 use crate::workflows::catalog::Edition;
@@ -125,7 +126,7 @@ impl Store {
                             .fetch_all(&pg.pool)
                             .await?;
                     let pools: Vec<(i64, i32)> = sqlx::query_as(
-                        "SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2",
+                        sql!("SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = {stage.main} AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2"),
                     )
                     .bind(chunk)
                     .fetch_all(&pg.pool)
@@ -139,9 +140,10 @@ impl Store {
                     .bind(&list)
                     .fetch_all(&sqlite.readers)
                     .await?;
-                    let pools: Vec<(i64, i32)> = sqlx::query_as(
+                    let pools: Vec<(i64, i32)> = sqlx::query_as(sql!(
                         "SELECT DISTINCT t.version, t.pool FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value \
-                         WHERE t.stage = 0 AND t.needs = 0 AND t.pool IS NOT NULL ORDER BY 1, 2",
+                         WHERE t.stage = {stage.main} AND t.needs = 0 AND t.pool IS NOT NULL ORDER BY 1, 2"
+                    )
                     )
                     .bind(&list)
                     .fetch_all(&sqlite.readers)
@@ -276,7 +278,9 @@ fn content_hash(spec: &str, files: &[BundleFile]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const ROOT_POOLS: &str = "SELECT DISTINCT pool FROM version_tasks WHERE version = $1 AND stage = 0 AND needs = 0 AND pool IS NOT NULL ORDER BY pool";
+const ROOT_POOLS: &str = sql!(
+    "SELECT DISTINCT pool FROM version_tasks WHERE version = $1 AND stage = {stage.main} AND needs = 0 AND pool IS NOT NULL ORDER BY pool"
+);
 
 async fn root_pools(tx: &mut Tx, version: i64) -> Result<Vec<i32>> {
     let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(ROOT_POOLS).bind(version).fetch_all(conn).await?);

@@ -1,2 +1,0 @@
--- Nothing was made; see the way up.
-SELECT 1;

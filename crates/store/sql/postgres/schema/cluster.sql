@@ -1,0 +1,49 @@
+-- The processes that share this database: worker sessions, lanes, leadership.
+
+CREATE TABLE sessions (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node        uuid NOT NULL,
+    worker      text NOT NULL,
+    hostname    text NOT NULL,
+    queues      text NOT NULL,
+    labels      text NOT NULL,
+    slots       integer NOT NULL,
+    remote      boolean NOT NULL DEFAULT FALSE,
+    draining    boolean NOT NULL DEFAULT FALSE,
+    beat        bigint NOT NULL DEFAULT 0,
+    dead        boolean NOT NULL DEFAULT FALSE,
+    created_at  bigint NOT NULL,
+    beat_at     bigint NOT NULL,
+    ended_at    bigint
+) WITH (fillfactor = 50);
+CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+-- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
+-- number was used up while it was in doubt, so that it never will happen.
+CREATE TABLE lanes (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node        uuid NOT NULL,
+    seq         bigint NOT NULL DEFAULT 0,
+    voided      bigint NOT NULL DEFAULT 0,
+    created_at  bigint NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE cancel_requests (
+    session     bigint NOT NULL,
+    run_id      uuid NOT NULL,
+    idx         integer NOT NULL,
+    item        integer NOT NULL,
+    attempt     integer NOT NULL,
+    reason      text NOT NULL,
+    PRIMARY KEY (session, run_id, idx, item, attempt)
+);
+
+-- Leadership: one row per singleton duty. Only a compare-and-swap on it makes a leader.
+CREATE TABLE terms (
+    name        text PRIMARY KEY,
+    epoch       bigint NOT NULL,
+    term_id     uuid NOT NULL,
+    node        uuid NOT NULL,
+    beat        bigint NOT NULL,
+    released    boolean NOT NULL DEFAULT FALSE
+) WITH (fillfactor = 50);

@@ -1,0 +1,49 @@
+-- The processes that share this database: worker sessions, lanes, leadership.
+
+CREATE TABLE sessions (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    node        BLOB NOT NULL,
+    worker      TEXT NOT NULL,
+    hostname    TEXT NOT NULL,
+    queues      TEXT NOT NULL,
+    labels      TEXT NOT NULL,
+    slots       INTEGER NOT NULL,
+    remote      BOOLEAN NOT NULL DEFAULT FALSE,
+    draining    BOOLEAN NOT NULL DEFAULT FALSE,
+    beat        INTEGER NOT NULL DEFAULT 0,
+    dead        BOOLEAN NOT NULL DEFAULT FALSE,
+    created_at  INTEGER NOT NULL,
+    beat_at     INTEGER NOT NULL,
+    ended_at    INTEGER
+);
+CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+-- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
+-- number was used up while it was in doubt, so that it never will happen.
+CREATE TABLE lanes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    node        BLOB NOT NULL,
+    seq         INTEGER NOT NULL DEFAULT 0,
+    voided      INTEGER NOT NULL DEFAULT 0,
+    created_at  INTEGER NOT NULL
+);
+
+CREATE TABLE cancel_requests (
+    session     INTEGER NOT NULL,
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    reason      TEXT NOT NULL,
+    PRIMARY KEY (session, run_id, idx, item, attempt)
+) WITHOUT ROWID;
+
+-- Leadership: one row per singleton duty. Only a compare-and-swap on it makes a leader.
+CREATE TABLE terms (
+    name        TEXT PRIMARY KEY,
+    epoch       INTEGER NOT NULL,
+    term_id     BLOB NOT NULL,
+    node        BLOB NOT NULL,
+    beat        INTEGER NOT NULL,
+    released    BOOLEAN NOT NULL DEFAULT FALSE
+) WITHOUT ROWID;

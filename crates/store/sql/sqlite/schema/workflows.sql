@@ -1,0 +1,76 @@
+-- Workflow definitions: immutable versions, the template of their tasks, and what they share (routes and limits).
+-- Times are microseconds since the epoch, UTC. Ids are made by the caller unless they are interned numbers.
+
+CREATE TABLE workflows (
+    id          BLOB PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    active      BOOLEAN NOT NULL DEFAULT TRUE,
+    latest      INTEGER,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
+    -- ends one leaves a row in `run_ends`.
+    followed    BOOLEAN NOT NULL DEFAULT FALSE,
+    UNIQUE (namespace, name)
+);
+CREATE INDEX workflows_followed ON workflows (id) WHERE followed;
+
+-- Immutable. `spec` is the validated workflow as JSON, `source` the text it came from.
+CREATE TABLE versions (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    workflow_id BLOB NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
+    number      INTEGER NOT NULL,
+    hash        TEXT NOT NULL,
+    spec        TEXT NOT NULL,
+    source      TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    UNIQUE (workflow_id, number),
+    UNIQUE (workflow_id, hash)
+);
+
+-- Who may execute a task: its namespace, queue, labels, and the kind of slot it occupies.
+CREATE TABLE routes (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    namespace   TEXT NOT NULL,
+    queue       TEXT NOT NULL,
+    labels      TEXT NOT NULL,
+    class       INTEGER NOT NULL CHECK (class BETWEEN 0 AND 2),
+    UNIQUE (namespace, queue, labels, class)
+);
+
+-- Pools bound task runs, concurrency keys bound runs. A null capacity is unlimited.
+CREATE TABLE limits (
+    id          INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind        INTEGER NOT NULL CHECK (kind IN ({limit.pool}, {limit.concurrency})),
+    key         TEXT NOT NULL,
+    capacity    INTEGER CHECK (capacity >= 0),
+    held        INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    UNIQUE (kind, key)
+);
+
+-- What the hot path needs to know of a version's tasks: the template from which task runs are made.
+CREATE TABLE version_tasks (
+    version      INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
+    idx          INTEGER NOT NULL,
+    stage        INTEGER NOT NULL,
+    needs        INTEGER NOT NULL,
+    rule         INTEGER NOT NULL,
+    rank         INTEGER,
+    flags        INTEGER NOT NULL,
+    route        INTEGER NOT NULL REFERENCES routes (id),
+    pool         INTEGER REFERENCES limits (id),
+    max_failures INTEGER NOT NULL,
+    max_lost     INTEGER NOT NULL,
+    dependents   TEXT NOT NULL, -- a JSON array of idx
+    PRIMARY KEY (version, idx)
+) WITHOUT ROWID;
+
+-- What a version brings along for its tasks.
+CREATE TABLE version_files (
+    version     INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
+    path        TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    content     BLOB NOT NULL,
+    PRIMARY KEY (version, path)
+);
