@@ -104,7 +104,7 @@ pub(crate) struct Common {
     /// Namespace
     #[arg(short, long, global = true, help_heading = COMMON, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
-    /// How to show records [default: table on a terminal, otherwise json]
+    /// How to show records [env: MAINSPRING_OUTPUT_FORMAT] [default: table]
     #[arg(short, long, global = true, help_heading = COMMON, value_enum, value_name = "FORMAT")]
     pub(crate) output: Option<Format>,
     /// When to use colour

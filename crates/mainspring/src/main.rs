@@ -12,6 +12,7 @@ mod database;
 mod failure;
 mod first_start;
 mod host;
+mod ids;
 mod inputs;
 mod instants;
 mod local;

@@ -14,12 +14,14 @@ use axum::http::{HeaderMap, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+pub(crate) use mainspring_api::Name;
+use mainspring_api::workflows::{BundledFile, WorkflowBundle};
 use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::problem::{Fault, Problem};
 
@@ -196,35 +198,15 @@ pub(crate) struct Document {
     pub(crate) files: Vec<BundleFile>,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BundleBody {
-    /// The workflow, YAML or JSON of the dialect.
-    source: String,
-    files: Vec<BundledFile>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BundledFile {
-    path: String,
-    #[serde(default)]
-    executable: bool,
-    /// Base64.
-    content: String,
-}
-
-impl BundleBody {
-    fn unpack(self) -> Result<Document, Problem> {
-        let mut files = Vec::with_capacity(self.files.len());
-        for (nth, BundledFile { path, executable, content }) in self.files.into_iter().enumerate() {
-            let content = STANDARD
-                .decode(content)
-                .map_err(|_| Problem::invalid(&format!("/files/{nth}/content"), "is not base64"))?;
-            files.push(BundleFile { path, executable, content });
-        }
-        Ok(Document { text: self.source, is_yaml: true, files })
+fn unpack(bundle: WorkflowBundle) -> Result<Document, Problem> {
+    let mut files = Vec::with_capacity(bundle.files.len());
+    for (nth, BundledFile { path, executable, content }) in bundle.files.into_iter().enumerate() {
+        let content = STANDARD
+            .decode(content)
+            .map_err(|_| Problem::invalid(&format!("/files/{nth}/content"), "is not base64"))?;
+        files.push(BundleFile { path, executable, content });
     }
+    Ok(Document { text: bundle.source, is_yaml: true, files })
 }
 
 impl<S: Send + Sync> FromRequest<S> for Document {
@@ -233,7 +215,7 @@ impl<S: Send + Sync> FromRequest<S> for Document {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         let is_yaml = match media_type(request.headers()).as_deref() {
             Some("application/json") => false,
-            Some(BUNDLE) => return from_json::<BundleBody>(&read_within_limit(request).await?)?.unpack(),
+            Some(BUNDLE) => return unpack(from_json::<WorkflowBundle>(&read_within_limit(request).await?)?),
             Some("application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" | "text/plain") => true,
             _ => {
                 return Err(Problem::new(
@@ -280,40 +262,24 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
             Err(rejection) => {
                 let text = rejection.body_text();
                 let cause = text.strip_prefix("Invalid URL: ").unwrap_or(&text).to_owned();
+                let cause = match cause.contains("UUID parsing failed") {
+                    true => {
+                        "it has no id where one belongs: ids are like 019aa1b2-c3d4-7000-8000-000000000000".to_owned()
+                    }
+                    false => cause,
+                };
                 Err(Problem::malformed(format!("the path does not fit: {cause}")))
             }
         }
     }
 }
 
-/// A name as everywhere: `^[a-z0-9][a-z0-9_.-]{0,127}$`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, ToSchema)]
-#[serde(try_from = "String")]
-#[schema(value_type = String, pattern = "^[a-z0-9][a-z0-9_.-]{0,127}$", example = "default")]
-pub(crate) struct Name(String);
-
-impl Name {
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl TryFrom<String> for Name {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let starts = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let fits = text.len() <= 128
-            && text.bytes().next().is_some_and(starts)
-            && text.bytes().all(|byte| starts(byte) || matches!(byte, b'_' | b'.' | b'-'));
-        if fits {
-            return Ok(Self(text));
-        }
-        let shown: String = text.chars().take(40).flat_map(char::escape_default).collect();
-        Err(format!(
-            "`{shown}` is not a name: names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters"
-        ))
-    }
+/// Which namespace is listed.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfNamespace {
+    /// Only of this namespace; of all that may be seen unless given
+    pub(crate) namespace: Option<Name>,
 }
 
 /// Which namespace is meant.
@@ -370,16 +336,5 @@ mod tests {
         assert_eq!(problem.status(), StatusCode::REQUEST_TIMEOUT);
         let problem = read_for(PATIENCE, Body::from("x".repeat(11)), 10).await.unwrap_err();
         assert_eq!(problem.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    }
-
-    #[test]
-    fn names_are_plain() {
-        let long = "x".repeat(129);
-        for wrong in ["", ".x", "-x", "X", "a/b", "a b", "ä", "a\u{202e}b", "a\u{200b}", "a\0", "..", "%2f", &long] {
-            assert!(Name::try_from(wrong.to_owned()).is_err(), "{wrong:?}");
-        }
-        for right in ["a", "0", "a.b-c_d", &"x".repeat(128)] {
-            assert!(Name::try_from(right.to_owned()).is_ok(), "{right:?}");
-        }
     }
 }

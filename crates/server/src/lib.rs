@@ -2,8 +2,8 @@
 //!
 //! # Adding a resource
 //!
-//! 1. A file in `routes/` with its shapes (`Serialize` for answers, `Deserialize` with `deny_unknown_fields` for bodies,
-//!    `ToSchema` for both), its handlers with `#[utoipa::path(…)]` whose `path` has no prefix, and
+//! 1. Its shapes in a module of `mainspring-api` (bodies with `deny_unknown_fields`, closed sets by `closed_set!`), a file
+//!    in `routes/` with its handlers with `#[utoipa::path(…)]` whose `path` has no prefix, and
 //!    `pub(crate) fn register(routes: &mut Routes)`; call that in `routes/mod.rs`.
 //! 2. `routes.at(Access::InNamespace(Role::Operator), routes!(put))`: [`Access`] has no default. The route appears under
 //!    `/api/v1`, `/v1`, and unprefixed where that is known; `also_at` adds further full paths, `at_root` takes the path
@@ -34,6 +34,7 @@ mod routes;
 mod serve;
 mod state;
 mod tls;
+mod words;
 
 pub use api::{Api, LocalAnswer, LocalRequest};
 pub use auth::origin::Origins;

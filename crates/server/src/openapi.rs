@@ -13,16 +13,16 @@ use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
-use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, PathItem, PathsBuilder};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::auth::access::{Access, Routes};
 use crate::body::Name;
-use crate::problem::{Fault, ProblemBody};
 use crate::routes::secrets::SecretName;
 use crate::state::ApiState;
+use mainspring_api::{Fault, Problem};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}\
     table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0;\
@@ -50,10 +50,11 @@ fn document(routes: &Routes) -> OpenApi {
     }
     let mut components = Components::new();
     components.schemas.extend(routes.schemas.clone());
-    components.schemas.insert("Problem".into(), ProblemBody::schema());
+    components.schemas.insert("Problem".into(), Problem::schema());
     components.schemas.insert("Fault".into(), Fault::schema());
     components.schemas.insert("Name".into(), Name::schema());
     components.schemas.insert("SecretName".into(), SecretName::schema());
+    live_messages(&mut components);
     components.responses.extend(frame::shared());
     components.add_security_scheme("token", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     OpenApiBuilder::new()
@@ -68,6 +69,20 @@ fn document(routes: &Routes) -> OpenApi {
         .components(Some(components))
         .security(Some([SecurityRequirement::new("token", Vec::<String>::new())]))
         .build()
+}
+
+/// Messages are no answers of a route: they are described beside them.
+fn live_messages(components: &mut Components) {
+    use mainspring_api::live::*;
+    let mut schemas = Vec::new();
+    macro_rules! describe {
+        ($($message:ident)+) => {$(
+            schemas.push((<$message as ToSchema>::name().into_owned(), $message::schema()));
+            <$message as ToSchema>::schemas(&mut schemas);
+        )+};
+    }
+    describe!(LiveMessage RunMessage TaskMessage LogMessage HeartbeatMessage ResyncMessage);
+    components.schemas.extend(schemas);
 }
 
 fn operation<'i>(item: &'i mut PathItem, method: &Method) -> Option<&'i mut Operation> {

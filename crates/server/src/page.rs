@@ -8,18 +8,18 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+pub(crate) use mainspring_api::List;
+pub(crate) use mainspring_api::page::MOST_COUNTED;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use crate::body::Query;
 use crate::problem::Problem;
 
 const USUAL: i64 = 20;
 const MOST: i64 = 500;
-/// Totals are counted up to here.
-pub(crate) const MOST_COUNTED: i64 = 10_000;
 const DEEPEST_OFFSET: i64 = 100_000;
 const CHECK_BYTES: usize = 6;
 
@@ -47,17 +47,6 @@ pub(crate) struct PageParams {
     cursor: Option<String>,
     /// Whether to count all, up to 10000
     count: Option<bool>,
-}
-
-/// Part of a list.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct List<T> {
-    pub(crate) items: Vec<T>,
-    /// The cursor of the next page, or null at the end.
-    pub(crate) next: Option<String>,
-    /// How many there are, counted up to 10000; only with `count=true`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) total: Option<i64>,
 }
 
 impl Page {
@@ -110,13 +99,6 @@ impl Page {
             .map(show)
             .collect();
         Ok(List { items, next: more.then(|| cursor(list, &end)), total: self.count.then_some(total) })
-    }
-}
-
-impl<T> List<T> {
-    pub(crate) fn with_total(mut self, total: Option<i64>) -> Self {
-        self.total = total.map(|total| total.min(MOST_COUNTED));
-        self
     }
 }
 

@@ -5,10 +5,10 @@
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+pub use mainspring_api::Fault;
+use mainspring_api::auth::Role;
 use mainspring_core::Diagnostics;
 use mainspring_engine::{AnswerError, SubmitError, VaultError};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 /// What is wrong, for the answer.
 #[derive(Debug, Clone)]
@@ -18,45 +18,6 @@ pub struct Problem {
     detail: String,
     errors: Vec<Fault>,
     headers: Vec<(HeaderName, HeaderValue)>,
-}
-
-/// One thing that is wrong with a request, and where.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct Fault {
-    pub detail: String,
-    /// A JSON pointer into the body, or the name of a parameter.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pointer: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub column: Option<u32>,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub help: Option<String>,
-}
-
-/// The body of an error.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Problem)]
-pub(crate) struct ProblemBody {
-    /// `about:blank`, or `urn:mainspring:WORD` where a program may want to tell cases apart.
-    pub(crate) r#type: String,
-    pub(crate) title: String,
-    pub(crate) status: u16,
-    pub(crate) detail: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) errors: Vec<Fault>,
-}
-
-impl Fault {
-    pub fn new(detail: impl Into<String>) -> Self {
-        Self { detail: detail.into(), pointer: None, line: None, column: None, help: None }
-    }
-
-    pub fn at(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { pointer: Some(pointer.into()), ..Self::new(detail) }
-    }
 }
 
 impl Problem {
@@ -95,8 +56,13 @@ impl Problem {
         Self::new(StatusCode::UNAUTHORIZED, detail).with_header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))
     }
 
-    pub fn forbidden() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "this token does not permit that: `GET /api/v1/auth/me` shows what it permits")
+    /// 403. The namespace is not named: it may be one that the caller must not know of.
+    pub fn forbidden(role: Option<Role>) -> Self {
+        let needs = role.map_or(String::new(), |role| format!(" it needs the role {role};"));
+        Self::new(
+            StatusCode::FORBIDDEN,
+            format!("this token does not permit that:{needs} `GET /api/v1/auth/me` shows what it permits"),
+        )
     }
 
     pub fn too_many(seconds: u64) -> Self {
@@ -155,7 +121,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = ProblemBody {
+        let body = mainspring_api::Problem {
             r#type: self.kind.map_or("about:blank".into(), |kind| format!("urn:mainspring:{kind}")),
             title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
             status: self.status.as_u16(),

@@ -3,6 +3,7 @@
 //! A job is a workflow of one task with one trigger, so that it has everything a workflow has: versions, runs, retries,
 //! logs, dead letters. What is particular to it is in the store's `jobs` row.
 
+mod checks;
 mod request;
 mod service;
 mod spec;

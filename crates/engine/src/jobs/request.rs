@@ -69,6 +69,8 @@ pub struct JobRequest {
     pub tags: Vec<String>,
     pub metadata: Option<Value>,
     pub created_by: String,
+    /// Put it in the place of a job of that name.
+    pub replace: bool,
 }
 
 impl JobRequest {
@@ -94,7 +96,8 @@ impl JobRequest {
             allow_overlap: None,
             tags: Vec::new(),
             metadata: None,
-            created_by: "somebody".into(),
+            created_by: "unknown".into(),
+            replace: false,
         }
     }
 }
@@ -126,10 +129,10 @@ impl JobRequest {
         self.check_texts(&mut faults);
         let schedule = self.check_timing(now, &mut faults);
         let handler_type = match self.handler_type.as_deref().unwrap_or("function") {
-            word @ ("function" | "agent" | "workflow") => word,
+            word @ ("function" | "agent" | "workflow" | "shell") => word,
             "remote" => "agent",
             other => {
-                let message = format!("`{other}` is no type of handler: write function, agent or workflow");
+                let message = format!("`{other}` is no type of handler: write function, agent, workflow or shell");
                 faults.push(JobFault::new("/handler_type", message));
                 "function"
             }
@@ -173,7 +176,10 @@ impl JobRequest {
             start_date,
             end_date,
             max_executions: self.max_executions,
-            handler_name: self.handler_name.clone(),
+            handler_name: match handler_type {
+                "shell" if self.handler_name.is_empty() => "shell".into(),
+                _ => self.handler_name.clone(),
+            },
             handler_type: handler_type.into(),
             payload: self.payload.clone().unwrap_or_else(|| json!({})),
             literal: self.literal,
@@ -200,7 +206,16 @@ impl JobRequest {
             faults.push(JobFault::new("/name", message));
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-        if self.handler_name.is_empty() || self.handler_name.len() > MAX_NAME || !self.handler_name.chars().all(fits) {
+        if self.handler_type.as_deref() == Some("shell") {
+            let command = self.payload.as_ref().and_then(|payload| payload.get("run")).and_then(Value::as_str);
+            if command.is_none_or(|command| command.trim().is_empty()) {
+                let message = "a shell job has its command in the payload, like {\"run\": \"df -h\"}";
+                faults.push(JobFault::new("/payload", message));
+            }
+        } else if self.handler_name.is_empty()
+            || self.handler_name.len() > MAX_NAME
+            || !self.handler_name.chars().all(fits)
+        {
             let message = "the name of a handler is made of letters, digits and `_ . : -`, like `reports:send`";
             faults.push(JobFault::new("/handler_name", message));
         }
@@ -302,6 +317,7 @@ fn pointer_of(path: &str) -> String {
         ("/tasks/job/function/payload", "/payload"),
         ("/tasks/job/remote/payload", "/payload"),
         ("/tasks/job/workflow/inputs", "/payload"),
+        ("/tasks/job/run", "/payload"),
         ("/tasks/job", "/handler_name"),
         ("/concurrency", "/concurrency"),
         ("/priority", "/priority"),

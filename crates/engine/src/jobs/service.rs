@@ -51,27 +51,51 @@ pub struct Execution {
 impl Client {
     /// Makes jobs, all of them or none. A fault's pointer begins with the number of its request if there are several.
     pub async fn create_jobs(&self, requests: &[JobRequest]) -> Result<Vec<JobRow>, JobError> {
-        let mut jobs = Vec::with_capacity(requests.len());
+        let mut jobs: Vec<NewJob> = Vec::with_capacity(requests.len());
+        let mut replaced = Vec::new();
         let mut faults = Vec::new();
         for (number, request) in requests.iter().enumerate() {
+            let place = |fault: JobFault| match requests.len() {
+                1 => fault,
+                _ => JobFault::new(format!("/{number}{}", fault.pointer), fault.message),
+            };
             match self.new_job(request, 0) {
-                Ok(job) => jobs.push(job),
-                Err(wrong) if requests.len() == 1 => faults.extend(wrong),
-                Err(wrong) => faults.extend(
-                    wrong.into_iter().map(|fault| JobFault::new(format!("/{number}{}", fault.pointer), fault.message)),
-                ),
+                Ok(job) if is_named_twice(&jobs, &job) => {
+                    let message = "two jobs of this request have the same name: choose another for one of them";
+                    faults.push(place(JobFault::new("/name", message)));
+                }
+                Ok(job) => {
+                    faults.extend(self.check_handler(request).await?.into_iter().map(place));
+                    jobs.push(job);
+                }
+                Err(wrong) => faults.extend(wrong.into_iter().map(place)),
             }
         }
         if !faults.is_empty() {
             return Err(JobError::Invalid(faults));
         }
-        self.repeat(|| self.store.create_jobs(self.clock.wall(), &jobs)).await?;
+        for (request, job) in requests.iter().zip(&jobs) {
+            if let Some(old) = self.job_to_replace(request).await? {
+                replaced.push((old.id, job.id));
+            }
+        }
+        let (new, changed): (Vec<NewJob>, Vec<NewJob>) =
+            jobs.iter().cloned().partition(|job| replaced.iter().all(|(_, id)| *id != job.id));
+        let now = self.clock.wall();
+        if !new.is_empty() {
+            self.repeat(|| self.store.create_jobs(now, &new)).await?;
+        }
+        for job in &changed {
+            let Some((old, _)) = replaced.iter().find(|(_, id)| *id == job.id) else { continue };
+            self.repeat(|| self.store.change_job(now, *old, &job.workflow, &job.document, &job.spec)).await?;
+        }
         self.bus.publish(BusMessage::RoutesChanged);
         self.schedules_changed().await;
         self.bus.publish(BusMessage::EventsPending);
         let mut made = Vec::with_capacity(jobs.len());
         for job in &jobs {
-            made.push(self.store.job(job.id).await?);
+            let id = replaced.iter().find(|(_, id)| *id == job.id).map_or(job.id, |(old, _)| *old);
+            made.push(self.store.job(id).await?);
         }
         Ok(made)
     }
@@ -211,6 +235,12 @@ impl Client {
     pub async fn retry_execution(&self, id: RunId, operator: &Operator) -> Result<Reopened, JobError> {
         Ok(self.reopen(id, &Reopen::Failed, operator).await?)
     }
+}
+
+fn is_named_twice(jobs: &[NewJob], job: &NewJob) -> bool {
+    let same =
+        |other: &NewJob| other.workflow.name == job.workflow.name && other.workflow.namespace == job.workflow.namespace;
+    jobs.iter().any(same)
 }
 
 /// What was asked of a job.

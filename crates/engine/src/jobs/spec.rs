@@ -112,6 +112,7 @@ impl JobSpec {
         });
         match self.handler_type.as_str() {
             "workflow" => task["workflow"] = json!({"name": self.handler_name, "inputs": payload}),
+            "shell" => task["run"] = self.payload["run"].clone(),
             "agent" => task["remote"] = json!({"handler": self.handler_name, "payload": payload}),
             _ => task["function"] = json!({"handler": self.handler_name, "payload": payload}),
         }

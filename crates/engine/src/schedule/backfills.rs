@@ -45,28 +45,40 @@ pub struct BackfillRequest {
 }
 
 impl Client {
-    /// Begins a backfill; the node that leads makes its runs.
-    pub async fn start_backfill(&self, request: &BackfillRequest) -> Result<BackfillRow> {
+    /// The nominal times that a backfill makes up for, in order.
+    pub async fn backfill_fires(&self, request: &BackfillRequest) -> Result<Vec<Micros>> {
         let row = &request.trigger;
         if request.to <= request.from {
             return Err(Error::Invalid("the range of a backfill ends before it begins: give `to` after `from`".into()));
         }
-        let max_parallel = request.max_parallel.unwrap_or(1);
-        if !(1..=10_000).contains(&max_parallel) {
-            return Err(Error::Invalid(format!("max_parallel is {max_parallel}, but must be between 1 and 10000")));
+        if request.to > self.clock.wall() {
+            let message = "the range of a backfill ends in the future, where the schedule fires by itself: give a `to` that has passed";
+            return Err(Error::Invalid(message.into()));
         }
         let schedule = self.past_schedule(row, request.from).await?;
-        let (mut instants, mut after) = (0, request.from.saturating_sub(1));
+        let (mut fires, mut after) = (Vec::new(), request.from.saturating_sub(1));
         while let Some(nominal) = following(&schedule, after).filter(|nominal| *nominal < request.to) {
-            (instants, after) = (instants + 1, nominal);
-            if instants > MOST_INSTANTS {
+            fires.push(nominal);
+            after = nominal;
+            if fires.len() > MOST_INSTANTS {
                 let message = format!("the range has more than {MOST_INSTANTS} fires: make several backfills of it");
                 return Err(Error::Invalid(message));
             }
         }
-        if instants == 0 {
+        if fires.is_empty() {
             return Err(Error::Invalid(format!("trigger `{}` does not fire within the range", row.trigger.id)));
         }
+        Ok(fires)
+    }
+
+    /// Begins a backfill; the node that leads makes its runs.
+    pub async fn start_backfill(&self, request: &BackfillRequest) -> Result<BackfillRow> {
+        let row = &request.trigger;
+        let max_parallel = request.max_parallel.unwrap_or(1);
+        if !(1..=10_000).contains(&max_parallel) {
+            return Err(Error::Invalid(format!("max_parallel is {max_parallel}, but must be between 1 and 10000")));
+        }
+        self.backfill_fires(request).await?;
         let usual = row.trigger.priority;
         let usual = match usual {
             Some(priority) => priority,

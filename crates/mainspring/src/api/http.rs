@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use url::{Host, Url};
 
-use super::answer::Answer;
+use super::answer::{Answer, TokenSource};
 use super::events::Events;
 use super::profile::{self, Profile, variable};
 use crate::app::App;
@@ -32,6 +32,8 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(crate) struct Endpoint {
     url: Url,
     token: Option<String>,
+    /// Where the token comes from, for when it is refused.
+    source: TokenSource,
     authority: Option<PathBuf>,
 }
 
@@ -53,14 +55,15 @@ impl Endpoint {
             return Err(Failure::bad_input(format!("`{server}` is not the address of a server"))
                 .remedy("write it like http://127.0.0.1:8080 or https://jobs.example.com"));
         };
-        let token = match variable("MAINSPRING_TOKEN") {
-            Some(token) => Some(token),
-            None => match profile.token()? {
-                Some(token) => Some(token),
-                None => local_token(app, &url)?,
+        let (token, source) = match (variable("MAINSPRING_TOKEN"), profile.token()?) {
+            (Some(token), _) => (Some(token), TokenSource::From("MAINSPRING_TOKEN".into())),
+            (None, Some(token)) => (Some(token), TokenSource::From("the profile".into())),
+            (None, None) => match local_token(app, &url)? {
+                Some(token) => (Some(token), TokenSource::From(app.token_file().display().to_string())),
+                None => (None, TokenSource::Missing),
             },
         };
-        Ok(Some(Self { url, token, authority: profile.authority.clone() }))
+        Ok(Some(Self { url, token, source, authority: profile.authority.clone() }))
     }
 
     /// The answer, whatever it says.
@@ -79,7 +82,7 @@ impl Endpoint {
                 .collect()
                 .await
                 .map_err(|error| self.unreachable(format!("the answer broke off: {error}")))?;
-            Ok(Answer { status, etag, bytes: body.to_bytes().to_vec() })
+            Ok(Answer { status, etag, bytes: body.to_bytes().to_vec(), token: self.source.clone() })
         };
         self.patiently(asking).await
     }
@@ -155,7 +158,7 @@ impl Endpoint {
             _ => ServerName::try_from(host).map_err(|error| self.unreachable(error.to_string()))?,
         };
         let connector = tokio_rustls::TlsConnector::from(Arc::new(self.tls()?));
-        let stream = connector.connect(name, stream).await.map_err(|error| self.unreachable(cause(&error)))?;
+        let stream = connector.connect(name, stream).await.map_err(|error| self.no_tls(&error))?;
         Ok(Box::new(stream))
     }
 
@@ -184,6 +187,15 @@ impl Endpoint {
 
     pub(super) fn place(&self) -> String {
         format!("{}://{}", self.url.scheme(), self.authority_of_url())
+    }
+
+    /// A server that answers in plain HTTP is taken for one that speaks broken TLS.
+    fn no_tls(&self, error: &std::io::Error) -> Failure {
+        match error.to_string().contains("InvalidContentType") {
+            false => self.unreachable(cause(error)),
+            true => Failure::unreachable(format!("{} does not speak TLS there: it answers in plain HTTP", self.place()))
+                .remedy(format!("write http://{}, or name the port that serves HTTPS", self.authority_of_url())),
+        }
     }
 
     fn unreachable(&self, cause: String) -> Failure {

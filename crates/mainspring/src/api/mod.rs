@@ -11,13 +11,15 @@ mod profile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::Client;
 use mainspring_server::{Api, LocalRequest};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use url::form_urlencoded;
 
 use crate::app::App;
 use crate::database;
 use crate::failure::{Failure, Result};
-pub(crate) use answer::{Answer, items, strange};
+pub(crate) use answer::{Answer, TokenSource, items, strange};
 pub(crate) use events::Events;
 pub(crate) use http::Endpoint;
 pub(crate) use profile::Profile;
@@ -129,6 +131,23 @@ impl Connection {
         self.namespace().unwrap_or(DEFAULT_NAMESPACE)
     }
 
+    /// Reads into a type of the API; what was refused or does not exist is a failure with the words of the API.
+    pub(crate) async fn read<T: DeserializeOwned>(&self, path: &[&str], query: Query<'_>) -> Result<T> {
+        self.ask("GET", path, query, None, &[]).await?.read()
+    }
+
+    /// Sends a type of the API and reads another.
+    pub(crate) async fn write<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &[&str],
+        query: Query<'_>,
+        body: &impl Serialize,
+    ) -> Result<T> {
+        let bytes = serde_json::to_vec(body).map_err(|error| Failure::failed(error.to_string()))?;
+        self.ask(method, path, query, Some(Content { kind: JSON, bytes }), &[]).await?.read()
+    }
+
     /// Reads; what was refused or does not exist is a failure with the words of the API.
     pub(crate) async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Value> {
         self.send("GET", path, query, None).await
@@ -184,7 +203,7 @@ impl Connection {
             Way::Here { api, user, .. } => {
                 let request = LocalRequest { user: user.clone(), method: method.to_owned(), target, headers, body };
                 let answer = api.ask(request).await;
-                Ok(Answer { status: answer.status, etag: answer.etag, bytes: answer.body })
+                Ok(Answer { status: answer.status, etag: answer.etag, bytes: answer.body, token: TokenSource::Local })
             }
         }
     }

@@ -3,6 +3,7 @@
 //! A reader that goes away (`| head`) is no error: what follows is dropped, and whoever prints without end asks
 //! [`Output::is_gone`].
 
+mod clock;
 mod excerpt;
 mod table;
 mod text;
@@ -15,11 +16,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use serde::Serialize;
 
+pub(crate) use clock::{local_text, local_time};
 pub(crate) use excerpt::excerpt;
 pub(crate) use table::Table;
 pub(crate) use text::{clip, plain, seconds, width};
 
 use crate::failure::Failure;
+
+/// The format of records where `-o` is not given.
+const FORMAT_VARIABLE: &str = "MAINSPRING_OUTPUT_FORMAT";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -117,9 +122,11 @@ impl Output {
         }
     }
 
-    /// The format of commands that show records: a table on a terminal, JSON for programs.
+    /// The format of commands that show records. What is shown does not depend on where it goes: a table unless another
+    /// format is asked for, by `-o` or for a whole script by MAINSPRING_OUTPUT_FORMAT.
     pub(crate) fn record_format(&self) -> Format {
-        self.format.unwrap_or(if self.is_terminal() { Format::Table } else { Format::Json })
+        let named = || Format::from_str(&std::env::var(FORMAT_VARIABLE).ok()?, true).ok();
+        self.format.or_else(named).unwrap_or(Format::Table)
     }
 
     /// Nobody reads standard output any more.

@@ -41,7 +41,7 @@ impl Caller {
         self.note(Some(namespace));
         match self.identity.has_in(role, namespace) {
             true => Ok(()),
-            false => Err(Problem::forbidden()),
+            false => Err(Problem::forbidden(Some(role))),
         }
     }
 

@@ -105,7 +105,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     }
     let identity = identify(state, &headers, local, address, &seen, entry.access).await?;
     if !admits(entry.access, &identity) {
-        return Err(Problem::forbidden());
+        return Err(Problem::forbidden(entry.access.role()));
     }
     let caller = Caller::new(credentials::shared(identity), entry.access);
     request.extensions_mut().insert(caller.clone());

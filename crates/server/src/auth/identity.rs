@@ -1,99 +1,30 @@
 //! Roles, grants, and who a caller is.
 
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+pub use mainspring_api::auth::{Grant, Role, Where};
 
-/// What somebody may do. `viewer < operator < author < admin`; `worker` stands apart: it is no more and no less than the
-/// others, and sees nothing of what they see.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    Viewer,
-    Operator,
-    Author,
-    Admin,
-    Worker,
-}
-
-impl Role {
-    pub const ALL: [Self; 5] = [Self::Viewer, Self::Operator, Self::Author, Self::Admin, Self::Worker];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Viewer => "viewer",
-            Self::Operator => "operator",
-            Self::Author => "author",
-            Self::Admin => "admin",
-            Self::Worker => "worker",
-        }
-    }
-
-    /// Whether who has this role has the other one too.
-    pub fn covers(self, wanted: Self) -> bool {
-        match (self.rank(), wanted.rank()) {
-            (Some(mine), Some(wanted)) => mine >= wanted,
-            (None, None) => true,
-            _ => false,
-        }
-    }
-
-    fn rank(self) -> Option<u8> {
-        match self {
-            Self::Viewer => Some(0),
-            Self::Operator => Some(1),
-            Self::Author => Some(2),
-            Self::Admin => Some(3),
-            Self::Worker => None,
-        }
+/// Whether who has one role has the other too.
+pub(crate) fn covers(role: Role, wanted: Role) -> bool {
+    match (rank(role), rank(wanted)) {
+        (Some(mine), Some(wanted)) => mine >= wanted,
+        (None, None) => true,
+        _ => false,
     }
 }
 
-/// Where a grant holds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(from = "String", into = "String")]
-pub enum Where {
-    Everywhere,
-    Namespace(String),
-}
-
-impl From<String> for Where {
-    fn from(text: String) -> Self {
-        if text == "*" { Self::Everywhere } else { Self::Namespace(text) }
+fn rank(role: Role) -> Option<u8> {
+    match role {
+        Role::Viewer => Some(0),
+        Role::Operator => Some(1),
+        Role::Author => Some(2),
+        Role::Admin => Some(3),
+        Role::Worker => None,
     }
 }
 
-impl From<Where> for String {
-    fn from(place: Where) -> Self {
-        match place {
-            Where::Everywhere => "*".to_owned(),
-            Where::Namespace(name) => name,
-        }
-    }
-}
-
-/// A role in a namespace, or in all of them (`*`).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Grant {
-    #[schema(value_type = String, example = "default")]
-    pub namespace: Where,
-    pub role: Role,
-}
-
-impl Grant {
-    pub fn everywhere(role: Role) -> Self {
-        Self { namespace: Where::Everywhere, role }
-    }
-
-    pub fn within(namespace: impl Into<String>, role: Role) -> Self {
-        Self { namespace: Where::Namespace(namespace.into()), role }
-    }
-
-    fn holds_in(&self, namespace: &str) -> bool {
-        match &self.namespace {
-            Where::Everywhere => true,
-            Where::Namespace(name) => name == namespace,
-        }
+fn holds_in(grant: &Grant, namespace: &str) -> bool {
+    match &grant.namespace {
+        Where::Everywhere => true,
+        Where::Namespace(name) => name == namespace,
     }
 }
 
@@ -120,21 +51,21 @@ impl Identity {
     }
 
     pub(crate) fn has_in(&self, role: Role, namespace: &str) -> bool {
-        self.grants.iter().any(|grant| grant.role.covers(role) && grant.holds_in(namespace))
+        self.grants.iter().any(|grant| covers(grant.role, role) && holds_in(grant, namespace))
     }
 
     pub(crate) fn has_everywhere(&self, role: Role) -> bool {
-        self.grants.iter().any(|grant| grant.role.covers(role) && grant.namespace == Where::Everywhere)
+        self.grants.iter().any(|grant| covers(grant.role, role) && grant.namespace == Where::Everywhere)
     }
 
     pub(crate) fn has_anywhere(&self, role: Role) -> bool {
-        self.grants.iter().any(|grant| grant.role.covers(role))
+        self.grants.iter().any(|grant| covers(grant.role, role))
     }
 
     /// The namespaces in which it has a role; `None` is all.
     pub(crate) fn namespaces_with(&self, role: Role) -> Option<Vec<String>> {
         let mut names = Vec::new();
-        for grant in self.grants.iter().filter(|grant| grant.role.covers(role)) {
+        for grant in self.grants.iter().filter(|grant| covers(grant.role, role)) {
             match &grant.namespace {
                 Where::Everywhere => return None,
                 Where::Namespace(name) => names.push(name.clone()),
@@ -153,7 +84,7 @@ mod tests {
     #[test]
     fn roles_cover_what_is_below_them_and_worker_stands_apart() {
         let covered = |role: Role| -> Vec<&str> {
-            Role::ALL.iter().filter(|wanted| role.covers(**wanted)).map(|wanted| wanted.word()).collect()
+            Role::ALL.iter().filter(|wanted| covers(role, **wanted)).map(|wanted| wanted.word()).collect()
         };
         assert_eq!(covered(Role::Viewer), ["viewer"]);
         assert_eq!(covered(Role::Operator), ["viewer", "operator"]);

@@ -46,7 +46,7 @@ struct Ended {
 
 /// Follow what happens, on a WebSocket
 #[utoipa::path(get, path = "/ws/updates", tag = "live", params(Wanted),
-    responses((status = 101, description = "Messages `{type, payload, run, seq}`"), (status = 426, description = "Not a WebSocket")))]
+    responses((status = 101, description = "Messages (`LiveMessage`)"), (status = 426, description = "Not a WebSocket")))]
 pub(crate) async fn updates(
     State(state): State<ApiState>,
     caller: Caller,

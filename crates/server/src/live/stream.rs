@@ -29,7 +29,7 @@ type EventStream = futures_util::stream::BoxStream<'static, Result<Event, Infall
 
 /// Follow what happens, as server-sent events
 #[utoipa::path(get, path = "/events/stream", tag = "live", params(Wanted),
-    responses((status = 200, description = "Events whose data is `{type, payload, run, seq}`", content_type = "text/event-stream", body = String)))]
+    responses((status = 200, description = "Events whose data is a `LiveMessage`", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn events(
     State(state): State<ApiState>,
     caller: Caller,

@@ -35,8 +35,6 @@ words! {
     WorkerWord: vec!["active", "draining", "inactive"];
     /// What is shown besides.
     Besides: vec!["logs"];
-    /// What a list of runs is shown with.
-    BesidesRuns: vec!["progress"];
 }
 
 /// The id of a task run: `RUN.INDEX` or `RUN.INDEX.ITEM`.

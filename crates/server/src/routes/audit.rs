@@ -1,14 +1,16 @@
 //! `/audit`: who did what, and who was refused.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::audit::AuditEntry;
 use mainspring_core::Micros;
 use mainspring_core::time::{parse, rfc3339};
 use mainspring_store::{AuditFilter, AuditRow};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
@@ -20,22 +22,6 @@ use crate::state::ApiState;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Admin), routes!(list));
-}
-
-/// One entry of the audit log.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct AuditEntry {
-    id: Uuid,
-    at: String,
-    actor: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    address: Option<String>,
-    method: String,
-    path: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    namespace: Option<String>,
-    status: i16,
-    request_id: String,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -71,8 +57,21 @@ pub(crate) async fn list(
         limit: page.fetch(),
         offset: page.offset,
     };
-    let rows = state.client().store().audit(&filter).await?;
-    Ok(Json(page.list("audit", rows, |row| row.id, shown)))
+    let store = state.client().store();
+    let rows = store.audit(&filter).await?;
+    let mut names: HashMap<String, Option<String>> = HashMap::new();
+    for row in &rows {
+        if !names.contains_key(&row.actor) {
+            let token = row.actor.strip_prefix("token:").and_then(|id| id.parse().ok());
+            let name = match token {
+                Some(id) => store.token(id).await?.map(|token| token.name),
+                None => None,
+            };
+            names.insert(row.actor.clone(), name);
+        }
+    }
+    let named = |row: AuditRow| AuditEntry { actor_name: names.get(&row.actor).cloned().flatten(), ..shown(row) };
+    Ok(Json(page.list("audit", rows, |row| row.id, named)))
 }
 
 fn instant(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
@@ -88,6 +87,7 @@ fn shown(row: AuditRow) -> AuditEntry {
         id: row.id,
         at: rfc3339(row.at),
         actor: row.actor,
+        actor_name: None,
         address: row.address,
         method: row.method,
         path: row.path,

@@ -4,11 +4,10 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use mainspring_api::auth::{CreateToken, MadeToken, Me, ShownToken};
 use mainspring_core::Micros;
 use mainspring_core::time::{parse, rfc3339};
 use mainspring_store::{NewToken, TokenRow};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -31,59 +30,6 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Everywhere(Role::Admin), routes!(list));
     routes.at(Access::Everywhere(Role::Admin), routes!(create));
     routes.at(Access::Everywhere(Role::Admin), routes!(revoke));
-}
-
-/// Who calls.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Me {
-    /// As in the audit log.
-    actor: String,
-    name: String,
-    grants: Vec<Grant>,
-}
-
-/// An API token, without what makes it one.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ShownToken {
-    id: Uuid,
-    name: String,
-    grants: Vec<Grant>,
-    created_by: String,
-    created_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<String>,
-    /// To the minute.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_used_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    revoked_at: Option<String>,
-}
-
-/// A token that was just made.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MadeToken {
-    id: Uuid,
-    /// Shown this once.
-    token: String,
-    name: String,
-    grants: Vec<Grant>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires_at: Option<String>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CreateToken {
-    /// What it is for.
-    name: String,
-    /// A single role, in `namespace` or everywhere.
-    role: Option<Role>,
-    /// Of `role`; `*` or none is everywhere.
-    namespace: Option<String>,
-    /// Roles in namespaces, instead of `role`.
-    grants: Option<Vec<Grant>>,
-    /// RFC 3339; none is never.
-    expires_at: Option<String>,
 }
 
 /// Who am I, and what may I do

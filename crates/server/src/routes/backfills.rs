@@ -3,13 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use mainspring_api::backfills::{Backfill, BackfillPlan, StartBackfill};
 use mainspring_core::Micros;
 use mainspring_core::time::{self, rfc3339};
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_engine::BackfillRequest;
 use mainspring_store::{BackfillRow, TriggerRow};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -20,6 +20,10 @@ use crate::body::{self, InNamespace, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::{all_of, known};
+
+/// Fires that a plan shows.
+const MOST_PLANNED: usize = 100;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(start));
@@ -28,81 +32,37 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(cancel));
 }
 
-/// A backfill.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Backfill {
-    #[schema(value_type = String)]
-    id: Uuid,
-    #[schema(value_type = String)]
-    schedule_id: Uuid,
-    workflow: String,
-    namespace: String,
-    /// The trigger's id within the workflow.
-    trigger: String,
-    from: String,
-    to: String,
-    /// Every fire up to here has been made.
-    position: String,
-    max_parallel: i32,
-    priority: i16,
-    /// `active`, `done` or `cancelled`.
-    status: &'static str,
-    /// How many runs it has made.
-    runs: i64,
-    created_by: String,
-    created_at: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    finished_at: Option<String>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct StartBackfill {
-    /// The id of the trigger within the workflow; may be left out if the clock fires only one.
-    trigger: Option<String>,
-    /// The first instant that belongs to it.
-    from: String,
-    /// The first that does not.
-    to: String,
-    /// How many of its runs may be open at once; 1 unless given.
-    max_parallel: Option<u32>,
-    /// Lower than the workflow's unless given.
-    priority: Option<i16>,
-}
-
-impl From<BackfillRow> for Backfill {
-    fn from(row: BackfillRow) -> Self {
-        Self {
-            id: row.id,
-            schedule_id: row.trigger_id,
-            workflow: row.workflow,
-            namespace: row.namespace,
-            trigger: row.trigger,
-            from: rfc3339(row.from_at),
-            to: rfc3339(row.to_at),
-            position: rfc3339(row.position_at),
-            max_parallel: row.max_parallel,
-            priority: row.priority,
-            status: row.status,
-            runs: row.runs,
-            created_by: row.created_by,
-            created_at: rfc3339(row.created_at),
-            finished_at: row.finished_at.map(rfc3339),
-        }
-    }
+fn shown(row: BackfillRow) -> Result<Backfill, Problem> {
+    Ok(Backfill {
+        id: row.id,
+        schedule_id: row.trigger_id,
+        workflow: row.workflow,
+        namespace: row.namespace,
+        trigger: row.trigger,
+        from: rfc3339(row.from_at),
+        to: rfc3339(row.to_at),
+        position: rfc3339(row.position_at),
+        max_parallel: row.max_parallel,
+        priority: row.priority,
+        status: known(row.status)?,
+        runs: row.runs,
+        created_by: row.created_by,
+        created_at: rfc3339(row.created_at),
+        finished_at: row.finished_at.map(rfc3339),
+    })
 }
 
 /// Make up for a range of a schedule's past
 #[utoipa::path(post, path = "/workflows/{workflow}/backfill", tag = "schedules",
     params(("workflow" = Name, Path, description = "id or name"), InNamespace), request_body = StartBackfill,
-    responses((status = 201, body = Backfill)))]
+    responses((status = 201, body = Backfill, description = "It is begun"), (status = 200, body = BackfillPlan, description = "With `dry_run`")))]
 pub(crate) async fn start(
     State(state): State<ApiState>,
     caller: Caller,
     Path(workflow): Path<String>,
     Query(within): Query<InNamespace>,
     body::Json(wanted): body::Json<StartBackfill>,
-) -> Result<(StatusCode, Json<Backfill>), Problem> {
+) -> Result<Response, Problem> {
     let workflow_id = find(&state, &caller, &workflow, &within).await?;
     let from = instant(&wanted.from, "/from")?;
     let to = instant(&wanted.to, "/to")?;
@@ -117,7 +77,19 @@ pub(crate) async fn start(
         priority: wanted.priority,
         created_by: caller.operator(None, None).by,
     };
-    Ok((StatusCode::CREATED, Json(state.client().start_backfill(&request).await?.into())))
+    if wanted.dry_run {
+        let fires = state.client().backfill_fires(&request).await?;
+        let plan = BackfillPlan {
+            dry_run: true,
+            workflow: request.trigger.workflow,
+            trigger: request.trigger.trigger.id,
+            runs: i64::try_from(fires.len()).unwrap_or(i64::MAX),
+            fires: fires.into_iter().take(MOST_PLANNED).map(rfc3339).collect(),
+        };
+        return Ok(Json(plan).into_response());
+    }
+    let begun = shown(state.client().start_backfill(&request).await?)?;
+    Ok((StatusCode::CREATED, Json(begun)).into_response())
 }
 
 /// List the backfills of a workflow, the newest first
@@ -135,7 +107,8 @@ pub(crate) async fn list(
     let before: Micros = page.after("backfills")?.unwrap_or(Micros::MAX);
     let mut rows = state.client().store().backfills(workflow_id, before, page.offset + page.fetch()).await?;
     rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
-    Ok(Json(page.list("backfills", rows, |row| row.created_at, Backfill::from)))
+    let listed = page.list("backfills", rows, |row| row.created_at, shown);
+    Ok(Json(all_of(listed)?))
 }
 
 /// Show a backfill
@@ -148,7 +121,7 @@ pub(crate) async fn show(
 ) -> Result<Json<Backfill>, Problem> {
     let row = state.client().store().backfill(id).await?;
     caller.enter(&row.namespace)?;
-    Ok(Json(row.into()))
+    Ok(Json(shown(row)?))
 }
 
 /// Make no more runs of a backfill; those that were made go on
@@ -166,7 +139,7 @@ pub(crate) async fn cancel(
     if !cancelled {
         return Err(Problem::conflict(format!("the backfill is {} already", row.status)));
     }
-    Ok(Json(row.into()))
+    Ok(Json(shown(row)?))
 }
 
 /// The workflow by its id or name, for somebody who may see it.

@@ -3,11 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use mainspring_api::calendars::{CalendarShown, PutCalendar, WindowShown};
 use mainspring_core::schedule::{CalendarAction, CalendarSpec, Window};
 use mainspring_core::time::{self, rfc3339};
 use mainspring_store::CalendarRow;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -25,84 +24,46 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
-/// A named calendar.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CalendarShown {
-    name: String,
-    namespace: String,
-    timezone: String,
-    days: Vec<String>,
-    weekdays: Vec<String>,
-    windows: Vec<WindowShown>,
-    action: &'static str,
-    created_at: String,
-    updated_at: String,
-}
-
-/// Closed from the first instant up to, not including, the other.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct WindowShown {
-    from: String,
-    to: String,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PutCalendar {
-    /// Where its days begin; UTC unless given.
-    timezone: Option<String>,
-    /// Closed days: `2026-12-25`.
-    #[serde(default)]
-    days: Vec<String>,
-    /// Closed in every week: `sat`, `sun`.
-    #[serde(default)]
-    weekdays: Vec<String>,
-    #[serde(default)]
-    windows: Vec<WindowShown>,
-    /// `skip`, or `move` to the next open day.
-    action: Option<String>,
-}
-
-impl From<CalendarRow> for CalendarShown {
-    fn from(row: CalendarRow) -> Self {
-        let window = |window: &Window| WindowShown { from: rfc3339(window.from), to: rfc3339(window.to) };
-        Self {
-            name: row.name,
-            namespace: row.namespace,
-            timezone: row.spec.timezone.unwrap_or_else(|| "UTC".into()),
-            days: row.spec.days,
-            weekdays: row.spec.weekdays,
-            windows: row.spec.windows.iter().map(window).collect(),
-            action: row.spec.action.word(),
-            created_at: rfc3339(row.created_at),
-            updated_at: rfc3339(row.updated_at),
-        }
+fn shown(row: CalendarRow) -> CalendarShown {
+    let window = |window: &Window| WindowShown { from: rfc3339(window.from), to: rfc3339(window.to) };
+    CalendarShown {
+        name: row.name,
+        namespace: row.namespace,
+        timezone: row.spec.timezone.unwrap_or_else(|| "UTC".into()),
+        days: row.spec.days,
+        weekdays: row.spec.weekdays,
+        windows: row.spec.windows.iter().map(window).collect(),
+        action: action_shown(row.spec.action),
+        created_at: rfc3339(row.created_at),
+        updated_at: rfc3339(row.updated_at),
     }
 }
 
-impl TryFrom<PutCalendar> for CalendarSpec {
-    type Error = Problem;
+fn action_shown(action: CalendarAction) -> mainspring_api::calendars::CalendarAction {
+    match action {
+        CalendarAction::Skip => mainspring_api::calendars::CalendarAction::Skip,
+        CalendarAction::Move => mainspring_api::calendars::CalendarAction::Move,
+    }
+}
 
-    fn try_from(put: PutCalendar) -> Result<Self, Problem> {
-        let action = match put.action.as_deref() {
-            None => CalendarAction::Skip,
-            Some(word) => *CalendarAction::ALL
-                .iter()
-                .find(|action| action.word() == word)
-                .ok_or_else(|| Problem::invalid("/action", "must be skip or move"))?,
+fn spec(put: PutCalendar) -> Result<CalendarSpec, Problem> {
+    let action = match put.action.as_deref() {
+        None => CalendarAction::Skip,
+        Some(word) => *CalendarAction::ALL
+            .iter()
+            .find(|action| action.word() == word)
+            .ok_or_else(|| Problem::invalid("/action", "must be skip or move"))?,
+    };
+    let mut windows = Vec::with_capacity(put.windows.len());
+    for (index, window) in put.windows.iter().enumerate() {
+        let instant = |text: &str, key: &str| {
+            time::parse(text).ok_or_else(|| {
+                Problem::invalid(&format!("/windows/{index}/{key}"), "must be a time such as 2026-12-24T12:00:00Z")
+            })
         };
-        let mut windows = Vec::with_capacity(put.windows.len());
-        for (index, window) in put.windows.iter().enumerate() {
-            let instant = |text: &str, key: &str| {
-                time::parse(text).ok_or_else(|| {
-                    Problem::invalid(&format!("/windows/{index}/{key}"), "must be a time such as 2026-12-24T12:00:00Z")
-                })
-            };
-            windows.push(Window { from: instant(&window.from, "from")?, to: instant(&window.to, "to")? });
-        }
-        Ok(Self { timezone: put.timezone, days: put.days, weekdays: put.weekdays, windows, action })
+        windows.push(Window { from: instant(&window.from, "from")?, to: instant(&window.to, "to")? });
     }
+    Ok(CalendarSpec { timezone: put.timezone, days: put.days, weekdays: put.weekdays, windows, action })
 }
 
 /// List calendars
@@ -119,7 +80,7 @@ pub(crate) async fn list(
     let after: String = page.after("calendars")?.unwrap_or_default();
     let mut rows = state.client().store().calendars(namespace, &after, page.offset + page.fetch()).await?;
     rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
-    Ok(Json(page.list("calendars", rows, |row| row.name.clone(), CalendarShown::from)))
+    Ok(Json(page.list("calendars", rows, |row| row.name.clone(), shown)))
 }
 
 /// Show a calendar
@@ -132,7 +93,7 @@ pub(crate) async fn show(
     Query(within): Query<InNamespace>,
 ) -> Result<Json<CalendarShown>, Problem> {
     caller.enter(within.or_default())?;
-    Ok(Json(state.client().store().calendar(within.or_default(), name.as_str()).await?.into()))
+    Ok(Json(shown(state.client().store().calendar(within.or_default(), name.as_str()).await?)))
 }
 
 /// Make or replace a calendar; the schedules that name it are computed anew
@@ -147,8 +108,8 @@ pub(crate) async fn put(
 ) -> Result<Json<CalendarShown>, Problem> {
     let namespace = within.or_default();
     caller.enter(namespace)?;
-    state.client().put_calendar(namespace, name.as_str(), &calendar.try_into()?).await?;
-    Ok(Json(state.client().store().calendar(namespace, name.as_str()).await?.into()))
+    state.client().put_calendar(namespace, name.as_str(), &spec(calendar)?).await?;
+    Ok(Json(shown(state.client().store().calendar(namespace, name.as_str()).await?)))
 }
 
 /// Remove a calendar that no schedule names

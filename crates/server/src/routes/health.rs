@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::health::{Component, HealthReport, HealthStatus};
 use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
 use mainspring_engine::LEADERSHIP;
-use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -29,28 +28,9 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at_root(Access::Anywhere(Role::Viewer), routes!(health));
 }
 
-/// How everything is.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct HealthReport {
-    /// `healthy`, `degraded` or `unhealthy`: the worst of the components.
-    status: String,
-    timestamp: String,
-    components: BTreeMap<String, Component>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Component {
-    status: String,
-    latency_ms: u64,
-    message: String,
-    details: Value,
-}
-
-impl Component {
-    fn new(status: &str, since: Instant, message: impl Into<String>, details: Value) -> Self {
-        let latency_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Self { status: status.to_owned(), latency_ms, message: message.into(), details }
-    }
+fn component(status: HealthStatus, since: Instant, message: impl Into<String>, details: Value) -> Component {
+    let latency_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+    Component { status, latency_ms, message: message.into(), details }
 }
 
 /// How the database, the coordination, the schedules and the workers are
@@ -63,18 +43,19 @@ pub(crate) async fn health(State(state): State<ApiState>) -> Json<HealthReport> 
             .into_iter()
             .map(|(name, component)| (name.to_owned(), component))
             .collect();
-    let is = |word: &str| components.values().any(|component| component.status == word);
-    let status = ["unhealthy", "degraded"].into_iter().find(|word| is(word)).unwrap_or("healthy");
-    Json(HealthReport { status: status.to_owned(), timestamp: rfc3339(state.client().now()), components })
+    let status = components.values().map(|component| component.status).max().unwrap_or(HealthStatus::Healthy);
+    Json(HealthReport { status, timestamp: rfc3339(state.client().now()), components })
 }
 
 async fn database(state: &ApiState) -> Component {
     let since = Instant::now();
     match tokio::time::timeout(PATIENCE, state.client().store().require_current_schema()).await {
-        Ok(Ok(())) if since.elapsed() > SLOW => Component::new("degraded", since, "it answers slowly", json!({})),
-        Ok(Ok(())) => Component::new("healthy", since, "it answers", json!({})),
-        Ok(Err(_)) => Component::new("unhealthy", since, "it does not answer, or has another schema", json!({})),
-        Err(_) => Component::new("unhealthy", since, "it does not answer within 5 s", json!({})),
+        Ok(Ok(())) if since.elapsed() > SLOW => {
+            component(HealthStatus::Degraded, since, "it answers slowly", json!({}))
+        }
+        Ok(Ok(())) => component(HealthStatus::Healthy, since, "it answers", json!({})),
+        Ok(Err(_)) => component(HealthStatus::Unhealthy, since, "it does not answer, or has another schema", json!({})),
+        Err(_) => component(HealthStatus::Unhealthy, since, "it does not answer within 5 s", json!({})),
     }
 }
 
@@ -87,11 +68,11 @@ async fn coordination(state: &ApiState) -> Component {
             let leader = term.filter(|term| !term.released).map(|term| term.node.to_string());
             let details = json!({"leader": leader, "workers": sessions.len()});
             match leader {
-                Some(_) => Component::new("healthy", since, "a node leads", details),
-                None => Component::new("degraded", since, "no node leads", details),
+                Some(_) => component(HealthStatus::Healthy, since, "a node leads", details),
+                None => component(HealthStatus::Degraded, since, "no node leads", details),
             }
         }
-        _ => Component::new("unhealthy", since, "the database does not answer", json!({})),
+        _ => component(HealthStatus::Unhealthy, since, "the database does not answer", json!({})),
     }
 }
 
@@ -100,7 +81,7 @@ async fn schedules(state: &ApiState) -> Component {
     let since = Instant::now();
     let client = state.client();
     let Ok(Ok(next)) = tokio::time::timeout(PATIENCE, client.store().next_fire()).await else {
-        return Component::new("unhealthy", since, "the database does not answer", json!({}));
+        return component(HealthStatus::Unhealthy, since, "the database does not answer", json!({}));
     };
     let timekeeping = client.timekeeping();
     let next = next.map(|(next, _)| next);
@@ -111,20 +92,20 @@ async fn schedules(state: &ApiState) -> Component {
         "lag_ms": lag(next, client.now()) / 1_000,
         "next_fire_at": next.map(rfc3339),
     });
-    Component::new(status, since, message, details)
+    component(status, since, message, details)
 }
 
 fn lag(next: Option<Micros>, now: Micros) -> Micros {
     next.map_or(0, |next| now.saturating_sub(next).max(0))
 }
 
-fn judge(behind: Option<Duration>, next: Option<Micros>, now: Micros) -> (&'static str, &'static str) {
+fn judge(behind: Option<Duration>, next: Option<Micros>, now: Micros) -> (HealthStatus, &'static str) {
     if behind.is_some() {
-        return ("degraded", "the clock was set back: nothing fires until it has caught up");
+        return (HealthStatus::Degraded, "the clock was set back: nothing fires until it has caught up");
     }
     match lag(next, now) > LATE {
-        true => ("degraded", "what is due does not fire"),
-        false => ("healthy", "they fire in time"),
+        true => (HealthStatus::Degraded, "what is due does not fire"),
+        false => (HealthStatus::Healthy, "they fire in time"),
     }
 }
 
@@ -132,14 +113,14 @@ async fn workers(state: &ApiState) -> Component {
     let since = Instant::now();
     let look = state.client().store().sessions(true, 1_000);
     let Ok(Ok(sessions)) = tokio::time::timeout(PATIENCE, look).await else {
-        return Component::new("unhealthy", since, "the database does not answer", json!({}));
+        return component(HealthStatus::Unhealthy, since, "the database does not answer", json!({}));
     };
     let active = sessions.iter().filter(|session| !session.dead && !session.draining).count();
     let details = json!({"total_workers": sessions.len(), "active_workers": active});
     match (active, sessions.len()) {
-        (0, 0) => Component::new("unhealthy", since, "No active workers", details),
-        (0, _) => Component::new("degraded", since, "No active workers", details),
-        _ => Component::new("healthy", since, "workers are active", details),
+        (0, 0) => component(HealthStatus::Unhealthy, since, "No active workers", details),
+        (0, _) => component(HealthStatus::Degraded, since, "No active workers", details),
+        _ => component(HealthStatus::Healthy, since, "workers are active", details),
     }
 }
 
@@ -157,7 +138,7 @@ mod tests {
             (None, Some(now - LATE - 1), "degraded"),
             (Some(Duration::from_secs(9)), Some(now + 5), "degraded"),
         ] {
-            assert_eq!(judge(behind, next, now).0, status, "{behind:?} {next:?}");
+            assert_eq!(judge(behind, next, now).0.word(), status, "{behind:?} {next:?}");
         }
         assert_eq!((lag(None, now), lag(Some(now + 5), now), lag(Some(now - 5), now)), (0, 0, 5));
     }

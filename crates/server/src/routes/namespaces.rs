@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
+use mainspring_api::namespaces::{ChangeNamespace, CreateNamespace, Namespace};
 use mainspring_core::time::rfc3339;
 use mainspring_store::{NamespaceRow, Operator, Quotas};
-use serde::{Deserialize, Deserializer, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -31,45 +32,6 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Everywhere(Role::Admin), routes!(delete));
 }
 
-/// A namespace.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Namespace {
-    name: String,
-    description: Option<String>,
-    /// Submissions beyond it get 429; null is unlimited.
-    max_open_runs: Option<i32>,
-    /// Workflows beyond it get 409; null is unlimited.
-    max_workflows: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    created_at: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    updated_at: Option<String>,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CreateNamespace {
-    name: Name,
-    description: Option<String>,
-    max_open_runs: Option<i32>,
-    max_workflows: Option<i32>,
-}
-
-/// What is left out stays; null is unlimited, or no description.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChangeNamespace {
-    #[serde(default, deserialize_with = "said")]
-    #[schema(value_type = Option<String>)]
-    description: Option<Option<String>>,
-    #[serde(default, deserialize_with = "said")]
-    #[schema(value_type = Option<i32>)]
-    max_open_runs: Option<Option<i32>>,
-    #[serde(default, deserialize_with = "said")]
-    #[schema(value_type = Option<i32>)]
-    max_workflows: Option<Option<i32>>,
-}
-
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeleteParams {
@@ -78,21 +40,14 @@ pub(crate) struct DeleteParams {
     cascade: bool,
 }
 
-/// Tells null from nothing.
-fn said<'de, D: Deserializer<'de>, T: Deserialize<'de>>(reader: D) -> Result<Option<Option<T>>, D::Error> {
-    Option::<T>::deserialize(reader).map(Some)
-}
-
-impl From<NamespaceRow> for Namespace {
-    fn from(row: NamespaceRow) -> Self {
-        Self {
-            name: row.name,
-            description: row.description,
-            max_open_runs: row.max_open_runs,
-            max_workflows: row.max_workflows,
-            created_at: row.created_at.map(rfc3339),
-            updated_at: row.updated_at.map(rfc3339),
-        }
+fn shown(row: NamespaceRow) -> Namespace {
+    Namespace {
+        name: row.name,
+        description: row.description,
+        max_open_runs: row.max_open_runs,
+        max_workflows: row.max_workflows,
+        created_at: row.created_at.map(rfc3339),
+        updated_at: row.updated_at.map(rfc3339),
     }
 }
 
@@ -108,7 +63,7 @@ pub(crate) async fn list(
     if let Some(seen) = caller.sees() {
         rows.retain(|row| seen.contains(&row.name));
     }
-    Ok(Json(page.slice("namespaces", rows, Namespace::from)?))
+    Ok(Json(page.slice("namespaces", rows, shown)?))
 }
 
 /// Show a namespace
@@ -120,7 +75,7 @@ pub(crate) async fn show(
     Path(name): Path<Name>,
 ) -> Result<Json<Namespace>, Problem> {
     caller.enter(name.as_str())?;
-    Ok(Json(state.client().store().namespace(name.as_str()).await?.into()))
+    Ok(Json(shown(state.client().store().namespace(name.as_str()).await?)))
 }
 
 /// Make a namespace
@@ -135,7 +90,7 @@ pub(crate) async fn create(
     let (client, name) = (state.client(), wanted.name.as_str());
     client.store().add_namespace(client.now(), name, wanted.description.as_deref(), quotas).await?;
     client.quotas_changed(name);
-    Ok((StatusCode::CREATED, Json(client.store().namespace(name).await?.into())))
+    Ok((StatusCode::CREATED, Json(shown(client.store().namespace(name).await?))))
 }
 
 /// Change the description or the quotas
@@ -156,7 +111,7 @@ pub(crate) async fn change(
     check(description.as_deref(), quotas)?;
     client.store().set_namespace(client.now(), name, description.as_deref(), quotas).await?;
     client.quotas_changed(name);
-    Ok(Json(client.store().namespace(name).await?.into()))
+    Ok(Json(shown(client.store().namespace(name).await?)))
 }
 
 /// Remove a namespace; with `cascade` everything in it goes too

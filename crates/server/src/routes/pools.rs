@@ -3,15 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use mainspring_api::pools::{Pool, PutPool};
 use mainspring_store::PoolRow;
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{self, InNamespace, Name, Path, Query};
+use crate::body::{self, InNamespace, Name, OfNamespace, Path, Query};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -23,45 +22,25 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
-/// A named pool.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Pool {
-    name: String,
-    namespace: String,
-    /// How many task runs may go on at once; null is unlimited.
-    slots: Option<i32>,
-    /// How many go on.
-    held: i32,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct PutPool {
-    /// A number from 0, or null for unlimited.
-    slots: Option<i32>,
-}
-
-impl From<PoolRow> for Pool {
-    fn from(row: PoolRow) -> Self {
-        Self { name: row.name, namespace: row.namespace, slots: row.slots, held: row.held }
-    }
+fn shown(row: PoolRow) -> Pool {
+    Pool { name: row.name, namespace: row.namespace, slots: row.slots, held: row.held }
 }
 
 /// List pools
-#[utoipa::path(get, path = "/pools", tag = "pools", params(PageParams, InNamespace),
+#[utoipa::path(get, path = "/pools", tag = "pools", params(PageParams, OfNamespace),
     responses((status = 200, body = List<Pool>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
-    Query(within): Query<InNamespace>,
+    Query(within): Query<OfNamespace>,
 ) -> Result<Json<List<Pool>>, Problem> {
     let seen = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
     let mut pools = state.client().store().pools().await?;
     if let Some(seen) = seen {
         pools.retain(|pool| seen.contains(&pool.namespace));
     }
-    Ok(Json(page.slice("pools", pools, Pool::from)?))
+    Ok(Json(page.slice("pools", pools, shown)?))
 }
 
 /// Show a pool
@@ -74,7 +53,7 @@ pub(crate) async fn show(
     Query(within): Query<InNamespace>,
 ) -> Result<Json<Pool>, Problem> {
     caller.enter(within.or_default())?;
-    Ok(Json(state.client().store().pool(within.or_default(), name.as_str()).await?.into()))
+    Ok(Json(shown(state.client().store().pool(within.or_default(), name.as_str()).await?)))
 }
 
 /// Set how many task runs of a pool may go on at once
@@ -94,7 +73,7 @@ pub(crate) async fn put(
     }
     let client = state.client();
     client.store().set_pool(client.now(), namespace, name.as_str(), pool.slots).await?;
-    Ok(Json(client.store().pool(namespace, name.as_str()).await?.into()))
+    Ok(Json(shown(client.store().pool(namespace, name.as_str()).await?)))
 }
 
 /// Remove a pool that no workflow names

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::schedules::{ChangeSchedule, FireShown, NextFire, Schedule, ScheduleStatus, TriggerKind};
 use mainspring_core::Micros;
 use mainspring_core::schedule::Cron;
 use mainspring_core::time::{duration, rfc3339};
 use mainspring_core::workflow::{DEFAULT_TIMEZONE, TriggerSource};
 use mainspring_store::{FireRow, TriggerFilter, TriggerRow};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -19,6 +20,7 @@ use crate::body::{self, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::{all_of, known};
 
 /// How many future fires can be asked for.
 const MOST_AHEAD: usize = 1_000;
@@ -33,86 +35,6 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(change));
     routes.at(Access::InNamespace(Role::Operator), routes!(pause));
     routes.at(Access::InNamespace(Role::Operator), routes!(resume));
-}
-
-/// A trigger of a workflow's newest version.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Schedule {
-    #[schema(value_type = String)]
-    id: Uuid,
-    #[schema(value_type = String)]
-    workflow_id: Uuid,
-    workflow: String,
-    namespace: String,
-    /// Its id within the workflow.
-    name: String,
-    /// `cron`, `every`, `at`, `event`, `webhook` or `workflow`.
-    kind: &'static str,
-    /// The cron expression, the interval, the instant, or what it listens to.
-    schedule: String,
-    /// The cron expression in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timezone: Option<String>,
-    /// `active`; `paused`; `inactive` with its workflow; `completed` if it never fires again; `failed` if it cannot.
-    status: &'static str,
-    /// When it fires next: the nominal time, and the time with jitter and calendar.
-    next_run: Option<String>,
-    next_fire_at: Option<String>,
-    last_fire_at: Option<String>,
-    /// How often it has fired.
-    fired: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    catchup: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    overlap: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    jitter_ms: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    calendar: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    start_date: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    end_date: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    max_executions: Option<u64>,
-    /// Why it cannot fire.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    problem: Option<String>,
-    created_at: String,
-    updated_at: String,
-}
-
-/// A fire to come.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct NextFire {
-    /// What `run.scheduled_for` will be.
-    scheduled_for: String,
-    /// When it happens, with jitter and calendar.
-    fire_at: String,
-}
-
-/// What became of a nominal instant, or of a range of them.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct FireShown {
-    scheduled_for: String,
-    /// The last instant of a range.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<String>,
-    /// How many instants this tells of.
-    count: i64,
-    /// `fired`, `skipped`, `missed`, `blacked_out` or `failed`.
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    run_id: Option<Uuid>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    backfill: Option<Uuid>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
-    fired_at: String,
 }
 
 /// Which schedules.
@@ -135,81 +57,82 @@ pub(crate) struct Ahead {
     n: Option<usize>,
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChangeSchedule {
-    /// Whether it is to rest.
-    paused: bool,
-}
-
-impl From<TriggerRow> for Schedule {
-    fn from(row: TriggerRow) -> Self {
-        let trigger = row.trigger;
-        let (schedule, timezone, description) = match &trigger.source {
-            TriggerSource::Cron(cron) => {
-                let zone = trigger.timezone.clone().unwrap_or_else(|| DEFAULT_TIMEZONE.into());
-                let words = Cron::parse(cron, &zone).ok().map(|cron| cron.describe());
-                (cron.clone(), Some(zone), words)
-            }
-            TriggerSource::Every(ms) => (duration(*ms), None, None),
-            TriggerSource::At(at) => (rfc3339(*at), None, None),
-            TriggerSource::Event(name) | TriggerSource::Webhook(name) => (name.clone(), None, None),
-            TriggerSource::Workflow { name, namespace, .. } => {
-                let within = namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-                (format!("{within}{name}"), None, None)
-            }
-            TriggerSource::Manual => (String::new(), None, None),
-        };
-        let status = match (&row.problem, row.next) {
-            _ if !row.present => "removed",
-            (Some(_), None) => "failed",
-            _ if row.paused => "paused",
-            _ if !row.active => "inactive",
-            (None, None) if trigger.source.is_scheduled() => "completed",
-            _ => "active",
-        };
-        Self {
-            id: row.id,
-            workflow_id: row.workflow_id,
-            workflow: row.workflow,
-            namespace: row.namespace,
-            kind: trigger.source.kind(),
-            name: trigger.id,
-            schedule,
-            description,
-            timezone,
-            status,
-            next_run: row.next.map(|next| rfc3339(next.nominal)),
-            next_fire_at: row.next.map(|next| rfc3339(next.fire_at)),
-            last_fire_at: row.last_fire_at.map(rfc3339),
-            fired: row.fired,
-            catchup: trigger.catchup.map(|catchup| catchup.policy.word()),
-            overlap: trigger.overlap.map(|overlap| overlap.word()),
-            jitter_ms: trigger.jitter_ms,
-            calendar: trigger.calendar,
-            start_date: trigger.start.map(rfc3339),
-            end_date: trigger.end.map(rfc3339),
-            max_executions: trigger.max_executions,
-            problem: row.problem,
-            created_at: rfc3339(row.created_at),
-            updated_at: rfc3339(row.updated_at),
+fn shown(row: TriggerRow) -> Schedule {
+    let trigger = row.trigger;
+    let (schedule, timezone, description) = match &trigger.source {
+        TriggerSource::Cron(cron) => {
+            let zone = trigger.timezone.clone().unwrap_or_else(|| DEFAULT_TIMEZONE.into());
+            let words = Cron::parse(cron, &zone).ok().map(|cron| cron.describe());
+            (cron.clone(), Some(zone), words)
         }
+        TriggerSource::Every(ms) => (duration(*ms), None, None),
+        TriggerSource::At(at) => (rfc3339(*at), None, None),
+        TriggerSource::Event(name) | TriggerSource::Webhook(name) => (name.clone(), None, None),
+        TriggerSource::Workflow { name, namespace, .. } => {
+            let within = namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            (format!("{within}{name}"), None, None)
+        }
+        TriggerSource::Manual => (String::new(), None, None),
+    };
+    let status = match (&row.problem, row.next) {
+        _ if !row.present => ScheduleStatus::Removed,
+        (Some(_), None) => ScheduleStatus::Failed,
+        _ if row.paused => ScheduleStatus::Paused,
+        _ if !row.active => ScheduleStatus::Inactive,
+        (None, None) if trigger.source.is_scheduled() => ScheduleStatus::Completed,
+        _ => ScheduleStatus::Active,
+    };
+    Schedule {
+        id: row.id,
+        workflow_id: row.workflow_id,
+        workflow: row.workflow,
+        namespace: row.namespace,
+        kind: kind(&trigger.source),
+        name: trigger.id,
+        schedule,
+        description,
+        timezone,
+        status,
+        next_run: row.next.map(|next| rfc3339(next.nominal)),
+        next_fire_at: row.next.map(|next| rfc3339(next.fire_at)),
+        last_fire_at: row.last_fire_at.map(rfc3339),
+        fired: row.fired,
+        catchup: trigger.catchup.map(|catchup| catchup.policy.word().to_owned()),
+        overlap: trigger.overlap.map(|overlap| overlap.word().to_owned()),
+        jitter_ms: trigger.jitter_ms,
+        calendar: trigger.calendar,
+        start_date: trigger.start.map(rfc3339),
+        end_date: trigger.end.map(rfc3339),
+        max_executions: trigger.max_executions,
+        problem: row.problem,
+        created_at: rfc3339(row.created_at),
+        updated_at: rfc3339(row.updated_at),
     }
 }
 
-impl From<FireRow> for FireShown {
-    fn from(row: FireRow) -> Self {
-        Self {
-            scheduled_for: rfc3339(row.nominal_at),
-            until: row.until_at.map(rfc3339),
-            count: row.count,
-            outcome: row.outcome,
-            run_id: row.run_id,
-            backfill: row.backfill,
-            reason: row.reason,
-            fired_at: rfc3339(row.fired_at),
-        }
+fn kind(source: &TriggerSource) -> TriggerKind {
+    match source {
+        TriggerSource::Cron(_) => TriggerKind::Cron,
+        TriggerSource::Every(_) => TriggerKind::Every,
+        TriggerSource::At(_) => TriggerKind::At,
+        TriggerSource::Event(_) => TriggerKind::Event,
+        TriggerSource::Webhook(_) => TriggerKind::Webhook,
+        TriggerSource::Workflow { .. } => TriggerKind::Workflow,
+        TriggerSource::Manual => TriggerKind::Manual,
     }
+}
+
+fn fire_shown(row: FireRow) -> Result<FireShown, Problem> {
+    Ok(FireShown {
+        scheduled_for: rfc3339(row.nominal_at),
+        until: row.until_at.map(rfc3339),
+        count: row.count,
+        outcome: known(row.outcome)?,
+        run_id: row.run_id,
+        backfill: row.backfill,
+        reason: row.reason,
+        fired_at: rfc3339(row.fired_at),
+    })
 }
 
 /// List schedules
@@ -243,7 +166,7 @@ pub(crate) async fn list(
     }
     rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
     rows.truncate(usize::try_from(page.fetch()).unwrap_or(0));
-    Ok(Json(page.list("schedules", rows, |row| row.id, Schedule::from)))
+    Ok(Json(page.list("schedules", rows, |row| row.id, shown)))
 }
 
 /// Show a schedule
@@ -254,7 +177,7 @@ pub(crate) async fn show(
     caller: Caller,
     Path(id): Path<Uuid>,
 ) -> Result<Json<Schedule>, Problem> {
-    Ok(Json(entered(&state, &caller, id).await?.into()))
+    Ok(Json(shown(entered(&state, &caller, id).await?)))
 }
 
 /// When a schedule fires next
@@ -272,11 +195,11 @@ pub(crate) async fn next(
         return Err(Problem::malformed(format!("n is {n}, but must be from 1 to {MOST_AHEAD}")));
     }
     let fires = state.client().next_fires(&row, n).await?;
-    let shown = |fire: &mainspring_core::schedule::Fire| NextFire {
+    let ahead = |fire: &mainspring_core::schedule::Fire| NextFire {
         scheduled_for: rfc3339(fire.nominal),
         fire_at: rfc3339(fire.fire_at),
     };
-    Ok(Json(List { items: fires.iter().map(shown).collect(), next: None, total: None }))
+    Ok(Json(List { items: fires.iter().map(ahead).collect(), next: None, total: None }))
 }
 
 /// What became of the fires of a schedule, the latest first
@@ -292,7 +215,7 @@ pub(crate) async fn fires(
     let before: Micros = page.after("fires")?.unwrap_or(Micros::MAX);
     let mut rows = state.client().store().fires_of(id, before, page.offset + page.fetch()).await?;
     rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
-    Ok(Json(page.list("fires", rows, |row| row.nominal_at, FireShown::from)))
+    Ok(Json(all_of(page.list("fires", rows, |row| row.nominal_at, fire_shown))?))
 }
 
 /// Pause or resume a schedule
@@ -307,7 +230,7 @@ pub(crate) async fn change(
     entered(&state, &caller, id).await?;
     let client = state.client();
     let row = if change.paused { client.pause_trigger(id).await? } else { client.resume_trigger(id).await? };
-    Ok(Json(row.into()))
+    Ok(Json(shown(row)))
 }
 
 /// Let a schedule rest
@@ -319,7 +242,7 @@ pub(crate) async fn pause(
     Path(id): Path<Uuid>,
 ) -> Result<Json<Schedule>, Problem> {
     entered(&state, &caller, id).await?;
-    Ok(Json(state.client().pause_trigger(id).await?.into()))
+    Ok(Json(shown(state.client().pause_trigger(id).await?)))
 }
 
 /// Let a schedule go on; what it missed is up to its catch-up policy
@@ -331,7 +254,7 @@ pub(crate) async fn resume(
     Path(id): Path<Uuid>,
 ) -> Result<Json<Schedule>, Problem> {
     entered(&state, &caller, id).await?;
-    Ok(Json(state.client().resume_trigger(id).await?.into()))
+    Ok(Json(shown(state.client().resume_trigger(id).await?)))
 }
 
 /// The schedule, for somebody who may see it.

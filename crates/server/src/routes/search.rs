@@ -2,9 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::search::{Found, FoundKind};
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -20,18 +21,6 @@ const MOST: i64 = 500;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(search));
-}
-
-/// Something that was found.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Found {
-    /// `workflow`, `run` or `error`.
-    kind: String,
-    /// A workflow's name, a run's id, or a task run's id.
-    id: String,
-    title: String,
-    /// The beginning of what was found.
-    body: String,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -57,10 +46,18 @@ pub(crate) async fn search(
     caller.enter(namespace)?;
     let found = state.client().store().search(namespace, &params.q, MOST).await?;
     let list = page.slice("search", found, |one| Found {
-        kind: one.kind_word().to_owned(),
+        kind: kind(one.kind_word()),
         id: one.id,
         title: one.title,
         body: one.body,
     })?;
     Ok(Json(list))
+}
+
+fn kind(word: &str) -> FoundKind {
+    match word {
+        "workflow" => FoundKind::Workflow,
+        "run" => FoundKind::Run,
+        _ => FoundKind::Error,
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::runs::TaskRun;
 use mainspring_core::TaskKey;
 use mainspring_core::state::TaskState;
 use mainspring_engine::Spec;
@@ -14,7 +15,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::runs::shapes::{Surroundings, TaskRun, find};
+use super::runs::shapes::{Surroundings, find, task_run};
 use super::runs::{instant, tasks};
 use super::workflows::shapes::find as find_workflow;
 use crate::auth::access::{Access, Routes};
@@ -121,7 +122,7 @@ pub(crate) async fn list(
         |row: &(TaskRunRow, i64)| row.0.key,
         |(row, version)| {
             let around = Surroundings { workflow: &specs[&version].workflow, workers: &workers, obstacles: None, now };
-            TaskRun::new(&row, &[], &around)
+            task_run(&row, &[], &around)
         },
     )))
 }

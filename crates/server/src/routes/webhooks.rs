@@ -8,15 +8,13 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
+use mainspring_api::events::Called;
 use mainspring_engine::NewEvent;
 use mainspring_store::WEBHOOK;
-use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-use utoipa::ToSchema;
 use utoipa_axum::routes;
-use uuid::Uuid;
 
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
@@ -32,15 +30,6 @@ const BLOCK: usize = 64;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Signed(Role::Operator), routes!(call)).also_at("/webhooks/{namespace}/{name}");
-}
-
-/// That a call is written down.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Called {
-    /// The id of the event that it became
-    id: Uuid,
-    /// The runs it has started so far
-    runs: Vec<Uuid>,
 }
 
 /// The bytes as they were sent: a signature is of those.

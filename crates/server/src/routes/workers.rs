@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::workers::{Cluster, Member, Queue, Worker, WorkerStatus};
 use mainspring_core::time::rfc3339;
 use mainspring_engine::LEADERSHIP;
 use mainspring_store::SessionRow;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -29,36 +30,18 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Anywhere(Role::Viewer), routes!(cluster));
 }
 
-/// A process that executes tasks.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Worker {
-    /// Its name.
-    id: String,
-    session_id: i64,
-    hostname: String,
-    last_heartbeat: String,
-    /// `active`, `draining` or `inactive`.
-    status: String,
-    /// Empty: every queue.
-    queues: Vec<String>,
-    labels: Vec<String>,
-    slots: i32,
-    /// How many task runs it executes.
-    running: i64,
-}
-
-fn status(row: &SessionRow) -> &'static str {
+fn status(row: &SessionRow) -> WorkerStatus {
     match (row.dead, row.draining) {
-        (true, _) => "inactive",
-        (false, true) => "draining",
-        (false, false) => "active",
+        (true, _) => WorkerStatus::Inactive,
+        (false, true) => WorkerStatus::Draining,
+        (false, false) => WorkerStatus::Active,
     }
 }
 
 fn shown(row: SessionRow, running: &HashMap<i64, i64>) -> Worker {
     let words = |text: &str| text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     Worker {
-        status: status(&row).to_owned(),
+        status: status(&row),
         id: row.worker,
         session_id: row.id,
         hostname: row.hostname,
@@ -91,7 +74,7 @@ pub(crate) async fn list(
     }
     let store = state.client().store();
     let mut rows = store.sessions(wanted == Some("inactive"), MOST_ENDED).await?;
-    rows.retain(|row| wanted.is_none_or(|word| status(row) == word));
+    rows.retain(|row| wanted.is_none_or(|word| status(row).word() == word));
     let running: HashMap<i64, i64> = store.running_by_session().await?.into_iter().collect();
     Ok(Json(page.slice("workers", rows, |row| shown(row, &running))?))
 }
@@ -125,32 +108,6 @@ pub(crate) async fn drain(State(state): State<ApiState>, Path(id): Path<String>)
     store.drain_session(row.id).await?;
     let running = store.running_by_session().await?.into_iter().collect();
     Ok(Json(shown(SessionRow { draining: true, ..row }, &running)))
-}
-
-/// Who takes part.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Cluster {
-    /// The node that leads, or null.
-    leader: Option<String>,
-    /// Rises with every change of the leader.
-    epoch: i64,
-    members: Vec<Member>,
-    queues: Vec<Queue>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Member {
-    node: String,
-    workers: Vec<String>,
-    leads: bool,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Queue {
-    namespace: String,
-    queue: String,
-    /// Task runs that a worker could take now.
-    ready: i64,
 }
 
 /// Show the members of the cluster, its leader and its queues

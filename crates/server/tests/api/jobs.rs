@@ -25,8 +25,18 @@ on_both! {
             assert_eq!(job[field], value, "{field} of {job}");
         }
         assert!(job["next_run"].as_str().unwrap().contains("T02:00:00"), "{job}");
-        let twin = api.post_ok("/api/v1/scheduler/jobs/cron", body).await;
-        assert_eq!((&twin["name"], &twin["title"]), (&json!("daily-cleanup-2"), &json!("Daily Cleanup")));
+        let taken = api.post("/api/v1/scheduler/jobs/cron").role(Role::Author).json(body.clone()).send().await.expect(409);
+        assert!(taken.text.contains("replace"), "{}", taken.text);
+        let mut replacing = body.clone();
+        (replacing["replace"], replacing["schedule"]) = (json!(true), json!("0 3 * * *"));
+        let replaced = api.post_ok("/api/v1/scheduler/jobs/cron", replacing.clone()).await;
+        assert_eq!((&replaced["id"], &replaced["schedule"]), (&job["id"], &json!("0 3 * * *")));
+        replacing["schedule"] = json!("0 2 * * *");
+        let job = api.post_ok("/api/v1/scheduler/jobs/cron", replacing).await;
+        let mut twin = body;
+        twin["name"] = json!("Daily Cleanup 2");
+        let twin = api.post_ok("/api/v1/scheduler/jobs/cron", twin).await;
+        assert_eq!((&twin["name"], &twin["title"]), (&json!("daily-cleanup-2"), &json!("Daily Cleanup 2")));
         let shown = api.read(&format!("/api/v1/scheduler/jobs/{}", job["id"].as_str().unwrap())).await;
         assert_eq!(shown, job);
         assert_eq!(api.read("/api/v1/scheduler/jobs/daily-cleanup").await, job);
@@ -182,11 +192,14 @@ on_both! {
         let bad = json!({"jobs": [good, {"name": "b", "every": "often", "handler_name": "noop"}]});
         let problem = api.post("/api/v1/scheduler/jobs/bulk").role(Role::Author).json(bad).send().await.expect(422).body();
         assert_eq!(pointers(&problem), ["/jobs/1/every"]);
+        let twins = json!({"jobs": [good, good]});
+        let problem = api.post("/api/v1/scheduler/jobs/bulk").role(Role::Author).json(twins).send().await.expect(422).body();
+        assert_eq!(pointers(&problem), ["/jobs/1/name"]);
         assert_eq!(api.read("/api/v1/scheduler/jobs").await["items"], json!([]), "none was made");
-        let body = json!({"jobs": [good, {"name": "a", "every": 5000, "handler_name": "noop"}, {"name": "c", "type": "one_time", "execute_at": "2100-01-01T00:00:00Z", "handler_name": "noop"}]});
+        let body = json!({"jobs": [good, {"name": "b", "every": 5000, "handler_name": "noop"}, {"name": "c", "type": "one_time", "execute_at": "2100-01-01T00:00:00Z", "handler_name": "noop"}]});
         let made = api.post_ok("/api/v1/scheduler/jobs/bulk", body).await;
         let names: Vec<&str> = made["items"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
-        assert_eq!(names, ["a", "a-2", "c"]);
+        assert_eq!(names, ["a", "b", "c"]);
         api.post("/api/v1/scheduler/jobs/bulk").role(Role::Author).json(json!({"jobs": []})).send().await.expect(422);
     }
 

@@ -4,6 +4,7 @@ pub(crate) mod clauses;
 pub(crate) mod gauges;
 pub(crate) mod live;
 pub(crate) mod logs;
+pub(crate) mod operator;
 pub(crate) mod rows;
 pub(crate) mod run_list;
 pub(crate) mod run_log;

@@ -182,6 +182,16 @@ impl Store {
         rows.into_iter().map(WaitRow::try_from).collect()
     }
 
+    /// The approvals that no person has answered yet, the oldest first.
+    pub async fn open_approvals(&self, limit: i64) -> Result<Vec<WaitRow>> {
+        let sql = sqlx::AssertSqlSafe(format!(
+            "{COLUMNS} WHERE kind = $1 AND outcome IS NULL ORDER BY created_at, run_id, idx, item LIMIT $2"
+        ));
+        let kind = WaitKind::Approval.code();
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(sql).bind(kind).bind(limit).fetch_all(conn).await?);
+        rows.into_iter().map(WaitRow::try_from).collect()
+    }
+
     /// Who waits for an event of that name.
     pub async fn waits_for_event(&self, namespace: &str, event: &str) -> Result<Vec<WaitRow>> {
         let sql = sqlx::AssertSqlSafe(format!(

@@ -2,17 +2,20 @@
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use mainspring_api::runs::{OneOrMany, Rerun, Run, Why};
+use mainspring_engine::Submission;
 use mainspring_store::{CancelOutcome, Operator, Reopen};
-use serde::Deserialize;
-use utoipa::ToSchema;
+use serde_json::{Map, Value, json};
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::shapes::{Run, find, shown, task_key};
+use super::shapes::{find, shown, task_key};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{Json as Body, MaybeJson, Path};
+use crate::body::{MaybeJson, Path};
+use crate::idempotency::IdempotencyKey;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -24,19 +27,9 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(rerun));
 }
 
-/// Who acts, and why.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct Why {
-    by: Option<String>,
-    reason: Option<String>,
-}
-
-impl Why {
-    fn operator(why: Option<Self>, caller: &Caller) -> Operator {
-        let why = why.unwrap_or_default();
-        caller.operator(why.by, why.reason)
-    }
+fn operator(why: Option<Why>, caller: &Caller) -> Operator {
+    let why = why.unwrap_or_default();
+    caller.operator(why.by, why.reason)
 }
 
 /// Cancel a run: what has not started never will, what runs is stopped
@@ -49,7 +42,7 @@ pub(crate) async fn cancel(
     MaybeJson(why): MaybeJson<Why>,
 ) -> Result<Json<Run>, Problem> {
     find(&state, &caller, id).await?;
-    match state.client().cancel(id, &Why::operator(why, &caller)).await? {
+    match state.client().cancel(id, &operator(why, &caller)).await? {
         CancelOutcome::Cancelling => Ok(Json(shown(&state, id).await?)),
         CancelOutcome::AlreadyEnded(how) => Err(Problem::conflict(format!("run {id} has ended: it is {how}"))),
     }
@@ -65,7 +58,7 @@ pub(crate) async fn pause(
     MaybeJson(why): MaybeJson<Why>,
 ) -> Result<Json<Run>, Problem> {
     find(&state, &caller, id).await?;
-    state.client().pause(id, &Why::operator(why, &caller)).await?;
+    state.client().pause(id, &operator(why, &caller)).await?;
     Ok(Json(shown(&state, id).await?))
 }
 
@@ -79,7 +72,7 @@ pub(crate) async fn resume(
     MaybeJson(why): MaybeJson<Why>,
 ) -> Result<Json<Run>, Problem> {
     find(&state, &caller, id).await?;
-    state.client().resume(id, &Why::operator(why, &caller)).await?;
+    state.client().resume(id, &operator(why, &caller)).await?;
     Ok(Json(shown(&state, id).await?))
 }
 
@@ -93,7 +86,7 @@ pub(crate) async fn retry(
     MaybeJson(why): MaybeJson<Why>,
 ) -> Result<Json<Run>, Problem> {
     find(&state, &caller, id).await?;
-    reopened(&state, id, &Reopen::Failed, &Why::operator(why, &caller)).await
+    reopened(&state, id, &Reopen::Failed, &operator(why, &caller)).await
 }
 
 async fn reopened(state: &ApiState, id: Uuid, what: &Reopen, operator: &Operator) -> Result<Json<Run>, Problem> {
@@ -103,44 +96,68 @@ async fn reopened(state: &ApiState, id: Uuid, what: &Reopen, operator: &Operator
     Ok(Json(run))
 }
 
-/// One task, or several.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
-pub(crate) enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-/// From where a run is done again.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Rerun {
-    /// The task, or a list of tasks, with everything that depends on them.
-    from: OneOrMany,
-    by: Option<String>,
-    reason: Option<String>,
-}
-
-/// Do a task of an ended run again, and everything that depends on it
+/// Do an ended run again: some of its tasks and everything that depends on them, or the whole as a new run
 #[utoipa::path(post, path = "/workflow-runs/{id}/rerun", tag = "runs", params(("id" = Uuid, Path)),
-    request_body = Rerun, responses((status = 200, body = Run), (status = 409, description = "The run has not failed")))]
+    request_body(content = Option<Rerun>), responses((status = 200, body = Run, description = "Its tasks are done again"),
+        (status = 201, body = Run, description = "A new run was started"), (status = 409, description = "The run has not ended")))]
 pub(crate) async fn rerun(
     State(state): State<ApiState>,
     caller: Caller,
     Path(id): Path<Uuid>,
-    Body(rerun): Body<Rerun>,
-) -> Result<Json<Run>, Problem> {
+    IdempotencyKey(key): IdempotencyKey,
+    MaybeJson(rerun): MaybeJson<Rerun>,
+) -> Result<(StatusCode, Json<Run>), Problem> {
     let run = find(&state, &caller, id).await?;
+    let rerun = rerun.unwrap_or_default();
     let client = state.client();
     let spec = client.spec(run.version).await?;
     let from = match rerun.from {
-        OneOrMany::One(task) => vec![task],
-        OneOrMany::Many(tasks) => tasks,
+        None => return repeated(&state, &caller, id, rerun.inputs, key).await,
+        Some(_) if rerun.inputs.is_some() => {
+            let said = "other inputs make a new run: leave `from` out to start one, or `inputs` to go on with this run";
+            return Err(Problem::invalid("/inputs", said));
+        }
+        Some(OneOrMany::One(task)) => vec![task],
+        Some(OneOrMany::Many(tasks)) => tasks,
     };
     if from.is_empty() {
         return Err(Problem::invalid("/from", "name the task to begin with"));
     }
     let tasks: Result<Vec<usize>, Problem> =
         from.iter().map(|task| Ok(task_key(&spec.workflow, id, task)?.index as usize)).collect();
-    reopened(&state, id, &Reopen::From(tasks?), &caller.operator(rerun.by, rerun.reason)).await
+    let shown = reopened(&state, id, &Reopen::From(tasks?), &caller.operator(rerun.by, rerun.reason)).await?;
+    Ok((StatusCode::OK, shown))
+}
+
+/// A new run of the same version with the same inputs but for those that are given.
+async fn repeated(
+    state: &ApiState,
+    caller: &Caller,
+    id: Uuid,
+    inputs: Option<Map<String, Value>>,
+    idempotency_key: Option<String>,
+) -> Result<(StatusCode, Json<Run>), Problem> {
+    let client = state.client();
+    let row = client.store().run(id).await?;
+    if !row.summary.state.is_terminal() {
+        return Err(Problem::conflict(format!("run {id} has not ended: it is {}; cancel it first", row.summary.state)));
+    }
+    let mut all = match row.inputs {
+        Some(Value::Object(inputs)) => inputs,
+        _ => Map::new(),
+    };
+    all.extend(inputs.unwrap_or_default());
+    let submission = Submission {
+        inputs: all,
+        correlation_id: row.correlation_id,
+        idempotency_key,
+        trigger: Some(json!({"kind": "rerun", "run": id, "by": caller.identity().name})),
+        ..Submission::default()
+    };
+    let spec = client.spec(row.summary.version).await?;
+    let created = client.submit(&spec, submission).await?;
+    let Some(run) = created.run() else {
+        return Err(Problem::conflict("its concurrency limit is used up, and it takes no more runs until one ends"));
+    };
+    Ok((StatusCode::CREATED, Json(shown(state, run).await?)))
 }

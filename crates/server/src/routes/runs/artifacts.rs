@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use mainspring_api::runs::Artifact;
 use mainspring_core::TaskKey;
 use mainspring_store::ArtifactRow;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -23,15 +24,6 @@ use crate::state::ApiState;
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
     routes.at(Access::InNamespace(Role::Viewer), routes!(get));
-}
-
-/// A kept file.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Artifact {
-    name: String,
-    task_id: String,
-    attempt: i32,
-    bytes: i64,
 }
 
 /// List the files that a run left

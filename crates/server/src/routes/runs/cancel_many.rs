@@ -2,11 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::runs::{CancelMany, CancelledMany, OpenRunStatus};
 use mainspring_core::state::RunState;
-use mainspring_core::{RunId, time};
+use mainspring_core::time;
 use mainspring_store::{CancelOutcome, RunFilter};
-use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -21,44 +20,6 @@ const MOST: i64 = 1_000;
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(cancel_many));
-}
-
-/// Which open runs to cancel. At least one of the filters must be given.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CancelMany {
-    /// The name of their workflow.
-    workflow: Option<String>,
-    namespace: Option<Name>,
-    /// `pending`, `running` or `paused`; all of them unless given.
-    status: Option<String>,
-    correlation_id: Option<String>,
-    tag: Option<String>,
-    /// Made at this time or later.
-    #[schema(format = "date-time")]
-    since: Option<String>,
-    /// Made before this time.
-    #[schema(format = "date-time")]
-    until: Option<String>,
-    /// Only tell what would be cancelled.
-    #[serde(default)]
-    dry_run: bool,
-    by: Option<String>,
-    reason: Option<String>,
-}
-
-/// What was cancelled, or would be.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct CancelledMany {
-    dry_run: bool,
-    /// How many runs were found, at most 1000.
-    matched: usize,
-    /// How many of them were cancelled.
-    cancelled: usize,
-    /// Whether there are more: repeat the call.
-    more: bool,
-    #[schema(value_type = Vec<String>)]
-    runs: Vec<RunId>,
 }
 
 /// Cancel the open runs that a filter finds
@@ -80,13 +41,11 @@ pub(crate) async fn cancel_many(
         let said = "say which runs: one of workflow, namespace, correlation_id, tag, since, until";
         return Err(Problem::invalid("", said));
     }
-    let open = [RunState::Pending, RunState::Running, RunState::Paused];
-    let states: Vec<RunState> = match &wanted.status {
-        None => open.to_vec(),
-        Some(word) => match open.iter().find(|state| state.word() == word) {
-            Some(state) => vec![*state],
-            None => return Err(Problem::invalid("/status", "must be pending, running or paused")),
-        },
+    let states = match wanted.status {
+        None => vec![RunState::Pending, RunState::Running, RunState::Paused],
+        Some(OpenRunStatus::Pending) => vec![RunState::Pending],
+        Some(OpenRunStatus::Running) => vec![RunState::Running],
+        Some(OpenRunStatus::Paused) => vec![RunState::Paused],
     };
     let instant = |pointer: &str, text: Option<&str>| {
         let said = "must be a time like 2026-01-31T08:00:00Z";

@@ -4,12 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use mainspring_api::runs::{LogEntry, Logs};
 use mainspring_core::TaskKey;
 use mainspring_core::time::rfc3339;
-use mainspring_core::work::{LogLine, LogStream};
+use mainspring_core::work::LogLine;
 use mainspring_store::{LogCursor, Store};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -21,6 +22,7 @@ use crate::body::{Path, Query};
 use crate::live::logs::{cursor, follow};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::{log_level, log_stream};
 
 /// How many chunks one answer holds at most; each holds a few hundred lines.
 const CHUNKS: i64 = 50;
@@ -29,38 +31,14 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(logs)).also_at("/v1/tasks/{id}/workflow_steps/{task}/logs");
 }
 
-/// One line.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LogEntry {
-    attempt: i32,
-    timestamp: String,
-    /// `stdout`, `stderr` or `system`.
-    stream: String,
-    /// `info`, `error` for what went to stderr.
-    level: String,
-    message: String,
-}
-
-impl LogEntry {
-    fn new(attempt: i32, line: LogLine) -> Self {
-        Self {
-            attempt,
-            timestamp: rfc3339(line.at),
-            stream: line.stream.word().to_owned(),
-            level: if line.stream == LogStream::Stderr { "error" } else { "info" }.to_owned(),
-            message: line.text,
-        }
+fn entry(attempt: i32, line: LogLine) -> LogEntry {
+    LogEntry {
+        attempt,
+        timestamp: rfc3339(line.at),
+        stream: log_stream(line.stream),
+        level: log_level(line.stream),
+        message: line.text,
     }
-}
-
-/// Some lines.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Logs {
-    items: Vec<LogEntry>,
-    /// `after` for what follows; the last place even if nothing follows yet.
-    after: String,
-    /// The same if more is stored already, else null.
-    next: Option<String>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -103,7 +81,7 @@ async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCurso
     let last = chunks.last().map_or(after, |(place, _)| *place);
     let items = chunks
         .into_iter()
-        .flat_map(|(place, lines)| lines.into_iter().map(move |line| LogEntry::new(place.attempt, line)))
+        .flat_map(|(place, lines)| lines.into_iter().map(move |line| entry(place.attempt, line)))
         .collect();
     let after = format!("{}.{}", last.attempt, last.chunk);
     Ok(Logs { items, next: has_more.then(|| after.clone()), after })

@@ -1,6 +1,7 @@
 //! `/workflow-runs`: executions of workflows.
 
 mod act;
+mod approvals;
 mod artifacts;
 mod cancel_many;
 pub(crate) mod logs;
@@ -8,8 +9,11 @@ pub(crate) mod shapes;
 mod task_actions;
 pub(crate) mod tasks;
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::runs::{Progress, Run};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, time};
 use mainspring_store::{RunFilter, RunSummary};
@@ -18,12 +22,11 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use self::shapes::{Progress, Run};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Name, Path, Query};
-use crate::openapi::words::{BesidesRuns, RunWord};
+use crate::openapi::words::RunWord;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -34,6 +37,7 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     act::register(routes);
+    approvals::register(routes);
     artifacts::register(routes);
     cancel_many::register(routes);
     logs::register(routes);
@@ -63,9 +67,12 @@ pub(crate) struct ListParams {
     correlation_id: Option<String>,
     /// Of versions with this tag
     tag: Option<String>,
-    /// `progress` for how many of their task runs have ended
-    #[param(inline, value_type = Option<BesidesRuns>)]
+    /// `progress` for how many of their task runs have ended, `trigger` for what started them; both with a comma between
+    #[param(example = "progress,trigger")]
     include: Option<String>,
+    /// The beginning of their id, at least 4 characters
+    #[param(pattern = "^[0-9a-fA-F-]{4,36}$")]
+    id: Option<String>,
 }
 
 /// A time of the query.
@@ -114,15 +121,16 @@ pub(crate) async fn list(
     page: Page,
     Query(params): Query<ListParams>,
 ) -> Result<Json<List<Run>>, Problem> {
-    let with_progress = match params.include.as_deref() {
-        None => false,
-        Some("progress") => true,
-        Some(_) => return Err(Problem::malformed("the query does not fit: include may be `progress`")),
-    };
+    let (with_progress, with_trigger) = besides(params.include.as_deref())?;
     let mut filter = params.filter(&caller)?;
     (filter.before, filter.offset, filter.limit) = (page.after(LIST)?, page.offset, page.fetch());
+    let prefix = params.id.as_deref().map(Prefix::read).transpose()?;
+    if let Some(prefix) = &prefix {
+        filter.before = Some(filter.before.map_or(prefix.behind, |before| before.min(prefix.behind)));
+    }
     let store = state.client().store();
-    let rows = store.list_runs(&filter).await?;
+    let mut rows = store.list_runs(&filter).await?;
+    rows.retain(|run| prefix.as_ref().is_none_or(|prefix| prefix.fits(run.id)));
     let total = match page.count {
         true => {
             (filter.before, filter.offset, filter.limit) = (None, 0, crate::page::MOST_COUNTED);
@@ -136,6 +144,10 @@ pub(crate) async fn list(
         true => Some(store.ended_counts(&rows.iter().map(|run| run.id).collect::<Vec<_>>()).await?),
         false => None,
     };
+    let mut triggers = match with_trigger {
+        true => store.run_triggers(&rows.iter().map(|run| run.id).collect::<Vec<_>>()).await?,
+        false => HashMap::new(),
+    };
     let list = page.list(
         LIST,
         rows,
@@ -146,10 +158,46 @@ pub(crate) async fn list(
                 let ended = ended.get(&run.id).copied().unwrap_or(0);
                 Progress { ended, total: ended + i64::from(run.open_tasks) }
             });
-            Run { progress, ..Run::new(run, phase) }
+            let trigger = triggers.remove(&run.id);
+            Run { progress, trigger, ..shapes::run(run, phase) }
         },
     );
     Ok(Json(list.with_total(total)))
+}
+
+/// Whether `include` asks for the progress, and for what started them.
+fn besides(include: Option<&str>) -> Result<(bool, bool), Problem> {
+    let (mut progress, mut trigger) = (false, false);
+    for word in include.into_iter().flat_map(|text| text.split(',')) {
+        match word.trim() {
+            "progress" => progress = true,
+            "trigger" => trigger = true,
+            _ => return Err(Problem::malformed("the query does not fit: include may be `progress` and `trigger`")),
+        }
+    }
+    Ok((progress, trigger))
+}
+
+/// The beginning of an id. Ids grow with time, so those that begin with it lie side by side.
+struct Prefix {
+    text: String,
+    /// The first id behind all that begin with it.
+    behind: Uuid,
+}
+
+impl Prefix {
+    fn read(text: &str) -> Result<Self, Problem> {
+        let digits: String = text.chars().filter(|digit| *digit != '-').collect::<String>().to_lowercase();
+        let fits = (4..=32).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let last = u128::from_str_radix(&format!("{digits:f<32}"), 16).ok().filter(|_| fits).ok_or_else(|| {
+            Problem::malformed("the query does not fit: id is the beginning of an id, at least 4 of its digits")
+        })?;
+        Ok(Self { text: digits, behind: Uuid::from_u128(last.saturating_add(1)) })
+    }
+
+    fn fits(&self, id: Uuid) -> bool {
+        id.simple().to_string().starts_with(&self.text)
+    }
 }
 
 /// Show a run

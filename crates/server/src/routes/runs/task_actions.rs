@@ -2,16 +2,19 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::runs::TaskRun;
+use mainspring_api::task_actions::{
+    self as shapes, ActionBody, ActionWord, ConfigBody, ManyBody, Outcome, Outcomes, ResultBody, ResultStatus,
+    SettleBody,
+};
 use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::{Acted, Answer, Spec, TaskAction};
 use mainspring_store::{Operator, RunSummary};
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::shapes::{TaskRun, find, task_key};
+use super::shapes::{find, task_key};
 use super::tasks::shown;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
@@ -32,51 +35,6 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(operator, routes!(settle)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
     routes.at(operator, routes!(configure)).also_at("/v1/tasks/{id}/workflow_steps/{task}/config");
     routes.at(operator, routes!(deliver)).also_at("/v1/tasks/{id}/workflow_steps/{task}/results");
-}
-
-/// What is done to a task run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ActionWord {
-    #[serde(alias = "force_retry")]
-    Retry,
-    ResolveManually,
-    Skip,
-    Cancel,
-    ResetAttempts,
-    Approve,
-    Reject,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ActionBody {
-    action: ActionWord,
-    #[serde(alias = "resolved_by")]
-    by: Option<String>,
-    reason: Option<String>,
-    /// Anything; kept with the reason.
-    metadata: Option<Value>,
-    /// For `resolve_manually`: what the task would have left.
-    output: Option<Value>,
-}
-
-/// What became of a task run.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Outcome {
-    /// As it was named.
-    task: String,
-    ok: bool,
-    /// `done`, `asked` (it runs, and was asked to stop) or `reopened` (its run goes on).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Outcomes {
-    items: Vec<Outcome>,
 }
 
 /// Roles of the caller in a namespace, for approvals that name some.
@@ -141,20 +99,6 @@ pub(crate) async fn act(
     show(&state, &spec, key).await
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ManyBody {
-    /// Names, `name[index]`, or task-run ids; at most 500.
-    #[serde(alias = "step_uuids")]
-    tasks: Vec<String>,
-    action: ActionWord,
-    #[serde(alias = "resolved_by")]
-    by: Option<String>,
-    reason: Option<String>,
-    metadata: Option<Value>,
-    output: Option<Value>,
-}
-
 /// Act on many task runs of a run; each succeeds or fails by itself
 #[utoipa::path(post, path = "/workflow-runs/{id}/tasks/actions", tag = "runs", params(("id" = Uuid, Path)),
     request_body = ManyBody, responses((status = 200, body = Outcomes)))]
@@ -198,32 +142,17 @@ async fn many(state: &ApiState, caller: &Caller, id: RunId, body: ManyBody) -> R
         items.push(match acted {
             Ok(acted) => {
                 let word = match acted {
-                    Acted::Done => "done",
-                    Acted::Asked => "asked",
-                    Acted::Reopened => "reopened",
+                    Acted::Done => shapes::Acted::Done,
+                    Acted::Asked => shapes::Acted::Asked,
+                    Acted::Reopened => shapes::Acted::Reopened,
                 };
-                Outcome { task, ok: true, outcome: Some(word.to_owned()), error: None }
+                Outcome { task, ok: true, outcome: Some(word), error: None }
             }
             Err(problem) if problem.status().is_server_error() => return Err(problem),
             Err(problem) => Outcome { task, ok: false, outcome: None, error: Some(problem.detail().to_owned()) },
         });
     }
     Ok(Json(Outcomes { items }))
-}
-
-/// `{resolved_by, reason}` resolves by hand; `action` says something else.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct SettleBody {
-    /// `resolve_manually` unless given.
-    action: Option<ActionWord>,
-    #[serde(alias = "resolved_by")]
-    by: Option<String>,
-    reason: Option<String>,
-    output: Option<Value>,
-    /// Give it fresh attempts first.
-    #[serde(default)]
-    reset_attempts: bool,
 }
 
 /// Resolve a task run by hand
@@ -248,24 +177,6 @@ pub(crate) async fn settle(
     show(&state, &spec, key).await
 }
 
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct RetryOverride {
-    /// Attempts in all, the first one included: 1 to 1000.
-    #[serde(alias = "max_attempts")]
-    attempts: i64,
-}
-
-/// Other attempts for one task run.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ConfigBody {
-    retry: RetryOverride,
-    #[serde(alias = "resolved_by")]
-    by: Option<String>,
-    reason: Option<String>,
-}
-
 /// Allow a task run other attempts than its workflow says
 #[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}/config", tag = "runs",
     params(("id" = Uuid, Path), ("task" = String, Path)), request_body = ConfigBody,
@@ -285,33 +196,6 @@ pub(crate) async fn configure(
     let operator = operator(&caller, body.by, body.reason, None);
     state.client().act(key, &TaskAction::MaxAttempts(attempts), &operator, None).await?;
     show(&state, &spec, key).await
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ResultStatus {
-    #[serde(alias = "complete", alias = "completed")]
-    Success,
-    #[serde(alias = "error")]
-    Failed,
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResultError {
-    message: String,
-    code: Option<String>,
-}
-
-/// The result of a task that is done elsewhere.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ResultBody {
-    status: ResultStatus,
-    results: Option<Value>,
-    error: Option<ResultError>,
-    #[serde(alias = "by")]
-    submitted_by: Option<String>,
 }
 
 /// Deliver the result that a task run waits for

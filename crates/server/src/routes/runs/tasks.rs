@@ -2,15 +2,16 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::runs::TaskRun;
 use mainspring_core::RunId;
 use mainspring_engine::Spec;
-use mainspring_store::{RunSummary, TaskRunRow};
+use mainspring_store::{RunSummary, TaskRunRow, WaitKind};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::shapes::{Attempt, Surroundings, TaskRun, Workers, find, task_key};
+use super::shapes::{Surroundings, Workers, attempt, find, task_key, task_run};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -56,7 +57,7 @@ pub(crate) async fn list(
     let mut items = Vec::with_capacity(shown.items.len());
     for row in &shown.items {
         let attempts = if row.attempt > 1 { client.store().attempts(row.key).await? } else { Vec::new() };
-        items.push(TaskRun::new(row, &attempts, &around));
+        items.push(task_run(row, &attempts, &around));
     }
     Ok(Json(List { items, next: shown.next, total: shown.total }))
 }
@@ -112,11 +113,19 @@ pub(crate) async fn shown(
     };
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let workers = workers(state, &[row]).await?;
-    let attempts = client.store().attempts(key).await?;
+    let attempts = client.store().earlier_attempts(key).await?;
     let around =
         Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
-    let mut shown = TaskRun::new(row, &attempts, &around);
-    shown.attempt_history = Some(attempts.iter().map(Attempt::from).collect());
+    let mut shown = task_run(row, &attempts, &around);
+    shown.attempt_history = Some(attempts.iter().map(attempt).collect());
+    let task = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index));
+    if task.is_some_and(|task| task.action.parks())
+        && let Some(wait) = client.store().wait(key).await?
+    {
+        shown.child_run_id = wait.child;
+        let is_open = wait.kind == WaitKind::Approval && wait.outcome.is_none();
+        shown.approval = is_open.then(|| super::approvals::asked(&wait));
+    }
     if with_logs {
         shown.logs = Some(super::logs::all(client.store(), key).await?);
     }

@@ -2,14 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::jobs::{Again, Execution, ExecutionLog};
 use mainspring_core::time::rfc3339;
-use mainspring_core::work::LogStream;
 use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::JobSpec;
 use mainspring_store::{JobRow, LogCursor};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use utoipa::ToSchema;
+use serde_json::json;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -20,6 +18,7 @@ use crate::body::{MaybeJson, Path};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::{known, log_level, log_stream};
 
 /// How many chunks of a log are looked at.
 const MOST_CHUNKS: i64 = 10_000;
@@ -30,60 +29,31 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(retry));
 }
 
-/// One execution of a job.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Execution {
-    id: Uuid,
-    job_id: Uuid,
-    /// pending, running, retrying, waiting, success, failed or cancelled
-    status: &'static str,
-    scheduled_at: String,
-    started_at: Option<String>,
-    completed_at: Option<String>,
-    duration_ms: Option<i64>,
-    #[schema(value_type = Option<Object>)]
-    result: Option<Value>,
-    error: Option<String>,
-    error_stack: Option<String>,
-    retry_count: i32,
-    max_retries: u32,
-    next_retry_at: Option<String>,
-    worker_id: Option<String>,
-    /// What started it
-    #[schema(value_type = Object)]
-    metadata: Value,
-    trace_id: Option<String>,
-    span_id: Option<String>,
-    parent_span_id: Option<String>,
-}
-
-impl Execution {
-    pub(super) fn of(row: mainspring_engine::Execution, job: &JobRow) -> Result<Self, Problem> {
-        let spec: JobSpec = serde_json::from_value(job.spec.clone()).map_err(|error| {
-            tracing::error!(%error, job = %job.id, "what was asked of a job is not readable");
-            Problem::internal()
-        })?;
-        Ok(Self {
-            id: row.id,
-            job_id: row.job_id,
-            status: row.status,
-            scheduled_at: row.scheduled_at,
-            started_at: row.started_at.map(rfc3339),
-            completed_at: row.completed_at.map(rfc3339),
-            duration_ms: row.duration_ms,
-            result: row.result,
-            error: row.error,
-            error_stack: row.error_stack,
-            retry_count: row.retry_count,
-            max_retries: spec.max_retries,
-            next_retry_at: row.next_retry_at.map(rfc3339),
-            worker_id: row.worker,
-            metadata: json!({"trigger": row.started_by}),
-            trace_id: None,
-            span_id: None,
-            parent_span_id: None,
-        })
-    }
+pub(super) fn shown(row: mainspring_engine::Execution, job: &JobRow) -> Result<Execution, Problem> {
+    let spec: JobSpec = serde_json::from_value(job.spec.clone()).map_err(|error| {
+        tracing::error!(%error, job = %job.id, "what was asked of a job is not readable");
+        Problem::internal()
+    })?;
+    Ok(Execution {
+        id: row.id,
+        job_id: row.job_id,
+        status: known(row.status)?,
+        scheduled_at: row.scheduled_at,
+        started_at: row.started_at.map(rfc3339),
+        completed_at: row.completed_at.map(rfc3339),
+        duration_ms: row.duration_ms,
+        result: row.result,
+        error: row.error,
+        error_stack: row.error_stack,
+        retry_count: row.retry_count,
+        max_retries: spec.max_retries,
+        next_retry_at: row.next_retry_at.map(rfc3339),
+        worker_id: row.worker,
+        metadata: json!({"trigger": row.started_by}),
+        trace_id: None,
+        span_id: None,
+        parent_span_id: None,
+    })
 }
 
 async fn find(state: &ApiState, caller: &Caller, id: RunId) -> Result<(mainspring_engine::Execution, JobRow), Problem> {
@@ -102,22 +72,7 @@ pub(crate) async fn show(
     Path(id): Path<Uuid>,
 ) -> Result<Json<Execution>, Problem> {
     let (execution, job) = find(&state, &caller, id).await?;
-    Ok(Json(Execution::of(execution, &job)?))
-}
-
-/// One line that an execution left.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct ExecutionLog {
-    id: String,
-    execution_id: Uuid,
-    timestamp: String,
-    /// info, or error for what was written to the error stream
-    level: &'static str,
-    message: String,
-    /// Which attempt it was
-    #[schema(value_type = Object)]
-    context: Value,
-    stream: &'static str,
+    Ok(Json(shown(execution, &job)?))
 }
 
 /// List what an execution printed, oldest first
@@ -139,22 +94,14 @@ pub(crate) async fn logs(
                 id: format!("{}.{}.{number}", cursor.attempt, cursor.chunk),
                 execution_id: id,
                 timestamp: rfc3339(line.at),
-                level: if line.stream == LogStream::Stderr { "error" } else { "info" },
+                level: log_level(line.stream),
                 message: line.text,
                 context: json!({"attempt": cursor.attempt}),
-                stream: line.stream.word(),
+                stream: log_stream(line.stream),
             });
         }
     }
     Ok(Json(page.slice("execution-logs", lines, |line| line)?))
-}
-
-/// Who wants an execution again, and why.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Again {
-    by: Option<String>,
-    reason: Option<String>,
 }
 
 /// Execute a failed or cancelled execution again, with fresh attempts
@@ -169,5 +116,5 @@ pub(crate) async fn retry(
     let (_, job) = find(&state, &caller, id).await?;
     let again = again.unwrap_or_default();
     state.client().retry_execution(id, &caller.operator(again.by, again.reason)).await?;
-    Ok(Json(Execution::of(state.client().execution(id).await?, &job)?))
+    Ok(Json(shown(state.client().execution(id).await?, &job)?))
 }

@@ -3,13 +3,14 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use mainspring_api::events::{self, Announced, Announcement, ChangeHandler, Delivery, EventHandler, NewHandler};
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::NewEvent;
 use mainspring_store::{DeliveryRow, HandlerAction, HandlerFilter, HandlerRow};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use serde_json::json;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -20,6 +21,7 @@ use crate::body::{self, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::known;
 
 /// Handlers are few by nature; more than this are not listed at once.
 const MOST_HANDLERS: i64 = 10_000;
@@ -34,51 +36,14 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
-/// An event to be announced.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Announcement {
-    event_name: String,
-    /// At most 1 MiB
-    #[schema(value_type = Option<Object>)]
-    data: Option<Value>,
-    /// What waiting tasks compare with their own key; `key` of the data unless given
-    key: Option<String>,
-    #[serde(alias = "platform_id")]
-    namespace: Option<Name>,
-}
-
-/// What one listener made of an event.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Delivery {
-    /// The id of the handler or trigger
-    listener: Uuid,
-    /// started, ignored, failed, debounced or superseded
-    outcome: &'static str,
-    run_id: Option<Uuid>,
-    job_id: Option<Uuid>,
-    reason: Option<String>,
-}
-
-impl From<DeliveryRow> for Delivery {
-    fn from(row: DeliveryRow) -> Self {
-        Self {
-            listener: row.listener,
-            outcome: row.outcome.word(),
-            run_id: row.run,
-            job_id: row.job,
-            reason: row.reason,
-        }
-    }
-}
-
-/// That an event is written down, and what it started.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Announced {
-    id: Uuid,
-    event_name: String,
-    namespace: String,
-    deliveries: Vec<Delivery>,
+fn delivery(row: DeliveryRow) -> Result<Delivery, Problem> {
+    Ok(Delivery {
+        listener: row.listener,
+        outcome: known(row.outcome.word())?,
+        run_id: row.run,
+        job_id: row.job,
+        reason: row.reason,
+    })
 }
 
 /// Announce an event: durable when this answers
@@ -100,7 +65,7 @@ pub(crate) async fn announce(
         source: format!("api {}", caller.identity().name),
     };
     let receipt = state.client().emit(announced).await?;
-    let deliveries = receipt.deliveries.into_iter().map(Delivery::from).collect();
+    let deliveries = receipt.deliveries.into_iter().map(delivery).collect::<Result<_, _>>()?;
     Ok((StatusCode::CREATED, Json(Announced { id: receipt.id, event_name: event.event_name, namespace, deliveries })))
 }
 
@@ -117,89 +82,33 @@ fn check_event_name(name: &str, pattern: bool) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What is done whenever an event is announced.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct EventHandler {
-    id: Uuid,
-    /// A `*` at its end stands for any rest
-    event_name: String,
-    handler_name: String,
-    handler_type: String,
-    enabled: bool,
-    /// Higher ones are told first
-    priority: i32,
-    /// create_job, trigger_workflow or dispatch_agent
-    action_type: &'static str,
-    #[schema(value_type = Object)]
-    action_config: Value,
-    /// Null for one that handles the events of all namespaces
-    namespace: Option<String>,
-    trigger_count: i64,
-    success_count: i64,
-    failure_count: i64,
-    last_triggered: Option<String>,
-    created_by: String,
-    created_at: String,
-    updated_at: String,
-}
-
-impl From<HandlerRow> for EventHandler {
-    fn from(row: HandlerRow) -> Self {
-        Self {
-            id: row.id,
-            event_name: row.event_name,
-            handler_name: row.handler_name,
-            handler_type: row.handler_type,
-            enabled: row.enabled,
-            priority: row.priority,
-            action_type: row.action.word(),
-            action_config: row.config,
-            namespace: row.namespace,
-            trigger_count: row.trigger_count,
-            success_count: row.success_count,
-            failure_count: row.failure_count,
-            last_triggered: row.last_triggered.map(rfc3339),
-            created_by: row.created_by,
-            created_at: rfc3339(row.created_at),
-            updated_at: rfc3339(row.updated_at),
-        }
+fn action_shown(action: HandlerAction) -> events::HandlerAction {
+    match action {
+        HandlerAction::CreateJob => events::HandlerAction::CreateJob,
+        HandlerAction::TriggerWorkflow => events::HandlerAction::TriggerWorkflow,
+        HandlerAction::DispatchAgent => events::HandlerAction::DispatchAgent,
     }
 }
 
-/// A handler to be made.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewHandler {
-    event_name: String,
-    /// The function, agent or workflow
-    handler_name: String,
-    /// function, agent or workflow; by the action unless given
-    handler_type: Option<String>,
-    enabled: Option<bool>,
-    priority: Option<i32>,
-    /// create_job, trigger_workflow or dispatch_agent
-    action_type: String,
-    #[schema(value_type = Option<Object>)]
-    action_config: Option<Value>,
-    #[serde(alias = "platform_id")]
-    namespace: Option<Name>,
-    /// Whether it handles the events of all namespaces
-    global: Option<bool>,
-    created_by: Option<String>,
-}
-
-/// What is to be changed.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ChangeHandler {
-    event_name: Option<String>,
-    handler_name: Option<String>,
-    handler_type: Option<String>,
-    enabled: Option<bool>,
-    priority: Option<i32>,
-    action_type: Option<String>,
-    #[schema(value_type = Option<Object>)]
-    action_config: Option<Value>,
+fn shown(row: HandlerRow) -> EventHandler {
+    EventHandler {
+        id: row.id,
+        event_name: row.event_name,
+        handler_name: row.handler_name,
+        handler_type: row.handler_type,
+        enabled: row.enabled,
+        priority: row.priority,
+        action_type: action_shown(row.action),
+        action_config: row.config,
+        namespace: row.namespace,
+        trigger_count: row.trigger_count,
+        success_count: row.success_count,
+        failure_count: row.failure_count,
+        last_triggered: row.last_triggered.map(rfc3339),
+        created_by: row.created_by,
+        created_at: rfc3339(row.created_at),
+        updated_at: rfc3339(row.updated_at),
+    }
 }
 
 /// Which handlers to list.
@@ -256,7 +165,7 @@ fn enter(caller: &Caller, namespace: Option<&str>, role: Role) -> Result<(), Pro
                 caller.sees();
                 Ok(())
             }
-            false => Err(Problem::forbidden()),
+            false => Err(Problem::forbidden(Some(role))),
         },
     }
 }
@@ -276,7 +185,7 @@ pub(crate) async fn list(
     if let Some(seen) = seen {
         handlers.retain(|row| row.namespace.as_ref().is_none_or(|namespace| seen.contains(namespace)));
     }
-    Ok(Json(page.slice("event-handlers", handlers, EventHandler::from)?))
+    Ok(Json(page.slice("event-handlers", handlers, shown)?))
 }
 
 /// Make an event handler
@@ -321,7 +230,7 @@ pub(crate) async fn create(
     };
     check(&row)?;
     client.store().insert_handler(&row).await?;
-    Ok((StatusCode::CREATED, Json(row.into())))
+    Ok((StatusCode::CREATED, Json(shown(row))))
 }
 
 /// Show an event handler with its statistics
@@ -334,7 +243,7 @@ pub(crate) async fn show(
 ) -> Result<Json<EventHandler>, Problem> {
     let row = state.client().store().handler(id).await?;
     enter(&caller, row.namespace.as_deref(), Role::Viewer)?;
-    Ok(Json(row.into()))
+    Ok(Json(shown(row)))
 }
 
 /// Change an event handler, or switch it on or off
@@ -360,7 +269,7 @@ pub(crate) async fn change(
     row.config = change.action_config.unwrap_or(row.config);
     check(&row)?;
     store.update_handler(state.client().now(), &row).await?;
-    Ok(Json(store.handler(id).await?.into()))
+    Ok(Json(shown(store.handler(id).await?)))
 }
 
 /// Remove an event handler

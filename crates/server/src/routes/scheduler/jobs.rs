@@ -3,17 +3,18 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use mainspring_api::jobs::{Execution, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing};
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::{JobFault, JobRequest};
 use mainspring_store::{JobFilter, JobKind, JobRow, JobStatus};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::executions::Execution;
+use super::executions;
 use super::invalid;
-use super::shapes::{Job, NewJob};
+use super::shapes::{kind, request as job_request, shown};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -23,6 +24,7 @@ use crate::openapi::words::{JobType, JobWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::job_status;
 
 const MOST_AT_ONCE: usize = 1_000;
 
@@ -39,7 +41,7 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(pause));
     routes.at(Access::InNamespace(Role::Operator), routes!(resume));
     routes.at(Access::InNamespace(Role::Operator), routes!(trigger));
-    routes.at(Access::InNamespace(Role::Viewer), routes!(executions));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list_executions));
     routes.at(Access::InNamespace(Role::Viewer), routes!(stats));
 }
 
@@ -61,7 +63,7 @@ async fn find(state: &ApiState, caller: &Caller, id: &str, within: &InNamespace)
 /// What a dependent job follows, as `namespace/name`.
 async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Option<String>, Problem> {
     let own = job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
-    match (&job.job, job.workflow()) {
+    match (&job.job, job.workflow.as_deref()) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Problem::invalid("/workflow", "a job follows a job or a workflow: leave one out")),
         (None, Some(workflow)) => {
@@ -94,7 +96,7 @@ async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Opt
 async fn request(state: &ApiState, caller: &Caller, kind: JobKind, job: &NewJob) -> Result<JobRequest, Problem> {
     let follows = if kind == JobKind::Dependent { followed(state, caller, job).await? } else { None };
     caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
-    job.request(kind, follows, &caller.identity().name).map_err(invalid)
+    job_request(job, kind, follows, &caller.identity().name).map_err(invalid)
 }
 
 async fn create(
@@ -106,7 +108,7 @@ async fn create(
     let request = request(state, caller, kind, job).await?;
     let mut made = state.client().create_jobs(&[request]).await?;
     let row = made.pop().ok_or_else(Problem::internal)?;
-    Ok((StatusCode::CREATED, Json(row.try_into()?)))
+    Ok((StatusCode::CREATED, Json(shown(row)?)))
 }
 
 /// Make a job that a cron expression fires
@@ -153,19 +155,6 @@ pub(crate) async fn create_after(
     create(&state, &caller, JobKind::Dependent, &job).await
 }
 
-/// Several jobs.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewJobs {
-    jobs: Vec<NewJob>,
-}
-
-/// The jobs that were made, in the order in which they were asked for.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MadeJobs {
-    items: Vec<Job>,
-}
-
 /// Make several jobs, all of them or none
 #[utoipa::path(post, path = "/scheduler/jobs/bulk", tag = "jobs", request_body = NewJobs,
     responses((status = 201, body = MadeJobs)))]
@@ -182,7 +171,7 @@ pub(crate) async fn create_bulk(
     for (number, job) in jobs.iter().enumerate() {
         caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
         let place = |fault: JobFault| JobFault::new(format!("/jobs/{number}{}", fault.pointer), fault.message);
-        let kind = match job.kind() {
+        let kind = match kind(job) {
             Ok(kind) => kind,
             Err(fault) => {
                 faults.push(place(fault));
@@ -190,7 +179,7 @@ pub(crate) async fn create_bulk(
             }
         };
         let follows = if kind == JobKind::Dependent { followed(&state, &caller, job).await? } else { None };
-        match job.request(kind, follows, &caller.identity().name) {
+        match job_request(job, kind, follows, &caller.identity().name) {
             Ok(request) => requests.push(request),
             Err(wrong) => faults.extend(wrong.into_iter().map(place)),
         }
@@ -210,7 +199,7 @@ pub(crate) async fn create_bulk(
         ),
         other => other.into(),
     })?;
-    let items = made.into_iter().map(Job::try_from).collect::<Result<_, _>>()?;
+    let items = made.into_iter().map(shown).collect::<Result<_, _>>()?;
     Ok((StatusCode::CREATED, Json(MadeJobs { items })))
 }
 
@@ -261,7 +250,7 @@ pub(crate) async fn list(
         offset: page.offset,
     };
     let rows = state.client().store().jobs(&filter).await?;
-    let listed = page.list("jobs", rows, |row| row.id, Job::try_from);
+    let listed = page.list("jobs", rows, |row| row.id, shown);
     let items = listed.items.into_iter().collect::<Result<_, _>>()?;
     let total = match page.count {
         false => None,
@@ -282,7 +271,7 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     Query(within): Query<InNamespace>,
 ) -> Result<Json<Job>, Problem> {
-    Ok(Json(find(&state, &caller, &id, &within).await?.try_into()?))
+    Ok(Json(shown(find(&state, &caller, &id, &within).await?)?))
 }
 
 /// Cancel a job for good; its history stays
@@ -302,16 +291,6 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Another schedule.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewSchedule {
-    /// A cron expression, an instant or an interval, whichever the job goes by
-    #[serde(alias = "execute_at", alias = "every")]
-    schedule: String,
-    timezone: Option<String>,
-}
-
 /// Give a job another schedule
 #[utoipa::path(put, path = "/scheduler/jobs/{id}/schedule", tag = "jobs", params(("id" = String, Path), InNamespace),
     request_body = NewSchedule, responses((status = 200, body = Job)))]
@@ -324,7 +303,7 @@ pub(crate) async fn reschedule(
 ) -> Result<Json<Job>, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
     let changed = state.client().reschedule_job(&job, &new.schedule, new.timezone.as_deref()).await?;
-    Ok(Json(changed.try_into()?))
+    Ok(Json(shown(changed)?))
 }
 
 /// Pause a job: it does not fire until it is resumed
@@ -337,7 +316,7 @@ pub(crate) async fn pause(
     Query(within): Query<InNamespace>,
 ) -> Result<Json<Job>, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
-    Ok(Json(state.client().pause_job(&job).await?.try_into()?))
+    Ok(Json(shown(state.client().pause_job(&job).await?)?))
 }
 
 /// Resume a paused job
@@ -350,13 +329,8 @@ pub(crate) async fn resume(
     Query(within): Query<InNamespace>,
 ) -> Result<Json<Job>, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
-    Ok(Json(state.client().resume_job(&job).await?.try_into()?))
+    Ok(Json(shown(state.client().resume_job(&job).await?)?))
 }
-
-/// Nothing, or an empty object.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
 
 /// Execute a job now, besides its schedule
 #[utoipa::path(post, path = "/scheduler/jobs/{id}/trigger", tag = "jobs", params(("id" = String, Path), InNamespace),
@@ -371,13 +345,13 @@ pub(crate) async fn trigger(
 ) -> Result<(StatusCode, Json<Execution>), Problem> {
     let job = find(&state, &caller, &id, &within).await?;
     let execution = state.client().trigger_job(&job, &caller.identity().name, key).await?;
-    Ok((StatusCode::CREATED, Json(Execution::of(execution, &job)?)))
+    Ok((StatusCode::CREATED, Json(executions::shown(execution, &job)?)))
 }
 
 /// List the executions of a job, newest first
 #[utoipa::path(get, path = "/scheduler/jobs/{id}/executions", tag = "jobs", params(("id" = String, Path), PageParams, InNamespace),
     responses((status = 200, body = List<Execution>)))]
-pub(crate) async fn executions(
+pub(crate) async fn list_executions(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
@@ -387,22 +361,9 @@ pub(crate) async fn executions(
     let job = find(&state, &caller, &id, &within).await?;
     let before = page.after::<Uuid>("executions")?;
     let rows = state.client().executions(&job, before, page.fetch(), page.offset).await?;
-    let listed = page.list("executions", rows, |row| row.id, |row| Execution::of(row, &job));
+    let listed = page.list("executions", rows, |row| row.id, |row| executions::shown(row, &job));
     let items = listed.items.into_iter().collect::<Result<_, _>>()?;
     Ok(Json(List { items, next: listed.next, total: None }))
-}
-
-/// The statistics of a job.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct JobStats {
-    job_id: Uuid,
-    status: &'static str,
-    executions_count: i64,
-    success_count: i64,
-    failure_count: i64,
-    avg_duration_ms: Option<i64>,
-    last_run: Option<String>,
-    next_run: Option<String>,
 }
 
 /// Show what was counted of a job
@@ -417,7 +378,7 @@ pub(crate) async fn stats(
     let job = find(&state, &caller, &id, &within).await?;
     Ok(Json(JobStats {
         job_id: job.id,
-        status: job.status.word(),
+        status: job_status(job.status),
         executions_count: job.statistics.executions,
         success_count: job.statistics.successes,
         failure_count: job.statistics.failures,

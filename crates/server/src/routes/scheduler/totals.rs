@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::jobs::{Handler, SchedulerStats};
 use mainspring_store::{JobKind, JobStatistics, JobStatus};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use crate::auth::access::{Access, Routes};
@@ -20,18 +21,6 @@ use crate::state::ApiState;
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(stats));
     routes.at(Access::Anywhere(Role::Viewer), routes!(handlers));
-}
-
-/// All jobs, added up.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct SchedulerStats {
-    total_jobs: i64,
-    jobs_by_status: BTreeMap<&'static str, i64>,
-    jobs_by_type: BTreeMap<&'static str, i64>,
-    executions_count: i64,
-    success_count: i64,
-    failure_count: i64,
-    avg_duration_ms: Option<i64>,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -52,12 +41,12 @@ pub(crate) async fn stats(
 ) -> Result<Json<SchedulerStats>, Problem> {
     let namespaces = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
     let totals = state.client().store().job_totals(namespaces.as_deref()).await?;
-    let mut by_status: BTreeMap<&'static str, i64> = JobStatus::ALL.map(|status| (status.word(), 0)).into();
-    let mut by_type: BTreeMap<&'static str, i64> = JobKind::ALL.map(|kind| (kind.word(), 0)).into();
+    let mut by_status: BTreeMap<String, i64> = JobStatus::ALL.map(|status| (status.word().to_owned(), 0)).into();
+    let mut by_type: BTreeMap<String, i64> = JobKind::ALL.map(|kind| (kind.word().to_owned(), 0)).into();
     let mut sum = JobStatistics::default();
     for part in &totals {
-        *by_status.entry(part.status.word()).or_default() += part.jobs;
-        *by_type.entry(part.kind.word()).or_default() += part.jobs;
+        *by_status.entry(part.status.word().to_owned()).or_default() += part.jobs;
+        *by_type.entry(part.kind.word().to_owned()).or_default() += part.jobs;
         sum.executions += part.statistics.executions;
         sum.successes += part.statistics.successes;
         sum.failures += part.statistics.failures;
@@ -73,16 +62,6 @@ pub(crate) async fn stats(
         failure_count: sum.failures,
         avg_duration_ms: sum.average_ms(),
     }))
-}
-
-/// A function that jobs and tasks can name.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub(crate) struct Handler {
-    name: String,
-    r#type: &'static str,
-    description: Option<&'static str>,
-    timeout_ms: Option<u64>,
-    built_in: bool,
 }
 
 /// What every node brings along, with the time each has unless a task says otherwise.
@@ -102,8 +81,8 @@ pub(crate) async fn handlers(State(state): State<ApiState>, page: Page) -> Resul
         .into_iter()
         .map(|(name, description, timeout)| Handler {
             name: name.into(),
-            r#type: "function",
-            description: Some(description),
+            r#type: "function".to_owned(),
+            description: Some(description.to_owned()),
             timeout_ms: Some(timeout),
             built_in: true,
         })
@@ -111,7 +90,13 @@ pub(crate) async fn handlers(State(state): State<ApiState>, page: Page) -> Resul
     for name in state.client().handler_names() {
         if !handlers.iter().any(|known| known.name == *name) {
             let name = name.clone();
-            handlers.push(Handler { name, r#type: "function", description: None, timeout_ms: None, built_in: false });
+            handlers.push(Handler {
+                name,
+                r#type: "function".to_owned(),
+                description: None,
+                timeout_ms: None,
+                built_in: false,
+            });
         }
     }
     handlers.sort_by(|one, other| one.name.cmp(&other.name));

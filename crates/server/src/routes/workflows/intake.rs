@@ -9,6 +9,7 @@ use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde_json::{Map, Value, json};
 
+use super::known_forms;
 use crate::body::{self, Document, Name};
 use crate::problem::{Fault, Problem};
 
@@ -89,9 +90,11 @@ fn from_json(text: String) -> Result<(String, Option<bool>, bool), Problem> {
         Some(_) => return Err(Problem::invalid("/is_active", "must be true or false")),
     };
     let cron = fields.shift_remove("schedule_cron");
-    let is_plain = title.is_none() && active.is_none() && cron.is_none();
+    let has_list = known_forms::tasks_by_name(&mut fields)?;
+    let is_plain = title.is_none() && active.is_none() && cron.is_none() && !has_list;
     match cron {
         None | Some(Value::Null) => {}
+        Some(Value::String(expression)) if expression.trim().is_empty() => {}
         Some(Value::String(expression)) => {
             if fields.contains_key("triggers") {
                 return Err(Problem::invalid("/schedule_cron", "write it as one of the triggers, not beside them"));

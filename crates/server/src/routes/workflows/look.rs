@@ -2,24 +2,26 @@
 
 use axum::Json;
 use axum::extract::State;
+use mainspring_api::workflows::{Fires, Graph, GraphEdge, GraphNode, Validation, Version, WorkflowDocument};
 use mainspring_core::dag;
 use mainspring_core::schedule::{Next, Schedule};
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, Workflow as Parsed};
 use mainspring_store::VersionSummary;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use super::intake;
-use super::shapes::{Version, find};
+use super::shapes::{find, version_shown};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Document, InNamespace, LARGE_LIMIT, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
-use crate::problem::{Fault, Problem};
+use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::{stage, task_kind};
 
 /// How many fire times are shown of each trigger.
 const FIRES: usize = 5;
@@ -48,7 +50,7 @@ pub(crate) async fn versions(
         before => before,
     };
     let rows = state.client().store().list_versions(row.id, before, page.fetch()).await?;
-    let list = page.list(VERSIONS, rows, |row: &VersionSummary| row.number, Version::from);
+    let list = page.list(VERSIONS, rows, |row: &VersionSummary| row.number, version_shown);
     Ok(Json(list.with_total(page.count.then_some(i64::from(row.number)))))
 }
 
@@ -69,38 +71,6 @@ pub(crate) async fn version(
         created_at: rfc3339(text.created_at),
         source: Some(text.source),
     }))
-}
-
-/// The tasks of a workflow and what needs what.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Graph {
-    workflow: String,
-    version: i32,
-    nodes: Vec<GraphNode>,
-    edges: Vec<GraphEdge>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GraphNode {
-    /// The task's number.
-    id: i32,
-    task: String,
-    kind: String,
-    /// `main`, `on_failure` or `finally`.
-    stage: String,
-    /// The longest way to a task that needs nothing.
-    level: u32,
-    rule: String,
-    has_condition: bool,
-    is_repeated: bool,
-    queue: String,
-    pool: Option<String>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct GraphEdge {
-    from: i32,
-    to: i32,
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -134,8 +104,8 @@ pub(crate) async fn graph(
     let nodes = spec.workflow.tasks.iter().enumerate().map(|(index, task)| GraphNode {
         id: index as i32,
         task: task.name.clone(),
-        kind: task.action.kind().to_owned(),
-        stage: task.stage.word().to_owned(),
+        kind: task_kind(&task.action),
+        stage: stage(task.stage),
         level: order.levels[index],
         rule: task.rule.word().to_owned(),
         has_condition: task.condition.is_some(),
@@ -157,30 +127,9 @@ fn order(workflow: &Parsed) -> dag::Order {
     dag::order(|index| &workflow.tasks[index].needs, &dependents)
 }
 
-/// What a text is worth.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Validation {
-    valid: bool,
-    /// Everything that is wrong, with line and column.
-    errors: Vec<Fault>,
-    name: Option<String>,
-    namespace: Option<String>,
-    /// Names of tasks, each behind all it needs.
-    topological_order: Vec<String>,
-    /// The next fires of each trigger that the clock fires.
-    next_fire_times: Vec<Fires>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Fires {
-    trigger: String,
-    kind: String,
-    times: Vec<String>,
-}
-
 /// Check a workflow: all errors at once, the order of its tasks, when it would be started
 #[utoipa::path(post, path = "/workflows/validate", tag = "workflows",
-    request_body(content((Value = "application/json"), (Value = "application/yaml"))),
+    request_body(content((WorkflowDocument = "application/json"), (String = "application/yaml"))),
     responses((status = 200, body = Validation)))]
 pub(crate) async fn validate(State(state): State<ApiState>, document: Document) -> Json<Validation> {
     Json(match intake::read(document, None) {

@@ -1,6 +1,7 @@
 //! `/workflows`: what there is to run.
 
 mod intake;
+mod known_forms;
 mod look;
 pub(crate) mod shapes;
 mod trigger;
@@ -11,15 +12,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use mainspring_api::workflows::{DryRun, Switch, Workflow, WorkflowBundle, WorkflowDocument};
 use mainspring_core::difference::difference;
 use mainspring_store::{Error, WorkflowFilter, WorkflowRow};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 
 use self::intake::Intake;
-use self::shapes::{Workflow, changed_meanwhile, find, precondition, with_etag};
+use self::shapes::{changed_meanwhile, find, precondition, shown, with_etag};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -84,7 +85,7 @@ pub(crate) async fn list(
         }
         false => None,
     };
-    let list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), Workflow::from);
+    let list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), shown);
     Ok(Json(list.with_total(total)))
 }
 
@@ -97,27 +98,13 @@ pub(crate) struct PutParams {
     dry_run: Option<bool>,
 }
 
-/// What storing a workflow would do.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct DryRun {
-    dry_run: bool,
-    name: String,
-    namespace: String,
-    /// The newest version that is stored, or null.
-    version: Option<i32>,
-    /// Whether it is the same as that.
-    unchanged: bool,
-    /// How it differs from that, task by task; null if there is none.
-    differences: Option<Value>,
-}
-
 /// Store a workflow: a new one, or a new version
 ///
 /// YAML or JSON of the dialect, or the short form `{name, description, schedule_cron, is_active}`; with what `files` names as
 /// a bundle `{source, files: [{path, executable, content}]}`, contents in base64. With `If-Match` only
 /// over the edition with that ETag, with `If-None-Match: *` only if there is none of that name.
 #[utoipa::path(post, path = "/workflows", tag = "workflows", params(PutParams),
-    request_body(content((Object = "application/json"), (Object = "application/yaml"), (Object = "application/vnd.mainspring.bundle+json"))),
+    request_body(content((WorkflowDocument = "application/json"), (String = "application/yaml"), (WorkflowBundle = "application/vnd.mainspring.bundle+json"))),
     responses((status = 201, body = Workflow, description = "It is stored"), (status = 200, body = DryRun, description = "It could be stored"),
         (status = 412, description = "It was changed meanwhile")))]
 pub(crate) async fn put(
@@ -145,7 +132,7 @@ pub(crate) async fn put(
         client.set_workflow_active(id, active, None).await?;
     }
     let row = client.store().workflow_by_id(id).await?;
-    Ok(with_etag(row.edition(), (StatusCode::CREATED, Json(Workflow::from(row)))))
+    Ok(with_etag(row.edition(), (StatusCode::CREATED, Json(shown(row)))))
 }
 
 /// The workflow of that name, if there is one. A name that was made of a title gets a suffix where another has it.
@@ -192,14 +179,7 @@ pub(crate) async fn show(
     Query(within): Query<InNamespace>,
 ) -> Result<Response, Problem> {
     let row = find(&state, &caller, &workflow, &within).await?;
-    Ok(with_etag(row.edition(), Json(Workflow::from(row))))
-}
-
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Switch {
-    /// False: nothing starts it but people.
-    is_active: bool,
+    Ok(with_etag(row.edition(), Json(shown(row))))
 }
 
 /// Activate or pause a workflow
@@ -221,7 +201,7 @@ pub(crate) async fn switch(
         .await
         .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
     let row = client.store().workflow_by_id(row.id).await?;
-    Ok(with_etag(row.edition(), Json(Workflow::from(row))))
+    Ok(with_etag(row.edition(), Json(shown(row))))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -3,11 +3,10 @@
 use axum::http::HeaderMap;
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::response::{IntoResponse, Response};
+use mainspring_api::workflows::{Version, Workflow};
 use mainspring_core::time::rfc3339;
 use mainspring_store::{Edition, VersionSummary, WorkflowRow};
-use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::auth::caller::Caller;
@@ -15,65 +14,28 @@ use crate::body::{InNamespace, Name};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// A workflow.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Workflow {
-    #[schema(value_type = String, format = "uuid")]
-    pub(crate) id: Uuid,
-    pub(crate) name: String,
-    pub(crate) title: Option<String>,
-    pub(crate) description: Option<String>,
-    pub(crate) namespace: String,
-    /// The number of its newest version.
-    pub(crate) version: i32,
-    /// The first cron expression that starts it.
-    pub(crate) schedule_cron: Option<String>,
-    pub(crate) is_active: bool,
-    pub(crate) tags: Vec<String>,
-    pub(crate) metadata: Value,
-    pub(crate) created_by: Option<String>,
-    pub(crate) created_at: String,
-    pub(crate) updated_at: String,
-}
-
-impl From<WorkflowRow> for Workflow {
-    fn from(row: WorkflowRow) -> Self {
-        let schedule_cron = row.about.schedule_cron().map(str::to_owned);
-        let created_by = row.about.metadata.get("created_by").and_then(Value::as_str).map(str::to_owned);
-        Self {
-            id: row.id,
-            name: row.name,
-            title: row.about.title,
-            description: row.about.description,
-            namespace: row.namespace,
-            version: row.number,
-            schedule_cron,
-            is_active: row.active,
-            tags: row.about.tags,
-            metadata: row.about.metadata,
-            created_by,
-            created_at: rfc3339(row.created_at),
-            updated_at: rfc3339(row.updated_at),
-        }
+pub(crate) fn shown(row: WorkflowRow) -> Workflow {
+    let schedule_cron = row.about.schedule_cron().map(str::to_owned);
+    let created_by = row.about.metadata.get("created_by").and_then(Value::as_str).map(str::to_owned);
+    Workflow {
+        id: row.id,
+        name: row.name,
+        title: row.about.title,
+        description: row.about.description,
+        namespace: row.namespace,
+        version: row.number,
+        schedule_cron,
+        is_active: row.active,
+        tags: row.about.tags,
+        metadata: row.about.metadata,
+        created_by,
+        created_at: rfc3339(row.created_at),
+        updated_at: rfc3339(row.updated_at),
     }
 }
 
-/// One version of a workflow.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Version {
-    pub(crate) version: i32,
-    /// The SHA-256 of what it holds.
-    pub(crate) hash: String,
-    pub(crate) created_at: String,
-    /// The text it was made of; only where one version is shown.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) source: Option<String>,
-}
-
-impl From<VersionSummary> for Version {
-    fn from(row: VersionSummary) -> Self {
-        Self { version: row.number, hash: row.hash, created_at: rfc3339(row.created_at), source: None }
-    }
+pub(crate) fn version_shown(row: VersionSummary) -> Version {
+    Version { version: row.number, hash: row.hash, created_at: rfc3339(row.created_at), source: None }
 }
 
 /// The workflow that is meant by an id or a name, once the caller may enter its namespace.

@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use mainspring_api::runs::Run;
+use mainspring_api::workflows::TriggerBody;
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_core::{Micros, time};
 use mainspring_engine::Submission;
 use mainspring_store::Created;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
+use serde_json::{Value, json};
 use utoipa_axum::routes;
 
 use super::shapes::find;
@@ -20,26 +20,11 @@ use crate::auth::identity::Role;
 use crate::body::{InNamespace, MaybeJson, Name, Path, Query};
 use crate::idempotency::IdempotencyKey;
 use crate::problem::Problem;
-use crate::routes::runs::shapes::{Run, shown};
+use crate::routes::runs::shapes::shown;
 use crate::state::ApiState;
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(trigger));
-}
-
-/// What a run is given.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct TriggerBody {
-    #[schema(value_type = Option<Object>)]
-    inputs: Option<Map<String, Value>>,
-    /// 0 (last) to 1000 (first), or `low`, `medium`, `high`, `critical`.
-    priority: Option<Value>,
-    /// RFC 3339: when it is to start; at once if that has passed. Until then it is pending and can be cancelled.
-    at: Option<String>,
-    /// The same key in the same namespace makes one run.
-    idempotency_key: Option<String>,
-    correlation_id: Option<String>,
 }
 
 /// Start a run of a workflow

@@ -1,0 +1,53 @@
+//! Closed sets of words: an enum in Rust, an enum in OpenAPI.
+
+/// A word that a closed set does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownWord {
+    pub word: String,
+    pub known: Vec<&'static str>,
+}
+
+impl std::fmt::Display for UnknownWord {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown: String = self.word.chars().take(40).flat_map(char::escape_default).collect();
+        write!(formatter, "`{shown}` is not one of {}", self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownWord {}
+
+macro_rules! closed_set {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $word:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+        pub enum $name {
+            $(#[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: [Self; [$($word,)+].len()] = [$(Self::$variant,)+];
+
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.pad(self.word())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::words::UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::ALL.into_iter().find(|one| one.word() == text).ok_or_else(|| $crate::words::UnknownWord {
+                    word: text.to_owned(),
+                    known: Self::ALL.iter().map(|one| one.word()).collect(),
+                })
+            }
+        }
+    };
+}
+pub(crate) use closed_set;

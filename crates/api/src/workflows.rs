@@ -1,0 +1,186 @@
+//! Workflows, their versions and graphs, and starting a run.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::problem::Fault;
+use crate::words::closed_set;
+
+closed_set! {
+    /// The part of a run that a task belongs to.
+    Stage {
+        Main = "main",
+        OnFailure = "on_failure",
+        Finally = "finally",
+    }
+}
+
+closed_set! {
+    /// What a task does.
+    TaskKind {
+        Run = "run",
+        Function = "function",
+        Http = "http",
+        Workflow = "workflow",
+        Remote = "remote",
+        Approval = "approval",
+        Wait = "wait",
+    }
+}
+
+/// A workflow.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Workflow {
+    #[schema(value_type = String, format = "uuid")]
+    pub id: Uuid,
+    pub name: String,
+    pub title: Option<String>,
+    pub description: Option<String>,
+    pub namespace: String,
+    /// The number of its newest version.
+    pub version: i32,
+    /// The first cron expression that starts it.
+    pub schedule_cron: Option<String>,
+    pub is_active: bool,
+    pub tags: Vec<String>,
+    pub metadata: Value,
+    pub created_by: Option<String>,
+    pub created_at: String,
+    pub updated_at: String,
+}
+
+/// One version of a workflow.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Version {
+    pub version: i32,
+    /// The SHA-256 of what it holds.
+    pub hash: String,
+    pub created_at: String,
+    /// The text it was made of; only where one version is shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+}
+
+/// What storing a workflow would do.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct DryRun {
+    pub dry_run: bool,
+    pub name: String,
+    pub namespace: String,
+    /// The newest version that is stored, or null.
+    pub version: Option<i32>,
+    /// Whether it is the same as that.
+    pub unchanged: bool,
+    /// How it differs from that, task by task; null if there is none.
+    pub differences: Option<Value>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Switch {
+    /// False: nothing starts it but people.
+    pub is_active: bool,
+}
+
+/// The tasks of a workflow and what needs what.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Graph {
+    pub workflow: String,
+    pub version: i32,
+    pub nodes: Vec<GraphNode>,
+    pub edges: Vec<GraphEdge>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct GraphNode {
+    /// The task's number.
+    pub id: i32,
+    pub task: String,
+    pub kind: TaskKind,
+    /// `main`, `on_failure` or `finally`.
+    pub stage: Stage,
+    /// The longest way to a task that needs nothing.
+    pub level: u32,
+    pub rule: String,
+    pub has_condition: bool,
+    pub is_repeated: bool,
+    pub queue: String,
+    pub pool: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct GraphEdge {
+    pub from: i32,
+    pub to: i32,
+}
+
+/// What a text is worth.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Validation {
+    pub valid: bool,
+    /// Everything that is wrong, with line and column.
+    pub errors: Vec<Fault>,
+    pub name: Option<String>,
+    pub namespace: Option<String>,
+    /// Names of tasks, each behind all it needs.
+    pub topological_order: Vec<String>,
+    /// The next fires of each trigger that the clock fires.
+    pub next_fire_times: Vec<Fires>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Fires {
+    pub trigger: String,
+    pub kind: String,
+    pub times: Vec<String>,
+}
+
+/// What a run is given.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TriggerBody {
+    #[schema(value_type = Option<Object>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Map<String, Value>>,
+    /// 0 (last) to 1000 (first), or `low`, `medium`, `high`, `critical`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Value>,
+    /// RFC 3339: when it is to start; at once if that has passed. Until then it is pending and can be cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// The same key in the same namespace makes one run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotency_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+}
+
+/// A workflow with the files that it brings along.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkflowBundle {
+    /// The workflow, YAML or JSON of the dialect.
+    pub source: String,
+    pub files: Vec<BundledFile>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BundledFile {
+    pub path: String,
+    #[serde(default)]
+    pub executable: bool,
+    /// Base64.
+    pub content: String,
+}
+
+/// A workflow as JSON: the dialect of workflow files, or the short form `{name, description, schedule_cron, is_active}`.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct WorkflowDocument {
+    /// A name, or a title of which one is made.
+    pub name: String,
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
