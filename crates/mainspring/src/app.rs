@@ -74,6 +74,7 @@ impl<'a> App<'a> {
     pub(crate) fn client(&self, store: Store) -> Client {
         Client::new(store, Arc::new(SystemClock::new()))
             .with_secrets(first_start::secrets(&self.config))
+            .with_handlers(Registry::builder().build().names().into_iter().map(ToOwned::to_owned))
             .with_minimum_interval(self.config.scheduler.minimum_interval)
     }
 

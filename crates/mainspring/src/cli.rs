@@ -36,26 +36,27 @@ Start work
   submit       Store a workflow and start a run of it
   apply        Store workflows as new versions
   trigger      Start a run of a stored workflow
-  jobs         Make, list, pause, reschedule, trigger and delete jobs
+  jobs         Create, list, pause, resume, reschedule, trigger and delete jobs
   events       Announce events that tasks wait for
-  handlers     Make, list and switch what is done about events
+  handlers     Create, list, pause, resume and delete handlers of events
   schedules    List triggers, look ahead, pause and resume them
-  calendars    List, show, set and delete calendars of closed days
+  calendars    Set, list, get and delete calendars of closed days
   backfill     Make the runs of a range of a schedule's past
 
 Look and repair
   watch        Show runs and their tasks on the terminal, as they go
-  runs         List, show, follow, cancel, pause, resume and repeat runs
+  runs         List, get, follow, cancel, pause, resume and repeat runs
   tasks        List the tasks of a run, answer those that wait, repair others
+  approvals    List the tasks that wait for a person, approve and reject them
   why          Say what keeps a task from running
-  workflows    List and show workflows, their versions, switch and delete them
+  workflows    List, get, pause, resume and delete workflows
   search       Find workflows, runs and errors by words
-  pools        Show and set named pools
+  pools        Set, list and delete named pools
 
 Guard
-  token        Make, list and revoke API tokens
+  tokens       Create, list and delete API tokens
   secrets      Set, list and delete secrets of a namespace
-  namespaces   Show and set namespaces and their quotas
+  namespaces   Create, list, get, set and delete namespaces and their quotas
   audit        Show who did what, and who was refused
 
 Maintain
@@ -153,21 +154,24 @@ pub(crate) enum Command {
     Trigger(commands::trigger::TriggerArgs),
     /// Show runs and their tasks on the terminal, as they go
     Watch(commands::watch::WatchArgs),
-    /// List, show, follow, cancel, pause, resume and repeat runs
+    /// List, get, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),
     /// List the tasks of a run, answer those that wait, repair others
-    #[command(subcommand)]
+    #[command(subcommand, alias = "task")]
     Tasks(commands::tasks::TasksCommand),
-    /// List and show workflows, their versions, switch and delete them
+    /// List the tasks that wait for a person, approve and reject them
     #[command(subcommand)]
+    Approvals(commands::approvals::ApprovalsCommand),
+    /// List, get, pause, resume and delete workflows
+    #[command(subcommand, alias = "workflow")]
     Workflows(commands::workflows::WorkflowsCommand),
     /// Say what keeps a task from running
     Why(commands::why::WhyArgs),
-    /// Make, list, pause, reschedule, trigger and delete jobs
-    #[command(subcommand)]
+    /// Create, list, pause, resume, reschedule, trigger and delete jobs
+    #[command(subcommand, alias = "job")]
     Jobs(commands::jobs::JobsCommand),
-    /// Make, list and switch what is done about events
+    /// Create, list, pause, resume and delete handlers of events
     #[command(subcommand)]
     Handlers(commands::handlers::HandlersCommand),
     /// Announce events that tasks wait for
@@ -175,25 +179,25 @@ pub(crate) enum Command {
     Events(commands::events::EventsCommand),
     /// Find workflows, runs and errors by words
     Search(commands::search::SearchArgs),
-    /// Show and set named pools
-    #[command(subcommand)]
+    /// Set, list and delete named pools
+    #[command(subcommand, alias = "pool")]
     Pools(commands::pools::PoolsCommand),
     /// List triggers, look ahead, pause and resume them
-    #[command(subcommand)]
+    #[command(subcommand, alias = "schedule")]
     Schedules(commands::schedules::SchedulesCommand),
-    /// List, show, set and delete calendars of closed days
+    /// Set, list, get and delete calendars of closed days
     #[command(subcommand)]
     Calendars(commands::calendars::CalendarsCommand),
     /// Make the runs of a range of a schedule's past
     Backfill(commands::backfill::BackfillArgs),
-    /// Make, list and revoke API tokens
-    #[command(subcommand)]
-    Token(commands::token::TokenCommand),
+    /// Create, list and delete API tokens
+    #[command(subcommand, alias = "token")]
+    Tokens(commands::tokens::TokensCommand),
     /// Set, list and delete secrets of a namespace
-    #[command(subcommand)]
+    #[command(subcommand, alias = "secret")]
     Secrets(commands::secrets::SecretsCommand),
-    /// Show and set namespaces and their quotas
-    #[command(subcommand)]
+    /// Create, list, get, set and delete namespaces and their quotas
+    #[command(subcommand, alias = "namespace")]
     Namespaces(commands::namespaces::NamespacesCommand),
     /// Show who did what, and who was refused
     Audit(commands::audit::AuditArgs),

@@ -18,7 +18,32 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) async fn connect(config: &Config) -> Result<Store> {
     probe(&config.database).await?;
     let connect = Connect { max_connections: config.database_connections, ..Connect::new(&config.database) };
-    Store::connect(&connect).await.map_err(|error| Failure::from(error).while_doing(shown(&config.database)))
+    Store::connect(&connect).await.map_err(|error| explained(config, Failure::from(error)))
+}
+
+/// What databases say briefly, in words that name the remedy.
+fn explained(config: &Config, failure: Failure) -> Failure {
+    let message = failure.message.clone();
+    let failure = failure.while_doing(shown(&config.database));
+    if message.contains("role \"") && message.contains("does not exist") {
+        let user = message.split('"').nth(1).unwrap_or_default();
+        return failure.remedy(format!("make it with `createuser {user}`, or name another user in the URL"));
+    }
+    if message.contains("database \"") && message.contains("does not exist") {
+        let name = message.split('"').nth(1).unwrap_or_default();
+        return failure.remedy(format!("make it with `createdb {name}`, or name another database in the URL"));
+    }
+    if message.contains("password authentication failed") {
+        return failure.remedy("check the user and the password in --database (DATABASE_URL)");
+    }
+    let is_unwritable = ["unable to open database file", "readonly database", "Permission denied", "permission denied"]
+        .iter()
+        .any(|words| message.contains(words));
+    match sqlite_file(&config.database).filter(|_| is_unwritable) {
+        Some(file) => Failure::bad_input(format!("the database file {} cannot be opened for writing", file.display()))
+            .remedy("let this user write to its folder, or name another place with --database sqlite://PATH"),
+        None => failure,
+    }
 }
 
 /// Connects, however long it takes the database to come up, within [`START_PATIENCE`].
@@ -43,8 +68,9 @@ pub(crate) async fn open(config: &Config) -> Result<Store> {
     if let Some(file) = sqlite_file(&config.database)
         && !file.exists()
     {
-        return Err(Failure::bad_input(format!("there is no database file {}", file.display()))
-            .remedy("start `mainspring server` or submit something first, or name another with --database"));
+        return Err(Failure::bad_input(format!("there is no database file {}", file.display())).remedy(
+            "start `mainspring server` here first, or name a database with --database or a server with --server",
+        ));
     }
     let store = connect(config).await?;
     store.require_current_schema().await?;

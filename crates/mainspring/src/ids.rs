@@ -2,9 +2,9 @@
 
 use mainspring_api::List;
 use mainspring_api::runs::Run;
+use mainspring_core::RunId;
 use mainspring_core::diagnostic::quoted;
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::api::{Connection, PAGE};
 use crate::failure::{Failure, Result};
@@ -44,7 +44,7 @@ pub(crate) fn check_run(text: &str) -> Result<()> {
 }
 
 /// The run that is meant.
-pub(crate) async fn find_run(api: &Connection, text: &str) -> Result<Uuid> {
+pub(crate) async fn find_run(api: &Connection, text: &str) -> Result<RunId> {
     check_run(text)?;
     if let Ok(id) = text.parse() {
         return Ok(id);
@@ -64,7 +64,7 @@ pub(crate) async fn find_run(api: &Connection, text: &str) -> Result<Uuid> {
 
 /// The id of one of a few things of a list, by its id, the beginning of that, or its name.
 pub(crate) async fn find_among(api: &Connection, path: &[&str], what: &str, text: &str) -> Result<String> {
-    if text.parse::<Uuid>().is_ok() {
+    if text.parse::<RunId>().is_ok() {
         return Ok(text.to_owned());
     }
     let found: List<Value> = api.read(path, &[("limit", Some(PAGE))]).await?;
@@ -85,7 +85,8 @@ pub(crate) async fn find_among(api: &Connection, path: &[&str], what: &str, text
 
 fn several_match(text: &str, ids: impl Iterator<Item = String>) -> Failure {
     let ids: Vec<String> = ids.collect();
-    Failure::bad_input(format!("several ids begin with {}: {}", quoted(text), ids.join(", "))).remedy("write more of it")
+    Failure::bad_input(format!("several ids begin with {}: {}", quoted(text), ids.join(", ")))
+        .remedy("write more of it")
 }
 
 #[cfg(test)]

@@ -18,6 +18,17 @@ pub(crate) fn parse_instant(flag: &str, text: &str, now: Micros) -> Result<Micro
     })
 }
 
+/// `2026-01-31T08:00:00Z`, `2026-01-31`, or `5m` for five minutes after `now`.
+pub(crate) fn parse_future(flag: &str, text: &str, now: Micros) -> Result<Micros> {
+    if let Some(ahead) = parse_duration(text) {
+        return Ok(now.saturating_add(i64::try_from(ahead.as_micros()).unwrap_or(i64::MAX)));
+    }
+    rfc3339(text).ok_or_else(|| {
+        Failure::bad_input(format!("--{flag} is {}, which is no time", quoted(text)))
+            .remedy("write it like 2026-01-31T08:00:00Z, or like 5m for in five minutes")
+    })
+}
+
 fn rfc3339(text: &str) -> Option<Micros> {
     let (date, time) = text.split_once(['T', 't', ' ']).unwrap_or((text, "00:00:00Z"));
     let mut parts = date.splitn(3, '-').map(|part| digits(part, if part.len() == 4 { 4 } else { 2 }));

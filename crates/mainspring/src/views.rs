@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use mainspring_api::runs::Run;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::{self, rfc3339};
 use mainspring_core::workflow::{Action, Task, Wait};
@@ -13,8 +14,8 @@ use serde_json::{Map, Value};
 use crate::output::Paint;
 
 /// A run as the API shows it, with null for what it leaves out.
-pub(crate) fn shown_run(run: &Value) -> Value {
-    let mut shown = run.clone();
+pub(crate) fn shown_run(run: &Run) -> Value {
+    let mut shown = serde_json::to_value(run).unwrap_or_default();
     if let Some(fields) = shown.as_object_mut() {
         for field in ["correlation_id", "outputs"] {
             fields.entry(field).or_insert(Value::Null);

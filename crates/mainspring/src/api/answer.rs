@@ -104,7 +104,9 @@ fn failure(status: u16, body: &Value, token: &TokenSource) -> Failure {
         }
     }
     let (exit, remedy) = match status {
-        403 => (Exit::BadInput, Some("ask for a token with that role: `mainspring tokens create --role ROLE` makes one")),
+        403 => {
+            (Exit::BadInput, Some("ask for a token with that role: `mainspring tokens create --role ROLE` makes one"))
+        }
         404 if message.starts_with("run ") => (Exit::BadInput, Some("`mainspring runs list` shows what there is")),
         429 => (Exit::Unreachable, None),
         503 => (Exit::Unreachable, None),
@@ -119,10 +121,8 @@ fn refused_token(token: &TokenSource) -> Failure {
     match token {
         TokenSource::From(place) => Failure::bad_input(format!("the server does not accept the token of {place}"))
             .remedy("it may be revoked, expired, mistyped or of another server; `mainspring tokens create` makes one"),
-        TokenSource::Missing | TokenSource::Local => {
-            Failure::bad_input("the server wants a token, and none was given")
-                .remedy("set MAINSPRING_TOKEN, or `token` in a profile; `mainspring tokens create` makes one")
-        }
+        TokenSource::Missing | TokenSource::Local => Failure::bad_input("the server wants a token, and none was given")
+            .remedy("set MAINSPRING_TOKEN, or `token` in a profile; `mainspring tokens create` makes one"),
     }
 }
 

@@ -193,8 +193,10 @@ impl Endpoint {
     fn no_tls(&self, error: &std::io::Error) -> Failure {
         match error.to_string().contains("InvalidContentType") {
             false => self.unreachable(cause(error)),
-            true => Failure::unreachable(format!("{} does not speak TLS there: it answers in plain HTTP", self.place()))
-                .remedy(format!("write http://{}, or name the port that serves HTTPS", self.authority_of_url())),
+            true => {
+                Failure::unreachable(format!("{} does not speak TLS there: it answers in plain HTTP", self.place()))
+                    .remedy(format!("write http://{}, or name the port that serves HTTPS", self.authority_of_url()))
+            }
         }
     }
 

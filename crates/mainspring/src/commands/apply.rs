@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::diff;
 use super::stored::{self, Loaded, Stored};
+use super::testing::workflow_files;
 use crate::api::{Connection, strange};
 use crate::app::App;
 use crate::failure::{Exit, Result};
@@ -13,8 +14,8 @@ use crate::output::{Format, plain};
 
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
-    /// Workflow files; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    /// Workflow files, or folders of them; `-` is standard input
+    #[arg(required = true, value_name = "PATH")]
     files: Vec<String>,
     /// Check everything, show what would change and store nothing
     #[arg(long)]
@@ -31,7 +32,8 @@ struct Compared {
 pub(crate) async fn apply(app: &App<'_>, args: ApplyArgs) -> Result {
     app.start_logs();
     // All of them first: a file that is wrong must not leave the others half applied.
-    let files = args.files.iter().map(|path| Loaded::read(app, path)).collect::<Result<Vec<_>>>()?;
+    let files = workflow_files(&args.files)?;
+    let files = files.iter().map(|path| Loaded::read(app, path)).collect::<Result<Vec<_>>>()?;
     let api = match args.dry_run {
         true => Connection::open_if_there(app).await?,
         false => Some(Connection::open(app).await?),

@@ -16,11 +16,13 @@ pub(crate) enum CalendarsCommand {
     /// List calendars
     List,
     /// Show one
-    Show {
+    #[command(alias = "show")]
+    Get {
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Make or replace one; the schedules that name it are computed anew
+    /// Create or replace one; the schedules that name it are computed anew
+    #[command(alias = "create")]
     Set {
         #[arg(value_name = "NAME")]
         name: String,
@@ -37,7 +39,10 @@ pub(crate) enum CalendarsCommand {
 
 pub(crate) async fn calendars(app: &App<'_>, command: CalendarsCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = match &command {
+        CalendarsCommand::Set { .. } => Connection::open(app).await?,
+        _ => Connection::open_existing(app).await?,
+    };
     let namespace = api.namespace_or_default().to_owned();
     let query = [("namespace", Some(namespace.as_str()))];
     match command {
@@ -46,7 +51,7 @@ pub(crate) async fn calendars(app: &App<'_>, command: CalendarsCommand) -> Resul
             let found = api.get(&["calendars"], &query).await?;
             list(app, &found);
         }
-        CalendarsCommand::Show { name } => show(app, &api.get(&["calendars", &name], &query).await?),
+        CalendarsCommand::Get { name } => show(app, &api.get(&["calendars", &name], &query).await?),
         CalendarsCommand::Set { name, file } => {
             let body = read(&file)?;
             let made = api.send("PUT", &["calendars", &name], &query, Some(&body)).await?;
@@ -57,7 +62,7 @@ pub(crate) async fn calendars(app: &App<'_>, command: CalendarsCommand) -> Resul
         }
         CalendarsCommand::Delete { name } => {
             api.send("DELETE", &["calendars", &name], &query, None).await?;
-            app.out.note(format_args!("calendar {namespace}/{name} is gone"));
+            app.out.note(format_args!("calendar {namespace}/{name} is deleted"));
         }
     }
     Ok(Exit::Success)

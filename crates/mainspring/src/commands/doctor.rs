@@ -116,6 +116,7 @@ async fn check_database(findings: &mut Findings, config: &Config) {
     findings.good("database", format!("{url} answers after {:.1} ms", millis(started.elapsed())));
     schema(findings, &store).await;
     latency(findings, &store).await;
+    served(findings, &store).await;
 }
 
 async fn schema(findings: &mut Findings, store: &Store) {
@@ -133,6 +134,24 @@ async fn schema(findings: &mut Findings, store: &Store) {
                 .remedy("use the program that wrote it, or a newer one"),
         ),
         Err(error) => findings.bad("schema", error.into()),
+    }
+}
+
+/// Whether anything executes what is submitted.
+async fn served(findings: &mut Findings, store: &Store) {
+    if !matches!(store.schema_state().await, Ok(SchemaState::Current)) {
+        return;
+    }
+    match store.live_sessions().await {
+        Ok(sessions) if sessions.iter().any(|session| session.slots > 0 && !session.draining) => {
+            findings.good("servers", format!("{} sessions of workers are live", sessions.len()));
+        }
+        Ok(_) => findings.doubtful(
+            "servers",
+            "nothing serves this database: what is submitted waits",
+            "start `mainspring server` with the same database",
+        ),
+        Err(error) => findings.bad("servers", error.into()),
     }
 }
 

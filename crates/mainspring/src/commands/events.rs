@@ -50,7 +50,7 @@ pub(crate) async fn events(app: &App<'_>, command: EventsCommand) -> Result {
 
 /// What an event has started.
 fn tell(app: &App<'_>, name: &str, announced: &Value) {
-    app.out.line(format_args!("event {name} announced as {}", text(announced, "id")));
+    app.out.line(format_args!("event {name} was announced as {}", text(announced, "id")));
     for delivery in announced["deliveries"].as_array().into_iter().flatten() {
         let made = match (delivery["run_id"].as_str(), delivery["job_id"].as_str()) {
             (Some(run), _) => format!(" run {run}"),

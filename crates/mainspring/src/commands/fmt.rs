@@ -3,19 +3,20 @@
 mod changes;
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mainspring_core::format::{FormatError, format};
 
+use super::testing::{test_files, workflow_files};
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::output::{Output, plain};
 use crate::source;
 
 #[derive(Debug, Args)]
 pub(crate) struct FmtArgs {
-    /// Workflow and test files; `-` formats standard input to standard output
-    #[arg(required = true, value_name = "FILE")]
+    /// Workflow and test files, or folders of them; `-` formats standard input to standard output
+    #[arg(required = true, value_name = "PATH")]
     files: Vec<String>,
     /// Write nothing: show what would change, and exit with 1 if there is anything
     #[arg(long)]
@@ -24,8 +25,11 @@ pub(crate) struct FmtArgs {
 
 pub(crate) fn fmt(args: &FmtArgs, out: &Output) -> Result {
     // All are read and formatted before the first one is written.
-    let mut formatted = Vec::with_capacity(args.files.len());
-    for path in &args.files {
+    let mut files = workflow_files(&args.files)?;
+    let folders: Vec<PathBuf> = args.files.iter().map(PathBuf::from).filter(|path| path.is_dir()).collect();
+    files.extend(test_files(&folders)?.iter().map(|file| file.display().to_string()));
+    let mut formatted = Vec::with_capacity(files.len());
+    for path in &files {
         let source = source::read(path)?;
         let text = match format(&source.text) {
             Ok(text) => text,

@@ -7,6 +7,7 @@ use super::jobs::{parse_json, record, text};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
+use crate::ids::find_among;
 use crate::output::{Format, Table};
 
 const PATH: &str = "event-handlers";
@@ -19,23 +20,32 @@ pub(crate) enum HandlersCommand {
         #[arg(long, value_name = "NAME")]
         event: Option<String>,
     },
-    /// Make an event handler
+    /// Create an event handler
     Create(CreateArgs),
     /// Show an event handler with its statistics
-    Show(HandlerArg),
-    /// Switch an event handler on
-    Enable(HandlerArg),
-    /// Switch an event handler off
-    Disable(HandlerArg),
+    #[command(alias = "show")]
+    Get(HandlerArg),
+    /// Resume an event handler
+    #[command(alias = "enable")]
+    Resume(HandlerArg),
+    /// Pause an event handler: it does nothing until it is resumed
+    #[command(alias = "disable")]
+    Pause(HandlerArg),
     /// Remove an event handler
     Delete(HandlerArg),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct HandlerArg {
-    /// The id of the handler
+    /// The id of the handler, or the beginning of it
     #[arg(value_name = "ID")]
     id: String,
+}
+
+impl HandlerArg {
+    async fn find(&self, api: &Connection) -> Result<String> {
+        find_among(api, &["scheduler", PATH], "event handler", &self.id).await
+    }
 }
 
 #[derive(Debug, Args)]
@@ -52,33 +62,40 @@ pub(crate) struct CreateArgs {
     /// How it is done, as JSON: inputs of a workflow, payload and fields of a job
     #[arg(long, value_name = "JSON", default_value = "{}")]
     config: String,
-    /// Higher ones are told first
+    /// Higher ones come first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
     /// Handle the events of all namespaces
     #[arg(long)]
     global: bool,
-    /// Make it, but switched off
+    /// Create it paused
     #[arg(long)]
     disabled: bool,
 }
 
 pub(crate) async fn handlers(app: &App<'_>, command: HandlersCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = match command {
+        HandlersCommand::Create(_) => Connection::open(app).await?,
+        _ => Connection::open_existing(app).await?,
+    };
     match command {
         HandlersCommand::List { event } => {
             let query = [("namespace", api.namespace()), ("event_name", event.as_deref()), ("limit", Some("500"))];
             list(app, &api.get(&["scheduler", PATH], &query).await?);
         }
         HandlersCommand::Create(args) => create(app, &api, &args).await?,
-        HandlersCommand::Show(HandlerArg { id }) => record(app, &api.get(&["scheduler", PATH, &id], &[]).await?),
-        HandlersCommand::Enable(HandlerArg { id }) => switch(app, &api, &id, true).await?,
-        HandlersCommand::Disable(HandlerArg { id }) => switch(app, &api, &id, false).await?,
-        HandlersCommand::Delete(HandlerArg { id }) => {
+        HandlersCommand::Get(arg) => {
+            let id = arg.find(&api).await?;
+            record(app, &api.get(&["scheduler", PATH, &id], &[]).await?);
+        }
+        HandlersCommand::Resume(arg) => switch(app, &api, &arg.find(&api).await?, true).await?,
+        HandlersCommand::Pause(arg) => switch(app, &api, &arg.find(&api).await?, false).await?,
+        HandlersCommand::Delete(arg) => {
+            let id = arg.find(&api).await?;
             api.send("DELETE", &["scheduler", PATH, &id], &[], None).await?;
             match app.out.record_format() {
-                Format::Table => app.out.line(format_args!("handler {id} is gone")),
+                Format::Table => app.out.line(format_args!("handler {id} is deleted")),
                 format => app.out.value(format, &json!({"id": id, "deleted": true})),
             }
         }
@@ -102,7 +119,7 @@ async fn create(app: &App<'_>, api: &Connection, args: &CreateArgs) -> Result<()
     }
     let made = api.send("POST", &["scheduler", PATH], &[], Some(&body)).await?;
     match app.out.record_format() {
-        Format::Table => app.out.line(format_args!("handler {} was made for {}", text(&made, "id"), args.event)),
+        Format::Table => app.out.line(format_args!("handler {} was created for {}", text(&made, "id"), args.event)),
         format => app.out.value(format, &made),
     }
     Ok(())
@@ -111,7 +128,7 @@ async fn create(app: &App<'_>, api: &Connection, args: &CreateArgs) -> Result<()
 async fn switch(app: &App<'_>, api: &Connection, id: &str, on: bool) -> Result<()> {
     let changed = api.send("PATCH", &["scheduler", PATH, id], &[], Some(&json!({"enabled": on}))).await?;
     match app.out.record_format() {
-        Format::Table => app.out.line(format_args!("handler {id} is {}", if on { "on" } else { "off" })),
+        Format::Table => app.out.line(format_args!("handler {id} is {}", if on { "resumed" } else { "paused" })),
         format => app.out.value(format, &changed),
     }
     Ok(())
@@ -126,7 +143,7 @@ fn list(app: &App<'_>, found: &Value) {
                 return;
             }
             const HEADS: &[&str] =
-                &["ID", "NAMESPACE", "EVENT", "ACTION", "HANDLER", "ON", "PRIORITY", "TOLD", "WELL", "BADLY"];
+                &["ID", "NAMESPACE", "EVENT", "ACTION", "HANDLER", "ON", "PRIORITY", "EVENTS", "SUCCESSES", "FAILURES"];
             let keys = [
                 "id",
                 "namespace",

@@ -16,8 +16,9 @@ pub(crate) struct InitArgs {
 }
 
 /// Name and content; every one is valid as it is, which a test checks.
-const FILES: [(&str, &str); 5] = [
+const FILES: [(&str, &str); 6] = [
     ("mainspring.toml", include_str!("init/mainspring.toml")),
+    (".gitignore", include_str!("init/gitignore")),
     ("README.md", include_str!("init/README.md")),
     ("workflows/hello.yaml", include_str!("init/hello.yaml")),
     ("workflows/etl.yaml", include_str!("init/etl.yaml")),

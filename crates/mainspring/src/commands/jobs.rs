@@ -1,16 +1,24 @@
 //! `mainspring jobs`: one handler, one schedule, made in one call.
 
-use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+mod create;
 
-use crate::api::Connection;
+use clap::{Args, Subcommand};
+use mainspring_api::List;
+use mainspring_api::jobs::{Execution, Job, JobStats, JobStatus, NewSchedule, SchedulerStats};
+use serde_json::{Value, json};
+
+use crate::api::{Connection, PAGE};
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Format, Table};
+use crate::ids::{short_length, shortened};
+use crate::output::{Format, Table, local_text, seconds};
+use create::{CreateArgs, create};
+
+const PATH: &[&str] = &["scheduler", "jobs"];
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum JobsCommand {
-    /// Make a job
+    /// Create a job
     Create(Box<CreateArgs>),
     /// List jobs, newest first
     List {
@@ -24,15 +32,16 @@ pub(crate) enum JobsCommand {
         #[arg(long, value_name = "TAG")]
         tag: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
         limit: u16,
     },
     /// Show a job with its statistics and last executions
-    Show(JobArg),
-    /// Let a job rest
-    Pause(JobArg),
-    /// Let a job go on
-    Resume(JobArg),
+    #[command(alias = "show")]
+    Get(JobArg),
+    /// Pause jobs: they do not fire until they are resumed
+    Pause(ManyArgs),
+    /// Resume paused jobs
+    Resume(ManyArgs),
     /// Give a job another schedule
     Reschedule {
         #[command(flatten)]
@@ -41,13 +50,13 @@ pub(crate) enum JobsCommand {
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
         /// The time zone of a cron expression
-        #[arg(long, value_name = "ZONE")]
+        #[arg(long, value_name = "ZONE", alias = "timezone")]
         tz: Option<String>,
     },
     /// Execute a job now, besides its schedule
     Trigger(JobArg),
-    /// Cancel a job for good; its history stays
-    Delete(JobArg),
+    /// Cancel jobs for good; their history stays
+    Delete(ManyArgs),
     /// Show what was counted, of one job or of all
     Stats {
         /// The id or the name of a job
@@ -64,79 +73,28 @@ pub(crate) struct JobArg {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct CreateArgs {
-    /// Any printable name
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// The function, agent or workflow to execute
-    #[arg(long, value_name = "HANDLER")]
-    handler: String,
-    /// function, agent or workflow
-    #[arg(long = "handler-type", value_name = "TYPE")]
-    handler_type: Option<String>,
-    /// Fire by a cron expression
-    #[arg(long, value_name = "EXPR", group = "when")]
-    cron: Option<String>,
-    /// Fire again and again, like 15m
-    #[arg(long, value_name = "INTERVAL", group = "when")]
-    every: Option<String>,
-    /// Fire once
-    #[arg(long, value_name = "TIME", group = "when")]
-    at: Option<String>,
-    /// Fire after executions of this job
-    #[arg(long, value_name = "JOB", group = "when")]
-    after: Option<String>,
-    /// Fire after runs of this workflow
-    #[arg(long, value_name = "WORKFLOW", group = "when")]
-    after_workflow: Option<String>,
-    /// With --after: success, failed, cancelled
-    #[arg(long, value_name = "END")]
-    on: Vec<String>,
-    /// The time zone of --cron
-    #[arg(long, value_name = "ZONE")]
-    tz: Option<String>,
-    /// What the handler is given, as JSON
-    #[arg(long, value_name = "JSON")]
-    payload: Option<String>,
-    #[arg(long, value_name = "TEXT")]
-    description: Option<String>,
-    /// Complete after so many executions
-    #[arg(long, value_name = "N")]
-    max_executions: Option<u64>,
-    /// Not before
-    #[arg(long, value_name = "TIME")]
-    start: Option<String>,
-    /// Not at or after
-    #[arg(long, value_name = "TIME")]
-    end: Option<String>,
-    /// Attempts after the first [default: 3]
-    #[arg(long, value_name = "N")]
-    max_retries: Option<u32>,
-    /// Milliseconds between attempts [default: 60000]
-    #[arg(long, value_name = "MS")]
-    retry_delay_ms: Option<u64>,
-    /// Milliseconds an attempt may take [default: 300000]
-    #[arg(long, value_name = "MS")]
-    timeout_ms: Option<u64>,
-    /// low, medium, high, critical or a number
-    #[arg(long, value_name = "PRIORITY")]
-    priority: Option<String>,
-    /// How many executions may go on at once
-    #[arg(long, value_name = "N")]
-    concurrency: Option<u32>,
-    /// Let fires beyond that wait their turn instead of leaving them out
-    #[arg(long)]
-    allow_overlap: bool,
-    #[arg(long = "tag", value_name = "TAG")]
-    tags: Vec<String>,
+pub(crate) struct ManyArgs {
+    /// The ids or the names of the jobs
+    #[arg(value_name = "JOB", required_unless_present_any = ["tag", "all"])]
+    jobs: Vec<String>,
+    /// Every job with this tag
+    #[arg(long, value_name = "TAG", conflicts_with = "jobs")]
+    tag: Option<String>,
+    /// Every job of the namespace
+    #[arg(long, conflicts_with_all = ["jobs", "tag"])]
+    all: bool,
 }
 
 pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    if let JobsCommand::Create(args) = command {
+        create(app, &Connection::open(app).await?, *args).await?;
+        return Ok(Exit::Success);
+    }
+    let api = Connection::open_existing(app).await?;
     let within = [("namespace", api.namespace())];
     match command {
-        JobsCommand::Create(args) => create(app, &api, &args).await?,
+        JobsCommand::Create(_) => {}
         JobsCommand::List { kind, status, tag, limit } => {
             let limit = limit.to_string();
             let query = [
@@ -146,18 +104,16 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
                 ("tag", tag.as_deref()),
                 ("limit", Some(limit.as_str())),
             ];
-            list(app, &api.get(&["scheduler", "jobs"], &query).await?);
+            list(app, &api.read(PATH, &query).await?);
         }
-        JobsCommand::Show(JobArg { job }) => show(app, &api, &job).await?,
-        JobsCommand::Pause(JobArg { job }) => act(app, &api, &job, "pause", "rests").await?,
-        JobsCommand::Resume(JobArg { job }) => act(app, &api, &job, "resume", "goes on").await?,
+        JobsCommand::Get(JobArg { job }) => show(app, &api, &job).await?,
+        JobsCommand::Pause(args) => act(app, &api, &args, JobStatus::Active, "pause", "is paused").await?,
+        JobsCommand::Resume(args) => act(app, &api, &args, JobStatus::Paused, "resume", "is resumed").await?,
+        JobsCommand::Delete(args) => delete(app, &api, &args).await?,
         JobsCommand::Reschedule { job: JobArg { job }, schedule, tz } => {
-            let mut body = json!({"schedule": schedule});
-            if let Some(tz) = tz {
-                body["timezone"] = tz.into();
-            }
-            let changed = api.send("PUT", &["scheduler", "jobs", &job, "schedule"], &within, Some(&body)).await?;
-            told(app, &changed, "has another schedule");
+            let body = NewSchedule { schedule, timezone: tz };
+            let changed: Job = api.write("PUT", &["scheduler", "jobs", &job, "schedule"], &within, &body).await?;
+            report(app, &changed, "has another schedule");
         }
         JobsCommand::Trigger(JobArg { job }) => {
             let execution = api.send("POST", &["scheduler", "jobs", &job, "trigger"], &within, None).await?;
@@ -168,68 +124,63 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
                 format => app.out.value(format, &execution),
             }
         }
-        JobsCommand::Delete(JobArg { job }) => {
-            api.send("DELETE", &["scheduler", "jobs", &job], &within, None).await?;
-            match app.out.record_format() {
-                Format::Table => app.out.line(format_args!("job {job} is cancelled; its history stays")),
-                format => app.out.value(format, &json!({"job": job, "status": "cancelled"})),
-            }
+        JobsCommand::Stats { job: Some(job) } => {
+            let stats: JobStats = api.read(&["scheduler", "jobs", &job, "stats"], &within).await?;
+            record(app, &json!(stats));
         }
-        JobsCommand::Stats { job } => {
-            let stats = match &job {
-                Some(job) => api.get(&["scheduler", "jobs", job, "stats"], &within).await?,
-                None => api.get(&["scheduler", "stats"], &within).await?,
-            };
-            record(app, &stats);
+        JobsCommand::Stats { job: None } => {
+            let stats: SchedulerStats = api.read(&["scheduler", "stats"], &within).await?;
+            record(app, &json!(stats));
         }
     }
     Ok(Exit::Success)
 }
 
-async fn create(app: &App<'_>, api: &Connection, args: &CreateArgs) -> Result<()> {
-    let (kind, when) = match (&args.cron, &args.every, &args.at, &args.after, &args.after_workflow) {
-        (Some(cron), ..) => ("cron", ("schedule", cron)),
-        (_, Some(every), ..) => ("interval", ("every", every)),
-        (_, _, Some(at), ..) => ("once", ("execute_at", at)),
-        (_, _, _, Some(job), _) => ("after", ("job", job)),
-        (_, _, _, _, Some(workflow)) => ("after", ("workflow", workflow)),
-        _ => {
-            return Err(Failure::bad_input("the job has nothing that fires it")
-                .remedy("give one of --cron, --every, --at, --after and --after-workflow"));
+/// The jobs that are meant: those named, or those that have the tag and could be changed.
+async fn named(api: &Connection, args: &ManyArgs, status: Option<JobStatus>) -> Result<Vec<String>> {
+    if !args.jobs.is_empty() {
+        return Ok(args.jobs.clone());
+    }
+    let query = [
+        ("namespace", Some(api.namespace_or_default())),
+        ("tag", args.tag.as_deref()),
+        ("status", status.map(JobStatus::word)),
+        ("limit", Some(PAGE)),
+    ];
+    let found: List<Job> = api.read(PATH, &query).await?;
+    let is_open = |job: &&Job| status.is_some() || matches!(job.status, JobStatus::Active | JobStatus::Paused);
+    Ok(found.items.iter().filter(is_open).map(|job| job.id.to_string()).collect())
+}
+
+async fn act(
+    app: &App<'_>,
+    api: &Connection,
+    args: &ManyArgs,
+    from: JobStatus,
+    action: &str,
+    words: &str,
+) -> Result<()> {
+    let within = [("namespace", api.namespace())];
+    let jobs = named(api, args, Some(from)).await?;
+    if jobs.is_empty() {
+        app.out.note(format_args!("no job is {from}"));
+    }
+    for job in jobs {
+        let path = ["scheduler", "jobs", &job, action];
+        let changed: Job = api.ask("POST", &path, &within, None, &[]).await?.read()?;
+        report(app, &changed, words);
+    }
+    Ok(())
+}
+
+async fn delete(app: &App<'_>, api: &Connection, args: &ManyArgs) -> Result<()> {
+    let within = [("namespace", api.namespace())];
+    for job in named(api, args, None).await? {
+        api.send("DELETE", &["scheduler", "jobs", &job], &within, None).await?;
+        match app.out.record_format() {
+            Format::Table => app.out.line(format_args!("job {job} is cancelled; its history stays")),
+            format => app.out.value(format, &json!({"job": job, "status": "cancelled"})),
         }
-    };
-    let mut body = Map::new();
-    let mut put = |key: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            body.insert(key.to_owned(), value);
-        }
-    };
-    put("name", Some(args.name.clone().into()));
-    put("handler_name", Some(args.handler.clone().into()));
-    put(when.0, Some(when.1.clone().into()));
-    put("namespace", api.namespace().map(Value::from));
-    put("handler_type", args.handler_type.clone().map(Value::from));
-    put("timezone", args.tz.clone().map(Value::from));
-    put("description", args.description.clone().map(Value::from));
-    put("max_executions", args.max_executions.map(Value::from));
-    put("start_date", args.start.clone().map(Value::from));
-    put("end_date", args.end.clone().map(Value::from));
-    put("max_retries", args.max_retries.map(Value::from));
-    put("retry_delay_ms", args.retry_delay_ms.map(Value::from));
-    put("timeout_ms", args.timeout_ms.map(Value::from));
-    put("concurrency", args.concurrency.map(Value::from));
-    put("allow_overlap", args.allow_overlap.then_some(true.into()));
-    put("tags", (!args.tags.is_empty()).then(|| json!(args.tags)));
-    put("on", (!args.on.is_empty()).then(|| json!(args.on)));
-    put("priority", args.priority.as_ref().map(|text| text.parse::<i64>().map_or_else(|_| json!(text), |n| json!(n))));
-    put("payload", args.payload.as_deref().map(|text| parse_json("--payload", text)).transpose()?);
-    let made = api.send("POST", &["scheduler", "jobs", kind], &[], Some(&Value::Object(body))).await?;
-    match app.out.record_format() {
-        Format::Table => {
-            let next = made["next_run"].as_str().map(|next| format!("; next {next}")).unwrap_or_default();
-            app.out.line(format_args!("job {} was made as {}{next}", text(&made, "name"), text(&made, "id")));
-        }
-        format => app.out.value(format, &made),
     }
     Ok(())
 }
@@ -242,78 +193,86 @@ pub(super) fn parse_json(flag: &str, text: &str) -> Result<Value> {
 
 async fn show(app: &App<'_>, api: &Connection, job: &str) -> Result<()> {
     let within = [("namespace", api.namespace())];
-    let mut shown = api.get(&["scheduler", "jobs", job], &within).await?;
+    let shown: Job = api.read(&["scheduler", "jobs", job], &within).await?;
     let query = [("namespace", api.namespace()), ("limit", Some("10"))];
-    let executions = api.get(&["scheduler", "jobs", job, "executions"], &query).await?;
-    match app.out.record_format() {
-        Format::Table => {
-            record(app, &shown);
-            let rows = executions["items"].as_array().map_or(&[][..], Vec::as_slice);
-            if !rows.is_empty() {
-                let mut table = Table::new(&["EXECUTION", "STATUS", "SCHEDULED", "DURATION MS", "RETRIES", "ERROR"]);
-                for row in rows {
-                    let cells = ["id", "status", "scheduled_at", "duration_ms", "retry_count", "error"];
-                    table.row(cells.iter().map(|key| (text(row, key), None)).collect());
-                }
-                table.print(app.out);
-            }
-        }
-        format => {
-            shown["executions"] = executions["items"].clone();
-            app.out.value(format, &shown);
-        }
+    let executions: List<Execution> = api.read(&["scheduler", "jobs", job, "executions"], &query).await?;
+    let format = app.out.record_format();
+    if format != Format::Table {
+        let mut shown = json!(shown);
+        shown["executions"] = json!(executions.items);
+        app.out.value(format, &shown);
+        return Ok(());
     }
+    record(app, &json!(shown));
+    if executions.items.is_empty() {
+        return Ok(());
+    }
+    app.out.line("");
+    let ids: Vec<String> = executions.items.iter().map(|row| row.id.to_string()).collect();
+    let length = short_length(ids.iter().map(String::as_str));
+    let mut table = Table::new(&["EXECUTION", "STATUS", "SCHEDULED", "TOOK", "RETRIES", "ERROR"]);
+    for (row, id) in executions.items.iter().zip(&ids) {
+        let cells = [
+            shortened(id, length).to_owned(),
+            row.status.to_string(),
+            local_text(&row.scheduled_at),
+            row.duration_ms.map(|ms| seconds(ms.saturating_mul(1_000))).unwrap_or_default(),
+            row.retry_count.to_string(),
+            row.error.clone().unwrap_or_default(),
+        ];
+        table.row(cells.into_iter().map(|cell| (cell, None)).collect());
+    }
+    table.print(app.out);
     Ok(())
 }
 
-async fn act(app: &App<'_>, api: &Connection, job: &str, action: &str, words: &str) -> Result<()> {
-    let within = [("namespace", api.namespace())];
-    let changed = api.send("POST", &["scheduler", "jobs", job, action], &within, None).await?;
-    told(app, &changed, words);
-    Ok(())
-}
-
-fn told(app: &App<'_>, job: &Value, words: &str) {
+fn report(app: &App<'_>, job: &Job, words: &str) {
     match app.out.record_format() {
         Format::Table => {
-            let next = job["next_run"].as_str().map(|next| format!("; next {next}")).unwrap_or_default();
-            app.out.line(format_args!("job {} {words}{next}", text(job, "name")));
+            let next = job.next_run.as_deref().filter(|_| job.status == JobStatus::Active);
+            let next = next.map(|next| format!("; next {}", local_text(next))).unwrap_or_default();
+            app.out.line(format_args!("job {} {words}{next}", job.name));
         }
         format => app.out.value(format, job),
     }
 }
 
-fn list(app: &App<'_>, found: &Value) {
-    match app.out.record_format() {
-        Format::Table => {
-            let rows = found["items"].as_array().map_or(&[][..], Vec::as_slice);
-            if rows.is_empty() {
-                app.out.note("no jobs");
-                return;
-            }
-            const HEADS: &[&str] =
-                &["NAMESPACE", "NAME", "TYPE", "STATUS", "SCHEDULE", "HANDLER", "NEXT", "RUNS", "FAILED"];
-            let keys = [
-                "namespace",
-                "name",
-                "type",
-                "status",
-                "schedule",
-                "handler_name",
-                "next_run",
-                "executions_count",
-                "failure_count",
-            ];
-            let mut table = Table::new(HEADS);
-            for row in rows {
-                table.row(keys.iter().map(|key| (text(row, key), None)).collect());
-            }
-            table.print(app.out);
-            if found["next"].is_string() {
-                app.out.note("there are more: raise --limit");
-            }
-        }
-        format => app.out.value(format, found),
+fn list(app: &App<'_>, found: &List<Job>) {
+    let format = app.out.record_format();
+    if format != Format::Table {
+        return app.out.value(format, found);
+    }
+    if found.items.is_empty() {
+        return app.out.note("no jobs");
+    }
+    let mut table =
+        Table::new(&["NAMESPACE", "NAME", "TYPE", "STATUS", "SCHEDULE", "HANDLER", "NEXT", "RUNS", "FAILED"]);
+    for job in &found.items {
+        let next = job.next_run.as_deref().filter(|_| job.status == JobStatus::Active);
+        let cells = [
+            job.namespace.clone(),
+            job.name.clone(),
+            job.r#type.to_string(),
+            job.status.to_string(),
+            job.schedule.clone(),
+            handler(job),
+            next.map(local_text).unwrap_or_default(),
+            job.executions_count.to_string(),
+            job.failure_count.to_string(),
+        ];
+        table.row(cells.into_iter().map(|cell| (cell, None)).collect());
+    }
+    table.print(app.out);
+    if found.next.is_some() {
+        app.out.note("there are more: raise --limit");
+    }
+}
+
+/// The handler, or the command that a shell job runs.
+fn handler(job: &Job) -> String {
+    match (job.handler_type.as_str(), job.payload["run"].as_str()) {
+        ("shell", Some(command)) => command.to_owned(),
+        _ => job.handler_name.clone(),
     }
 }
 
@@ -323,7 +282,7 @@ pub(super) fn record(app: &App<'_>, value: &Value) {
         Format::Table => {
             for (key, field) in value.as_object().into_iter().flatten() {
                 if !field.is_null() {
-                    app.out.line(format_args!("{key}: {}", shown(field)));
+                    app.out.line(format_args!("{:<18} {}", key.replace('_', " "), local_text(&shown(field))));
                 }
             }
         }

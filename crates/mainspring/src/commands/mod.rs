@@ -1,6 +1,7 @@
 //! One file per command.
 
 pub(crate) mod apply;
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod backfill;
 pub(crate) mod calendars;
@@ -31,7 +32,7 @@ mod stored;
 pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod testing;
-pub(crate) mod token;
+pub(crate) mod tokens;
 pub(crate) mod trigger;
 pub(crate) mod validate;
 pub(crate) mod version;

@@ -13,11 +13,12 @@ pub(crate) enum NamespacesCommand {
     /// List namespaces
     List,
     /// Show one
-    Show {
+    #[command(alias = "show")]
+    Get {
         #[arg(value_name = "NAME")]
         name: String,
     },
-    /// Make one
+    /// Create one
     Create(Wanted),
     /// Change quotas or description
     Set(Wanted),
@@ -71,10 +72,13 @@ impl Wanted {
 
 pub(crate) async fn namespaces(app: &App<'_>, command: NamespacesCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = match &command {
+        NamespacesCommand::Create(_) => Connection::open(app).await?,
+        _ => Connection::open_existing(app).await?,
+    };
     let shown = match command {
         NamespacesCommand::List => api.get(&["namespaces"], &[("limit", Some("500"))]).await?,
-        NamespacesCommand::Show { name } => api.get(&["namespaces", &name], &[]).await?,
+        NamespacesCommand::Get { name } => api.get(&["namespaces", &name], &[]).await?,
         NamespacesCommand::Create(wanted) => {
             let mut body = wanted.body()?;
             body.insert("name".into(), wanted.name.clone().into());
@@ -86,7 +90,7 @@ pub(crate) async fn namespaces(app: &App<'_>, command: NamespacesCommand) -> Res
         NamespacesCommand::Delete { name, cascade } => {
             let query = [("cascade", cascade.then_some("true"))];
             api.send("DELETE", &["namespaces", &name], &query, None).await?;
-            app.out.note(format_args!("namespace {name} is gone"));
+            app.out.note(format_args!("namespace {name} is deleted"));
             return Ok(Exit::Success);
         }
     };

@@ -12,9 +12,15 @@ use crate::views::text;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PoolsCommand {
+    /// Delete a pool that no workflow names
+    Delete {
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// List pools and how much of each is in use
     List,
     /// Set how many task runs of a pool may go on at once
+    #[command(alias = "create")]
     Set {
         #[arg(value_name = "NAME")]
         name: String,
@@ -28,6 +34,13 @@ pub(crate) async fn pools(app: &App<'_>, command: PoolsCommand) -> Result {
     app.start_logs();
     match command {
         PoolsCommand::List => list(app).await,
+        PoolsCommand::Delete { name } => {
+            let api = Connection::open_existing(app).await?;
+            let namespace = api.namespace_or_default();
+            api.send("DELETE", &["pools", &name], &[("namespace", Some(namespace))], None).await?;
+            app.out.note(format_args!("pool {namespace}/{name} is deleted"));
+            Ok(Exit::Success)
+        }
         PoolsCommand::Set { name, slots } => set(app, &name, &slots).await,
     }
 }

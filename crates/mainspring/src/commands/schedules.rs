@@ -1,4 +1,4 @@
-//! `mainspring schedules`: what fires when, and letting it rest.
+//! `mainspring schedules`: what fires when, pausing and resuming it.
 
 use clap::Subcommand;
 use serde_json::Value;
@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Format, Table};
+use crate::ids::find_among;
+use crate::output::{Format, Table, local_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SchedulesCommand {
@@ -19,11 +20,12 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
         limit: u16,
     },
     /// Show one with what became of its last fires
-    Show {
+    #[command(alias = "show")]
+    Get {
         /// The id of the schedule, or WORKFLOW/TRIGGER
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
@@ -37,13 +39,13 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, value_name = "N", default_value_t = 10)]
         count: u16,
     },
-    /// Let one rest
+    /// Pause one: it does not fire until it is resumed
     Pause {
         /// The id of the schedule, or WORKFLOW/TRIGGER
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
     },
-    /// Let one go on; what it missed is up to its catch-up policy
+    /// Resume one; what it missed is up to its catch-up policy
     Resume {
         /// The id of the schedule, or WORKFLOW/TRIGGER
         #[arg(value_name = "SCHEDULE")]
@@ -53,7 +55,7 @@ pub(crate) enum SchedulesCommand {
 
 pub(crate) async fn schedules(app: &App<'_>, command: SchedulesCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = Connection::open_existing(app).await?;
     match command {
         SchedulesCommand::List { workflow, kind, limit } => {
             let limit = limit.to_string();
@@ -65,7 +67,7 @@ pub(crate) async fn schedules(app: &App<'_>, command: SchedulesCommand) -> Resul
             ];
             list(app, &api.get(&["schedules"], &query).await?);
         }
-        SchedulesCommand::Show { schedule } => {
+        SchedulesCommand::Get { schedule } => {
             let id = find(&api, &schedule).await?;
             let shown = api.get(&["schedules", &id], &[]).await?;
             let fires = api.get(&["schedules", &id, "fires"], &[("limit", Some("10"))]).await?;
@@ -84,7 +86,9 @@ pub(crate) async fn schedules(app: &App<'_>, command: SchedulesCommand) -> Resul
 
 /// The id of a schedule that is named by it, or by its workflow and its own name.
 async fn find(api: &Connection, schedule: &str) -> Result<String> {
-    let Some((workflow, name)) = schedule.split_once('/') else { return Ok(schedule.to_owned()) };
+    let Some((workflow, name)) = schedule.split_once('/') else {
+        return find_among(api, &["schedules"], "schedule", schedule).await;
+    };
     let query = [("namespace", Some(api.namespace_or_default())), ("workflow", Some(workflow)), ("limit", Some("500"))];
     let found = api.get(&["schedules"], &query).await?;
     let rows = found["items"].as_array().map_or(&[][..], Vec::as_slice);
@@ -107,8 +111,8 @@ async fn act(app: &App<'_>, api: &Connection, schedule: &str, action: &str) -> R
         Format::Table => {
             let (name, next) = (format!("{}/{}", text(&row, "workflow"), text(&row, "name")), text(&row, "next_run"));
             match action {
-                "pause" => app.out.line(format_args!("{name} rests")),
-                _ => app.out.line(format_args!("{name} goes on; next {next}")),
+                "pause" => app.out.line(format_args!("{name} is paused")),
+                _ => app.out.line(format_args!("{name} is resumed; next {}", local_text(&next))),
             }
         }
         format => app.out.value(format, &row),
@@ -127,6 +131,11 @@ fn list(app: &App<'_>, found: &Value) {
             let mut table =
                 Table::new(&["NAMESPACE", "WORKFLOW", "TRIGGER", "KIND", "SCHEDULE", "STATUS", "NEXT", "FIRED"]);
             for row in rows {
+                // What does not fire has no next time.
+                let next = match row["status"].as_str() {
+                    Some("active") => local_text(&text(row, "next_run")),
+                    _ => "-".to_owned(),
+                };
                 let mut schedule = text(row, "schedule");
                 if let Some(zone) = row["timezone"].as_str().filter(|zone| *zone != "UTC") {
                     schedule = format!("{schedule} {zone}");
@@ -138,7 +147,7 @@ fn list(app: &App<'_>, found: &Value) {
                     text(row, "kind"),
                     schedule,
                     text(row, "status"),
-                    text(row, "next_run"),
+                    next,
                     row["fired"].to_string(),
                 ];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
@@ -158,7 +167,7 @@ fn show(app: &App<'_>, mut shown: Value, fires: &Value) {
             for (field, value) in shown.as_object().into_iter().flatten() {
                 let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
                 if value != "null" {
-                    app.out.line(format_args!("{:<16} {value}", field.replace('_', " ")));
+                    app.out.line(format_args!("{:<16} {}", field.replace('_', " "), local_text(&value)));
                 }
             }
             let rows = fires["items"].as_array().map_or(&[][..], Vec::as_slice);
@@ -176,7 +185,7 @@ fn show(app: &App<'_>, mut shown: Value, fires: &Value) {
                     Some(count) if count > 1 => format!("{} ({count})", text(fire, "outcome")),
                     _ => text(fire, "outcome"),
                 };
-                let cells = [when, outcome, text(fire, "run_id"), text(fire, "reason")];
+                let cells = [local_text(&when), outcome, text(fire, "run_id"), text(fire, "reason")];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
             }
             table.print(app.out);
@@ -198,7 +207,7 @@ fn print_next(app: &App<'_>, next: &Value) {
             }
             let mut table = Table::new(&["SCHEDULED FOR", "FIRES AT"]);
             for row in rows {
-                let cells = [text(row, "scheduled_for"), text(row, "fire_at")];
+                let cells = [local_text(&text(row, "scheduled_for")), local_text(&text(row, "fire_at"))];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
             }
             table.print(app.out);

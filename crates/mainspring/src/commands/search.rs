@@ -34,7 +34,7 @@ pub(crate) async fn search(app: &App<'_>, args: SearchArgs) -> Result {
             }
             table.print(app.out);
             if items(&found).is_empty() {
-                app.out.note("nothing was found; the function kb:reindex brings the index up to date");
+                app.out.note("nothing was found");
             }
         }
         format => app.out.value(format, &found),

@@ -9,16 +9,20 @@ use serde_json::{Value, json};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result, cause};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, local_text};
 
 const LARGEST: u64 = 64 * 1024;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SecretsCommand {
     /// Keep a secret, sealed; its value is read from standard input
+    #[command(alias = "create")]
     Set {
         #[arg(value_name = "NAME")]
         name: String,
+        /// Never here: other users of this machine could read it
+        #[arg(hide = true, value_name = "VALUE")]
+        value: Option<String>,
     },
     /// List the names of secrets
     List,
@@ -31,9 +35,15 @@ pub(crate) enum SecretsCommand {
 
 pub(crate) async fn secrets(app: &App<'_>, command: SecretsCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = match &command {
+        SecretsCommand::Set { name, value } => {
+            refuse_argument(name, value.as_deref())?;
+            Connection::open(app).await?
+        }
+        _ => Connection::open_existing(app).await?,
+    };
     match command {
-        SecretsCommand::Set { name } => {
+        SecretsCommand::Set { name, .. } => {
             let value = read_value(app, &name)?;
             let query = [("namespace", Some(api.namespace_or_default()))];
             let made = api.send("PUT", &["secrets", &name], &query, Some(&json!({"value": value}))).await?;
@@ -51,10 +61,21 @@ pub(crate) async fn secrets(app: &App<'_>, command: SecretsCommand) -> Result {
         SecretsCommand::Delete { name } => {
             let query = [("namespace", Some(api.namespace_or_default()))];
             api.send("DELETE", &["secrets", &name], &query, None).await?;
-            app.out.note(format_args!("secret {}/{name} is gone", api.namespace_or_default()));
+            app.out.note(format_args!("secret {}/{name} is deleted", api.namespace_or_default()));
         }
     }
     Ok(Exit::Success)
+}
+
+/// A value on the command line is in the list of processes and in the history of the shell.
+fn refuse_argument(name: &str, value: Option<&str>) -> Result<()> {
+    match value {
+        None => Ok(()),
+        Some(_) => {
+            Err(Failure::bad_input("the value of a secret is not given on the command line, where others can read it")
+                .remedy(format!("pass it on standard input: printf %s VALUE | mainspring secrets set {name}")))
+        }
+    }
 }
 
 /// All of standard input, without its last line break; on a terminal one line that is not shown.
@@ -112,7 +133,7 @@ fn show(app: &App<'_>, list: &Value) {
             let mut table = Table::new(&["NAMESPACE", "NAME", "UPDATED", "BY"]);
             for secret in list["items"].as_array().into_iter().flatten() {
                 let text = |field: &str| secret[field].as_str().unwrap_or("-").to_owned();
-                let cells = [text("namespace"), text("name"), text("updated_at"), text("updated_by")];
+                let cells = [text("namespace"), text("name"), local_text(&text("updated_at")), text("updated_by")];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
             }
             table.print(app.out);

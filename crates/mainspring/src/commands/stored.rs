@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use mainspring_api::List;
+use mainspring_api::workflows::{BundledFile, WorkflowBundle};
 use mainspring_core::Workflow;
+use mainspring_core::diagnostic::did_you_mean;
 use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::api::{Answer, Connection, Content, strange};
+use crate::api::{Answer, Connection, Content, PAGE, strange};
 use crate::app::App;
 use crate::failure::{Failure, Result};
 use crate::progress::Plan;
@@ -42,13 +45,15 @@ impl Loaded {
         let content = if self.files.is_empty() {
             Content { kind: "application/yaml", bytes: self.source.text.clone().into_bytes() }
         } else {
-            let file = |file: &BundleFile| {
-                let content = STANDARD.encode(&file.content);
-                json!({"path": file.path, "executable": file.executable, "content": content})
+            let file = |file: &BundleFile| BundledFile {
+                path: file.path.clone(),
+                executable: file.executable,
+                content: STANDARD.encode(&file.content),
             };
-            let files: Vec<Value> = self.files.iter().map(file).collect();
-            let body = json!({"source": self.source.text, "files": files});
-            Content { kind: "application/vnd.mainspring.bundle+json", bytes: body.to_string().into_bytes() }
+            let files = self.files.iter().map(file).collect();
+            let body = WorkflowBundle { source: self.source.text.clone(), files };
+            let bytes = serde_json::to_vec(&body).map_err(|error| Failure::failed(error.to_string()))?;
+            Content { kind: "application/vnd.mainspring.bundle+json", bytes }
         };
         let query = [("namespace", Some(self.workflow.namespace.as_str()))];
         api.ask("POST", &["workflows"], &query, Some(content), conditions).await
@@ -78,6 +83,13 @@ pub(super) async fn find(api: &Connection, namespace: &str, name: &str) -> Resul
         _ => Plan::Read(Arc::new(fetch(api, &shown, id, number).await?)),
     };
     Ok(Some(Stored { id: id.to_owned(), number, etag: answer.etag, plan }))
+}
+
+/// The name of a stored workflow that is nearly this one, as a question.
+pub(super) async fn similar(api: &Connection, namespace: &str, name: &str) -> Option<String> {
+    let query = [("namespace", Some(namespace)), ("limit", Some(PAGE))];
+    let known: List<mainspring_api::workflows::Workflow> = api.read(&["workflows"], &query).await.ok()?;
+    did_you_mean(name, known.items.iter().map(|workflow| workflow.name.as_str()))
 }
 
 /// A version as it was written, read again.

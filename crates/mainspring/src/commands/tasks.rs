@@ -3,15 +3,17 @@
 use std::collections::HashMap;
 
 use clap::{Args, Subcommand};
+use mainspring_api::runs::TaskRun;
 use mainspring_core::diagnostic::{did_you_mean, quoted};
 use mainspring_core::{RunId, TaskKey, Workflow};
 use mainspring_engine::{Answer, AnswerError, Client};
 use serde_json::{Value, json};
 
-use super::runs::{parse_run, task_runs};
+use super::runs::task_runs;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::{check_run, find_run};
 use crate::output::{Format, Table};
 use crate::views::{self, text};
 
@@ -42,14 +44,18 @@ pub(crate) enum TasksCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     run: String,
     /// The task's name; `name[2]` is an item
     #[arg(value_name = "TASK")]
     task: String,
-    /// Why, for whoever asks later
+    /// Why, for the history of the run
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    /// Who acts [default: $USER, or whose token it is]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -63,12 +69,13 @@ pub(crate) struct ResolveArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     run: String,
     /// The task's name; `name[2]` is an item
     #[arg(value_name = "TASK")]
     task: String,
-    /// Why, for whoever asks later
+    /// Why, for the history of the run
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Who acts [default: $USER]
@@ -96,8 +103,10 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
     app.start_logs();
     match command {
         TasksCommand::List { run } => {
-            let run = parse_run(&run)?.to_string();
-            list(app, &Connection::open_existing(app).await?, &run).await
+            check_run(&run)?;
+            let api = Connection::open_existing(app).await?;
+            let run = find_run(&api, &run).await?.to_string();
+            list(app, &api, &run).await
         }
         TasksCommand::Approve(args) => answer(app, args, Answer::Approve, "is approved").await,
         TasksCommand::Reject(args) => answer(app, args, Answer::Reject, "is rejected").await,
@@ -121,9 +130,11 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
 
 /// What people do about a task, through the API.
 async fn repair(app: &App<'_>, args: RepairArgs, action: &str, output: Option<Value>) -> Result {
-    let run = parse_run(&args.run)?.to_string();
-    let api = Connection::open(app).await?;
-    let mut body = json!({"action": action, "reason": args.reason});
+    check_run(&args.run)?;
+    let api = Connection::open_existing(app).await?;
+    let run = find_run(&api, &args.run).await?.to_string();
+    let api = api.acting_as(args.by.as_deref());
+    let mut body = json!({"action": action, "reason": args.reason, "by": args.by});
     if let Some(output) = output {
         body["output"] = output;
     }
@@ -147,9 +158,10 @@ fn parse_output(text: Option<&str>) -> Result<Value> {
 
 /// Tells a task that waits what it waits for. Whoever holds the database may answer in any role; a server knows the
 /// roles of a token.
-async fn answer(app: &App<'_>, args: AnswerArgs, answer: Answer, words: &str) -> Result {
-    let run = parse_run(&args.run)?;
+pub(super) async fn answer(app: &App<'_>, args: AnswerArgs, answer: Answer, words: &str) -> Result {
+    check_run(&args.run)?;
     let api = Connection::open_existing(app).await?;
+    let run = find_run(&api, &args.run).await?;
     let by = match api.client() {
         Some(client) => answer_here(app, client, run, &args, &answer).await?,
         None => answer_there(&api, run, &args, &answer).await?,
@@ -240,17 +252,17 @@ async fn kinds(api: &Connection, run: &str) -> Result<HashMap<String, String>> {
     Ok(nodes.iter().map(|node| (text(node, "task").to_owned(), text(node, "kind").to_owned())).collect())
 }
 
-fn print(app: &App<'_>, tasks: &[Value], kinds: &HashMap<String, String>) {
+fn print(app: &App<'_>, tasks: &[TaskRun], kinds: &HashMap<String, String>) {
     let mut table = Table::new(&["TASK", "KIND", "STATUS", ""]);
     for task in tasks {
-        let name = text(task, "task_id");
+        let name = task.task_id.as_str();
         let kind = kinds.get(name.split('[').next().unwrap_or(name)).cloned().unwrap_or_default();
-        let words = task["blocked_by"][0].as_str().unwrap_or_else(|| text(task, "error"));
+        let words = task.blocked_by.first().or(task.error.as_ref()).cloned().unwrap_or_default();
         table.row(vec![
             (name.to_owned(), None),
             (kind, None),
-            (text(task, "status").to_owned(), views::state(task).map(views::task_paint)),
-            (words.to_owned(), None),
+            (task.status.to_string(), task.status.word().parse().ok().map(views::task_paint)),
+            (words, None),
         ]);
     }
     table.print(app.out);

@@ -16,6 +16,7 @@ use crate::output::{Format, Output};
 use crate::source::{Source, Unread};
 
 use find::Folder;
+pub(crate) use find::{test_files, workflow_files};
 use report::{CaseReport, FileReport};
 
 #[derive(Debug, Args)]

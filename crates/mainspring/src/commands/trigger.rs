@@ -2,12 +2,11 @@
 
 use clap::Args;
 
-use super::start::{Start, require_text, start};
+use super::start::{Start, StartArgs, start};
 use super::stored;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Failure, Result};
-use crate::inputs::InputArgs;
 use crate::signals::Signals;
 
 #[derive(Debug, Args)]
@@ -16,42 +15,28 @@ pub(crate) struct TriggerArgs {
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    inputs: InputArgs,
-    /// Follow the run to its end; the exit code tells how it went
-    #[arg(short, long)]
-    follow: bool,
-    /// Start it then, like 2026-01-31T08:00:00+01:00; at once if that has passed
-    #[arg(long, value_name = "TIME")]
-    at: Option<String>,
-    /// The same key again is the same run
-    #[arg(long, value_name = "KEY")]
-    idempotency_key: Option<String>,
-    /// A name of yours by which the run can be found
-    #[arg(long, value_name = "ID")]
-    correlation_id: Option<String>,
+    start: StartArgs,
 }
 
 pub(crate) async fn trigger(app: &App<'_>, args: TriggerArgs) -> Result {
     app.start_logs();
-    require_text("idempotency-key", args.idempotency_key.as_ref())?;
-    require_text("correlation-id", args.correlation_id.as_ref())?;
+    args.start.check()?;
     let mut signals = Signals::install()?;
     let api = Connection::open_existing(app).await?;
     let namespace = api.namespace_or_default();
     let Some(stored) = stored::find(&api, namespace, &args.name).await? else {
         let missing = format!("there is no workflow `{}` in namespace `{namespace}`", args.name);
-        return Err(Failure::bad_input(missing)
-            .remedy("store it with `mainspring apply FILE`, or name another with --namespace"));
+        let remedy = match stored::similar(&api, namespace, &args.name).await {
+            Some(near) => near,
+            None => "store it with `mainspring apply FILE`, or name another with --namespace".to_owned(),
+        };
+        return Err(Failure::bad_input(missing).remedy(remedy));
     };
     let run = Start {
         workflow: stored.id,
         version: stored.number,
-        inputs: args.inputs.values(&stored.plan)?,
+        inputs: args.start.inputs.values(&stored.plan)?,
         plan: stored.plan,
-        at: args.at,
-        priority: None,
-        correlation_id: args.correlation_id,
-        idempotency_key: args.idempotency_key,
     };
-    start(app, api, run, args.follow, &mut signals).await
+    start(app, api, run, args.start, &mut signals).await
 }

@@ -4,21 +4,23 @@ use clap::Args;
 use mainspring_core::{Diagnostic, Diagnostics};
 use serde_json::{Value, json};
 
+use super::testing::workflow_files;
 use crate::failure::{Exit, Result};
 use crate::output::{Format, Output, Paint};
 use crate::source::{Source, Unread};
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
-    /// Workflow files; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    /// Workflow files, or folders of them; `-` is standard input
+    #[arg(required = true, value_name = "PATH")]
     files: Vec<String>,
 }
 
 pub(crate) fn validate(args: &ValidateArgs, out: &Output) -> Result {
-    let mut reports = Vec::with_capacity(args.files.len());
+    let files = workflow_files(&args.files)?;
+    let mut reports = Vec::with_capacity(files.len());
     let mut is_valid = true;
-    for path in &args.files {
+    for path in &files {
         let report = check(path, out)?;
         is_valid &= report["valid"] == true;
         reports.push(report);

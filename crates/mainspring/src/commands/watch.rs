@@ -27,10 +27,10 @@ use tokio::time::Instant;
 use self::draw::Sight;
 use self::model::{Effect, Message, Model};
 use self::terminal::{Input, Screen};
-use super::runs::parse_run;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::{check_run, find_run};
 use crate::output::plain;
 use crate::signals::Signals;
 
@@ -53,12 +53,16 @@ pub(crate) struct WatchArgs {
 }
 
 pub(crate) async fn watch(app: &App<'_>, args: WatchArgs) -> Result {
-    let run = args.run.as_deref().map(parse_run).transpose()?.map(|id| id.to_string());
+    args.run.as_deref().map(check_run).transpose()?;
     require_terminal(app)?;
     if !std::io::stderr().is_terminal() {
         app.start_logs();
     }
-    let api = Arc::new(Connection::open(app).await?);
+    let api = Arc::new(Connection::open_existing(app).await?);
+    let run = match args.run.as_deref() {
+        Some(run) => Some(find_run(&api, run).await?.to_string()),
+        None => None,
+    };
     let mut model = Model::new(plain(&api.place()), api.namespace().map(str::to_owned), run);
     let clock = SystemClock::new();
     // Whatever is wrong with address, token or run is said before the screen is taken.
@@ -83,7 +87,7 @@ fn require_terminal(app: &App<'_>) -> Result<()> {
         false => "watch needs a terminal, and this is none",
     };
     Err(Failure::bad_input(message)
-        .remedy("use `mainspring runs list` or `mainspring runs show RUN`, with -o json for programs"))
+        .remedy("use `mainspring runs list` or `mainspring runs get RUN`, with -o json for programs"))
 }
 
 struct Watch {

@@ -1,16 +1,17 @@
 //! `mainspring why`: what keeps a task from running, in words.
 
 use clap::Args;
-use serde_json::Value;
+use mainspring_api::runs::{TaskRun, TaskStatus};
 
-use super::runs::parse_run;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::output::Format;
+use crate::ids::{check_run, find_run};
+use crate::output::{Format, plain};
 
 #[derive(Debug, Args)]
 pub(crate) struct WhyArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     run: String,
     /// The task's name; `name[2]` is an item
@@ -20,23 +21,42 @@ pub(crate) struct WhyArgs {
 
 pub(crate) async fn why(app: &App<'_>, args: WhyArgs) -> Result {
     app.start_logs();
-    let run = parse_run(&args.run)?.to_string();
-    let api = Connection::open(app).await?;
-    let shown = api.get(&["workflow-runs", &run, "tasks", &args.task], &[]).await?;
+    check_run(&args.run)?;
+    let api = Connection::open_existing(app).await?;
+    let run = find_run(&api, &args.run).await?.to_string();
+    let shown: TaskRun = api.read(&["workflow-runs", &run, "tasks", &args.task], &[]).await?;
     let format = app.out.record_format();
     if format != Format::Table {
         app.out.value(format, &shown);
         return Ok(Exit::Success);
     }
-    let status = shown["status"].as_str().unwrap_or_default();
-    let reasons: Vec<&str> = shown["blocked_by"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    if reasons.is_empty() {
-        app.out.line(format_args!("{} is {status}; nothing keeps it from running", args.task));
+    if shown.blocked_by.is_empty() {
+        app.out.line(format_args!("{} {}", args.task, without_reason(&shown)));
     } else {
-        app.out.line(format_args!("{} is {status}:", args.task));
-        for reason in reasons {
+        app.out.line(format_args!("{} is {}:", args.task, shown.status));
+        for reason in &shown.blocked_by {
             app.out.line(format_args!("  {reason}"));
         }
     }
+    if let Some(message) = shown.approval.as_ref().and_then(|approval| approval.message.as_deref()) {
+        app.out.line(format_args!("  it asks: {}", plain(message)));
+    }
+    if let Some(child) = shown.child_run_id {
+        app.out.line(format_args!("  its child run is {child}"));
+    }
     Ok(Exit::Success)
+}
+
+/// What there is to say of a task that nothing keeps from running.
+fn without_reason(task: &TaskRun) -> String {
+    let error = || task.error.as_deref().map_or(String::new(), |error| format!(": {}", plain(error)));
+    match task.status {
+        TaskStatus::Running => "is running".to_owned(),
+        TaskStatus::Success | TaskStatus::ResolvedManually => format!("has run: it is {}", task.status),
+        TaskStatus::Failed => format!("has failed{}", error()),
+        TaskStatus::Skipped => "was skipped: its condition was false, or it was left out by hand".to_owned(),
+        TaskStatus::UpstreamFailed => "did not run, because a task that it needs did not succeed".to_owned(),
+        TaskStatus::Cancelled => format!("was cancelled{}", error()),
+        _ => format!("is {}; nothing keeps it from running", task.status),
+    }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, local_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum WorkflowsCommand {
@@ -19,11 +19,12 @@ pub(crate) enum WorkflowsCommand {
         #[arg(long, value_name = "TEXT")]
         q: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
         limit: u16,
     },
     /// Show one
-    Show {
+    #[command(alias = "show")]
+    Get {
         #[arg(value_name = "WORKFLOW")]
         workflow: String,
     },
@@ -32,12 +33,13 @@ pub(crate) enum WorkflowsCommand {
         #[arg(value_name = "WORKFLOW")]
         workflow: String,
     },
-    /// Let its triggers fire
-    Activate {
+    /// Resume one: its triggers fire
+    #[command(alias = "activate")]
+    Resume {
         #[arg(value_name = "WORKFLOW")]
         workflow: String,
     },
-    /// Keep its triggers from firing; runs go on
+    /// Pause one: its triggers do not fire; runs go on
     Pause {
         #[arg(value_name = "WORKFLOW")]
         workflow: String,
@@ -54,7 +56,7 @@ pub(crate) enum WorkflowsCommand {
 
 pub(crate) async fn workflows(app: &App<'_>, command: WorkflowsCommand) -> Result {
     app.start_logs();
-    let api = Connection::open(app).await?;
+    let api = Connection::open_existing(app).await?;
     let within = [("namespace", Some(api.namespace_or_default()))];
     match command {
         WorkflowsCommand::List { tag, q, limit } => {
@@ -67,11 +69,11 @@ pub(crate) async fn workflows(app: &App<'_>, command: WorkflowsCommand) -> Resul
             ];
             list(app, &api.get(&["workflows"], &query).await?);
         }
-        WorkflowsCommand::Show { workflow } => show(app, &api.get(&["workflows", &workflow], &within).await?),
+        WorkflowsCommand::Get { workflow } => show(app, &api.get(&["workflows", &workflow], &within).await?),
         WorkflowsCommand::Versions { workflow } => {
             versions(app, &api.get(&["workflows", &workflow, "versions"], &within).await?);
         }
-        WorkflowsCommand::Activate { workflow } => switch(app, &api, &workflow, true).await?,
+        WorkflowsCommand::Resume { workflow } => switch(app, &api, &workflow, true).await?,
         WorkflowsCommand::Pause { workflow } => switch(app, &api, &workflow, false).await?,
         WorkflowsCommand::Delete { workflow, cancel } => {
             let query = [within[0], ("cancel", cancel.then_some("true"))];
@@ -90,8 +92,8 @@ async fn switch(app: &App<'_>, api: &Connection, workflow: &str, active: bool) -
     let body = json!({"is_active": active});
     let row = api.send("PATCH", &["workflows", workflow], &query, Some(&body)).await?;
     match app.out.record_format() {
-        Format::Table if active => app.out.line(format_args!("the triggers of {workflow} fire")),
-        Format::Table => app.out.line(format_args!("the triggers of {workflow} rest")),
+        Format::Table if active => app.out.line(format_args!("workflow {workflow} is resumed: its triggers fire")),
+        Format::Table => app.out.line(format_args!("workflow {workflow} is paused: its triggers do not fire")),
         format => app.out.value(format, &row),
     }
     Ok(())
@@ -115,7 +117,7 @@ fn list(app: &App<'_>, found: &Value) {
             row["version"].to_string(),
             active.to_owned(),
             text(row, "schedule_cron"),
-            text(row, "updated_at"),
+            local_text(&text(row, "updated_at")),
         ];
         table.row(cells.into_iter().map(|cell| (cell, None)).collect());
     }
@@ -132,7 +134,7 @@ fn versions(app: &App<'_>, found: &Value) {
     }
     let mut table = Table::new(&["VERSION", "CREATED"]);
     for row in items(found) {
-        let cells = [row["version"].to_string(), text(row, "created_at")];
+        let cells = [row["version"].to_string(), local_text(&text(row, "created_at"))];
         table.row(cells.into_iter().map(|cell| (cell, None)).collect());
     }
     table.print(app.out);
@@ -146,7 +148,7 @@ fn show(app: &App<'_>, shown: &Value) {
     for (field, value) in shown.as_object().into_iter().flatten() {
         let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
         if value != "null" && value != "[]" && value != "{}" {
-            app.out.line(format_args!("{:<16} {value}", field.replace('_', " ")));
+            app.out.line(format_args!("{:<16} {}", field.replace('_', " "), local_text(&value)));
         }
     }
 }

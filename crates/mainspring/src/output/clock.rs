@@ -7,7 +7,7 @@ use mainspring_core::schedule::{local, timezone};
 use mainspring_core::time;
 
 /// `2026-11-17 20:05:33` of the local zone.
-pub(crate) fn local_time(at: Micros) -> String {
+fn local_time(at: Micros) -> String {
     let zone = timezone(zone_name()).or_else(|_| timezone("UTC"));
     // Without the offset: every time of a table has the same.
     zone.map_or_else(|_| time::rfc3339_short(at), |zone| local(at, zone).chars().take(19).collect())
@@ -19,7 +19,7 @@ pub(crate) fn local_text(text: &str) -> String {
 }
 
 /// The name of the local zone: `TZ`, or what `/etc/localtime` points to.
-pub(crate) fn zone_name() -> &'static str {
+fn zone_name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
         let given = std::env::var("TZ").ok().map(|name| name.trim_start_matches(':').to_owned());

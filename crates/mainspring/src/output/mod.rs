@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use serde::Serialize;
 
-pub(crate) use clock::{local_text, local_time};
+pub(crate) use clock::local_text;
 pub(crate) use excerpt::excerpt;
 pub(crate) use table::Table;
 pub(crate) use text::{clip, plain, seconds, width};

@@ -76,7 +76,7 @@ fn command_lines() {
     for arguments in [&["rnu"][..], &["run"], &["run", "x", "--nope"], &["runs"], &["runs", "list", "--limit", "0"]] {
         place.call(arguments).expect(2);
     }
-    place.call(&["runs", "show", "latest"]).expect(2).says(&["`latest` is not the id of a run", "runs list"]);
+    place.call(&["runs", "get", "latest"]).expect(2).says(&["`latest` is not the id of a run", "runs list"]);
     place.call(&["runs", "list", "--status", "faild"]).expect(2).says(&["did you mean `failed`?"]);
     place.call(&["runs", "list", "--since", "yesterday"]).expect(2).says(&["--since", "2026-01-31T08:00:00Z"]);
     place.call(&["pools", "set", "Bad Name", "--slots", "1"]).expect(2).says(&["`Bad Name`"]);

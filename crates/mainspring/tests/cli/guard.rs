@@ -43,8 +43,8 @@ fn a_first_start_leaves_a_token_that_opens_the_api(database: &str) {
         place.call_with(arguments, &[("MAINSPRING_SERVER", url.as_str()), ("MAINSPRING_TOKEN", token)])
     };
     with(&["namespaces", "list"], narrow).expect(0);
-    with(&["token", "list"], narrow).expect(2).says(&["does not permit", "wider role"]);
-    with(&["token", "list"], "ms_wrong").expect(2).says(&["a valid token is needed", "MAINSPRING_TOKEN"]);
+    with(&["token", "list"], narrow).expect(2).says(&["does not permit", "it needs the role admin"]);
+    with(&["token", "list"], "ms_wrong").expect(2).says(&["the server does not accept the token of MAINSPRING_TOKEN"]);
     over_http(&["token", "revoke", id]).expect(0);
     with(&["namespaces", "list"], narrow).expect(2);
 

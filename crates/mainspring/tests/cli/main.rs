@@ -7,6 +7,7 @@ mod cron;
 mod examples;
 mod guard;
 mod maintain;
+mod newcomer;
 mod operate;
 mod remote;
 mod repairs;

@@ -27,7 +27,7 @@ fn workflows_are_looked_at_switched_and_deleted(database: &str) {
     place.call(&["workflows", "list", "-o", "table"]).expect(0).says(&["default", "w", "yes"]);
     assert_eq!(place.call(&["workflows", "show", "w"]).expect(0).json()["version"], 1);
     assert_eq!(place.call(&["workflows", "versions", "w"]).expect(0).json()["items"][0]["version"], 1);
-    place.call(&["workflows", "pause", "w", "-o", "table"]).expect(0).says(&["rest"]);
+    place.call(&["workflows", "pause", "w", "-o", "table"]).expect(0).says(&["workflow w is paused"]);
     assert_eq!(place.call(&["workflows", "show", "w"]).expect(0).json()["is_active"], false);
     place.call(&["workflows", "activate", "w"]).expect(0);
     place.call(&["submit", "w.yaml"]).expect(0);

@@ -1,6 +1,6 @@
 //! What a server that is killed leaves to the next one.
 
-use crate::support::{Place, hear, is_alive, on_both_databases, task};
+use crate::support::{Place, hear, is_alive, on_both_databases, task, until};
 
 const QUICK: &[(&str, &str)] =
     &[("MAINSPRING_WORKER_LEASE_TTL", "500ms"), ("MAINSPRING_WORKER_HEARTBEAT_INTERVAL", "100ms")];
@@ -21,11 +21,7 @@ fn a_retry_survives_a_restart(database: &str) {
         task(&shown, "t")["next_retry_at"].as_str().map(str::to_owned)
     };
     // Each look is a process: that is wait enough.
-    let due = loop {
-        if let Some(due) = retrying() {
-            break due;
-        }
-    };
+    let due = until("a retry", retrying);
     server.kill();
     assert_eq!(retrying(), Some(due.clone()));
     let _server = place.server(QUICK);
@@ -45,7 +41,8 @@ fn running_work_is_killed_and_done_again(database: &str) {
     let run = place.submit("w.yaml", &[]);
     let shell: i32 = hear(&begun).parse().unwrap();
     // Once its output arrives, the watchdog knows of the process; in the instant before, nobody would.
-    while !place.call(&["runs", "logs", &run]).expect(0).stdout.contains("begun") {}
+    let begins = || place.call(&["runs", "logs", &run]).expect(0).stdout.contains("begun").then_some(());
+    until("the first line", begins);
     server.kill();
     let _server = place.server(QUICK);
     hear(&begun);

@@ -214,9 +214,8 @@ fn a_second_interrupt_quits_and_leaves_no_process() {
     let ended = Ended::from(child.wait_with_output().unwrap()).expect(130);
     ended.says(&["SIGINT: cancelling the run", "interrupted again"]);
     // The watchdog is a process of its own and needs a moment after the program is gone.
-    while is_alive(shell) || std::fs::read_dir(place.path("tmp")).unwrap().count() > 0 {
-        std::thread::yield_now();
-    }
+    let is_clean = || !is_alive(shell) && std::fs::read_dir(place.path("tmp")).unwrap().count() == 0;
+    crate::support::until("the end of its processes and files", || is_clean().then_some(()));
 }
 
 #[test]

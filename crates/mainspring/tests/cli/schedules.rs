@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Place, on_both_databases};
+use crate::support::{Place, on_both_databases, until};
 
 on_both_databases! { schedules_are_shown_paused_and_made_up_for bad_schedules_are_refused }
 
@@ -30,26 +30,31 @@ fn schedules_are_shown_paused_and_made_up_for(database: &str) {
             .len(),
         3
     );
-    place.call(&["schedules", "pause", "w/nightly", "-o", "table"]).expect(0).says(&["w/nightly rests"]);
+    place.call(&["schedules", "pause", "w/nightly", "-o", "table"]).expect(0).says(&["w/nightly is paused"]);
     assert_eq!(place.call(&["schedules", "show", "w/nightly"]).expect(0).json()["status"], "paused");
-    place.call(&["schedules", "resume", "w/nightly", "-o", "table"]).expect(0).says(&["goes on"]);
+    place.call(&["schedules", "resume", "w/nightly", "-o", "table"]).expect(0).says(&["w/nightly is resumed; next 2"]);
     place.call(&["schedules", "show", "w/daily"]).expect(2).says(&["has no trigger `daily`", "there are nightly"]);
 
     let _server = place.server(&[]);
     // 6 and 7 June are a weekend.
     let range = ["--from", "2026-06-05T00:00:00Z", "--to", "2026-06-09T00:00:00Z", "--max-parallel", "2"];
+    let days = ["--from", "2026-06-05", "--to", "2026-06-09", "--dry-run", "-o", "table"];
+    place
+        .call(&[&["backfill", "w"][..], &days[..]].concat())
+        .expect(0)
+        .says(&["would make 2 runs", "nothing was done"]);
+    let ahead = ["--from", "2026-06-05", "--to", "2100-01-01"];
+    place.call(&[&["backfill", "w"][..], &ahead[..]].concat()).expect(2).says(&["ends in the future"]);
     let made = place.call(&[&["backfill", "w"][..], &range[..]].concat()).expect(0).json();
     let id = made["id"].as_str().unwrap().to_owned();
-    let shown = loop {
+    let shown = until("the end of the backfill", || {
         let shown = place.call(&["backfill", "show", &id]).expect(0).json();
-        if shown["status"] != "active" {
-            break shown;
-        }
-    };
+        (shown["status"] != "active").then_some(shown)
+    });
     assert_eq!((&shown["status"], &shown["runs"]), (&json!("done"), &json!(2)));
     place.call(&["backfill", "list", "w", "-o", "table"]).expect(0).says(&[&id, "done"]);
     place.call(&["backfill", "cancel", &id]).expect(2).says(&["done already"]);
-    place.call(&["schedules", "show", "w/nightly", "-o", "table"]).expect(0).says(&["fired", "2026-06-05T00:00:00"]);
+    place.call(&["schedules", "show", "w/nightly", "-o", "table"]).expect(0).says(&["fired", "2026-06-05 00:00:00"]);
 }
 
 fn bad_schedules_are_refused(database: &str) {

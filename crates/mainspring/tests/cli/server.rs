@@ -61,10 +61,24 @@ tasks:
         let Value::String(next) = &page["next"] else { break };
         page = list(&["--limit", "3", "--cursor", next]);
     }
-    seen.dedup();
-    assert_eq!(seen.len(), 4);
+    let distinct: std::collections::HashSet<&String> = seen.iter().collect();
+    assert_eq!((seen.len(), distinct.len()), (4, 4), "every run is on one page: {seen:?}");
 
     place.call(&["runs", "logs", &run, "two"]).expect(0).says(&["got 1"]);
+    assert_eq!(place.call(&["runs", "get", &run[..30]]).expect(0).json()["id"], run.as_str(), "the beginning of an id");
+    assert_eq!(place.call(&["runs", "get", "@last"]).expect(0).json()["id"], run.as_str(), "the newest run");
+    place.call(&["runs", "get", "ffff"]).expect(2).says(&["no run has an id that begins with `ffff`"]);
+    let table = place.call(&["runs", "list", "-o", "table"]).expect(0);
+    table.says(&["RUN", "TRIGGER", "manual by ", &run[..13]]);
+    assert!(
+        !table.stdout.contains(&run) && !table.stdout.contains('T'.to_string().repeat(2).as_str()),
+        "{}",
+        table.stdout
+    );
+    let again = place.call(&["runs", "rerun", &run, "-i", "who=bob"]).expect(0).json();
+    assert_ne!(again["id"], run.as_str(), "other inputs make a new run");
+    assert_eq!(place.ended(again["id"].as_str().unwrap())["inputs"], json!({"who": "bob"}));
+    place.call(&["runs", "rerun", &run, "--from", "two", "-i", "who=bob"]).expect(2).says(&["leave `from` out"]);
     let items = place.call(&["runs", "logs", &run, "-o", "json"]).expect(0).json()["items"].clone();
     assert_eq!(items[0]["message"], "hello world");
     assert_eq!(items[0]["stream"], "stdout");

@@ -80,6 +80,7 @@ impl Place {
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainspring"));
         command.current_dir(self.folder.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("MAINSPRING_OUTPUT_FORMAT", "json").env("TZ", "UTC");
         if let Some(database) = &self.database {
             command.env("DATABASE_URL", database);
         }
@@ -127,6 +128,22 @@ impl Place {
         let shown = self.call(&["runs", "show", run]).expect(0).json();
         followed.expect(i32::from(shown["status"] != "success"));
         shown
+    }
+}
+
+/// Whatever should happen happens within this, on the slowest machine.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+
+/// Looks again and again until there is something.
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = std::time::Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what} did not happen within {} s", PATIENCE.as_secs());
+        std::thread::yield_now();
     }
 }
 

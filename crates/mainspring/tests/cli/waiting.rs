@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Place, on_both_databases, task};
+use crate::support::{Place, on_both_databases, task, until};
 
 on_both_databases! {
     people_and_programs_answer_what_waits
@@ -22,16 +22,16 @@ tasks:
 finally: {bye: {run: echo bye}}
 ";
 
-/// Waits until a task of the run waits (or has ended).
+/// Waits until a task of the run waits; one that ends instead is a failure.
 fn until_waiting(place: &Place, run: &str, name: &str) {
-    for _ in 0..600 {
-        let shown = place.call(&["runs", "show", run]).expect(0).json();
-        if !matches!(task(&shown, name)["status"].as_str(), Some("pending" | "ready")) {
-            return;
+    until(&format!("{name} of {run} waits"), || {
+        let shown = place.call(&["runs", "get", run]).expect(0).json();
+        match task(&shown, name)["status"].as_str() {
+            Some("waiting") => Some(()),
+            Some("pending" | "ready") => None,
+            other => panic!("{name} is {other:?} instead of waiting: {shown:#}"),
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!("{name} of {run} does not begin to wait");
+    });
 }
 
 fn people_and_programs_answer_what_waits(database: &str) {
@@ -41,6 +41,11 @@ fn people_and_programs_answer_what_waits(database: &str) {
     let run = place.submit("gate.yaml", &[]);
     until_waiting(&place, &run, "ask");
     place.call(&["tasks", "list", &run, "-o", "table"]).expect(0).says(&["waits for an approval by operator"]);
+    let open = place.call(&["approvals", "list"]).expect(0).json();
+    assert_eq!((&open["items"][0]["task_id"], &open["items"][0]["roles"]), (&json!("ask"), &json!(["operator"])));
+    assert_eq!(open["items"][0]["message"], format!("deploy {run}?"));
+    place.call(&["approvals", "list", "-o", "table"]).expect(0).says(&["ask", "operator", &format!("deploy {run}?")]);
+    place.call(&["why", "@last", "ask", "-o", "table"]).expect(0).says(&["it asks: deploy"]);
     place.call(&["tasks", "approve", &run, "nobody"]).expect(2).says(&["no task `nobody`"]);
     place
         .call(&["tasks", "approve", &run, "ask", "--by", "eve", "--role", "viewer"])
@@ -157,10 +162,8 @@ fn files_are_kept_and_errors_are_found(database: &str) {
     let found = place.call(&["search", "zanzibar"]).expect(0).json();
     let kinds: Vec<&str> = found["items"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"error") && kinds.contains(&"workflow"), "{found:#}");
-    for hostile in ["\" OR 1=1 --", "a* NEAR(b)", "'; DROP TABLE runs; --", "(((", "zanzibar\u{0}"] {
-        if !hostile.contains('\u{0}') {
-            place.call(&["search", hostile]).expect(0);
-        }
+    for hostile in ["\" OR 1=1 --", "a* NEAR(b)", "'; DROP TABLE runs; --", "((("] {
+        place.call(&["search", hostile]).expect(0);
     }
 }
 
@@ -193,7 +196,7 @@ fn files_outside_the_folder_and_behind_links_are_refused() {
         ("[../secret]", "leads out of its directory"),
         ("[/etc/passwd]", "is absolute"),
         ("[link]", "which is a link"),
-        ("[.]", ""),
+        ("[.]", "which is a link"),
         ("[missing.sh]", "cannot be read"),
     ] {
         place.write("in/w.yaml", format!("name: w\nfiles: {files}\ntasks: {{t: {{run: 'true'}}}}\n"));

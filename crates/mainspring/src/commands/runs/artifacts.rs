@@ -14,6 +14,7 @@ use crate::views::text;
 
 #[derive(Debug, Args)]
 pub(crate) struct ArtifactsArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     pub(super) run: String,
     /// Write one of them, named as the list names it, to a file; `-` is standard output

@@ -1,21 +1,24 @@
 //! `mainspring runs list`.
 
 use clap::Args;
+use mainspring_api::List;
+use mainspring_api::runs::Run;
 use mainspring_core::Micros;
 use mainspring_core::diagnostic::{did_you_mean, quoted};
 use mainspring_core::state::RunState;
-use mainspring_core::time::rfc3339;
+use mainspring_core::time::{self, rfc3339};
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::SystemClock;
 use serde_json::Value;
 
-use crate::api::{Connection, items};
+use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::{short_length, shortened};
 use crate::instants::parse_instant;
-use crate::output::{Format, Table, columns, seconds};
-use crate::views::{self, instant, text};
+use crate::output::{Format, Table, local_text, seconds};
+use crate::views;
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
@@ -28,13 +31,16 @@ pub(crate) struct ListArgs {
     /// Only runs with this correlation id
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
+    /// Only runs of workflows with this tag
+    #[arg(long, value_name = "TAG")]
+    tag: Option<String>,
     /// Only runs made since then: 2026-01-31T08:00:00Z, or 2h for two hours ago
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Only runs made before then
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
-    /// At most so many
+    /// How many at most
     #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=500))]
     limit: i64,
     /// Go on where a list ended, as `next` said
@@ -64,67 +70,85 @@ pub(super) async fn list(app: &App<'_>, api: Connection, args: ListArgs) -> Resu
     let now = SystemClock::new().now();
     let [since, until] = args.check(now)?;
     let limit = args.limit.to_string();
+    let format = app.out.record_format();
     let query = [
         ("status", args.status.as_deref()),
         ("namespace", api.namespace()),
         ("workflow", args.workflow.as_deref()),
         ("correlation_id", args.correlation_id.as_deref()),
+        ("tag", args.tag.as_deref()),
         ("since", since.as_deref()),
         ("until", until.as_deref()),
+        ("include", Some("trigger")),
         ("limit", Some(limit.as_str())),
         ("cursor", args.cursor.as_deref()),
     ];
-    let found = api.get(&["workflow-runs"], &query).await?;
-    match app.out.record_format() {
+    let found: List<Run> = api.read(&["workflow-runs"], &query).await?;
+    match format {
         Format::Table => print(app, &found, now),
         format => app.out.value(format, &found),
     }
     Ok(Exit::Success)
 }
 
-fn print(app: &App<'_>, found: &Value, now: Micros) {
-    // An id and a full time leave no room for anything else on a narrow terminal.
-    let is_narrow = app.out.is_terminal() && columns() < 100;
-    let mut table = match is_narrow {
-        true => Table::new(&["RUN", "STATUS", "AGE", "TOOK", "WORKFLOW"]),
-        false => Table::new(&["RUN", "STATUS", "CREATED", "TOOK", "WORKFLOW"]),
-    };
-    for run in items(found) {
-        let until = instant(run, "finished_at").unwrap_or(now);
-        let took = instant(run, "started_at").map_or(String::new(), |started| seconds(until - started));
-        let name = match text(run, "namespace") {
-            DEFAULT_NAMESPACE => text(run, "workflow").to_owned(),
-            namespace => format!("{namespace}/{}", text(run, "workflow")),
+fn print(app: &App<'_>, found: &List<Run>, now: Micros) {
+    if found.items.is_empty() {
+        return app.out.note("no runs");
+    }
+    let ids: Vec<String> = found.items.iter().map(|run| run.id.to_string()).collect();
+    let length = short_length(ids.iter().map(String::as_str));
+    let mut table = Table::new(&["RUN", "STATUS", "CREATED", "TOOK", "TRIGGER", "WORKFLOW"]);
+    for (run, id) in found.items.iter().zip(&ids) {
+        let at = |text: &Option<String>| text.as_deref().and_then(time::parse);
+        let until = at(&run.finished_at).unwrap_or(now);
+        let took = at(&run.started_at).map_or(String::new(), |started| seconds(until - started));
+        let name = match run.namespace.as_str() {
+            DEFAULT_NAMESPACE => run.workflow.clone(),
+            namespace => format!("{namespace}/{}", run.workflow),
         };
-        let created = instant(run, "created_at").unwrap_or(now);
-        let created = match is_narrow {
-            true => age(now - created),
-            false => format!("{}Z", &rfc3339(created)[..19]),
-        };
+        let paint = run.status.word().parse().ok().map(views::run_paint);
         table.row(vec![
-            (text(run, "id").to_owned(), None),
-            (text(run, "status").to_owned(), views::state(run).map(views::run_paint)),
-            (created, None),
+            (shortened(id, length).to_owned(), None),
+            (run.status.to_string(), paint),
+            (local_text(&run.created_at), None),
             (took, None),
+            (trigger(run.trigger.as_ref()), None),
             (name, None),
         ]);
     }
-    if items(found).is_empty() {
-        app.out.note("no runs");
-    } else {
-        table.print(app.out);
-    }
-    if let Some(next) = found["next"].as_str() {
+    table.print(app.out);
+    if let Some(next) = &found.next {
         app.out.note(format_args!("there are more: --cursor {next}"));
     }
 }
 
-/// `12s`, `5m`, `3h`, `9d`.
-fn age(micros: i64) -> String {
-    match micros.max(0) / 1_000_000 {
-        seconds @ 0..60 => format!("{seconds}s"),
-        seconds @ 60..3_600 => format!("{}m", seconds / 60),
-        seconds @ 3_600..86_400 => format!("{}h", seconds / 3_600),
-        seconds => format!("{}d", seconds / 86_400),
+/// What started a run, with the nominal time where it has one.
+pub(super) fn trigger(trigger: Option<&Value>) -> String {
+    let Some(trigger) = trigger else { return String::new() };
+    let word = |field: &str| trigger[field].as_str();
+    let kind = word("kind").unwrap_or_default();
+    match (kind, word("scheduled_for"), word("by"), word("event").or_else(|| word("name"))) {
+        (_, Some(nominal), ..) => format!("{kind} {}", local_text(nominal)),
+        (_, None, Some(by), _) => format!("{kind} by {by}"),
+        (_, None, None, Some(name)) => format!("{kind} {name}"),
+        _ => kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::trigger;
+
+    #[test]
+    fn triggers_are_told_in_words() {
+        assert_eq!(trigger(None), "");
+        assert_eq!(trigger(Some(&json!({"kind": "manual", "by": "ann"}))), "manual by ann");
+        assert_eq!(trigger(Some(&json!({"kind": "event", "event": "order.imported"}))), "event order.imported");
+        assert!(
+            trigger(Some(&json!({"kind": "cron", "scheduled_for": "2026-11-17T03:00:00Z"})))
+                .starts_with("cron 2026-11-1")
+        );
     }
 }

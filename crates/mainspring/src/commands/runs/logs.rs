@@ -11,16 +11,17 @@ use mainspring_core::work::LogLine;
 use mainspring_store::{LogCursor, TaskRunRow};
 use serde_json::{Value, json};
 
-use super::parse_run;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::find_run;
 use crate::output::{Format, Paint, plain};
 use crate::progress::Source;
 use crate::signals::Signals;
 
 #[derive(Debug, Args)]
 pub(crate) struct LogsArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     pub(super) run: String,
     /// Only this task; `name[2]` is an item
@@ -38,12 +39,13 @@ pub(crate) struct LogsArgs {
 }
 
 pub(super) async fn logs(app: &App<'_>, api: Connection, args: LogsArgs) -> Result {
-    let id = parse_run(&args.run)?;
+    let id = find_run(&api, &args.run).await?;
     let mut signals = Signals::install()?;
     let source = Source::new(api, id);
     let names = source.task_names().await?;
     let wanted = args.task.as_deref().map(|task| Wanted::read(&names, task)).transpose()?;
-    let mut reader = Reader { app, source, args: &args, names, cursors: HashMap::new(), items: Vec::new() };
+    let mut reader =
+        Reader { app, source, args: &args, names, cursors: HashMap::new(), begun: HashMap::new(), items: Vec::new() };
     let state = loop {
         // The state first: what is printed after the end was seen is complete.
         let state = reader.source.summary().await?.state;
@@ -106,6 +108,8 @@ struct Reader<'a> {
     args: &'a LogsArgs,
     names: Vec<String>,
     cursors: HashMap<TaskKey, (LogCursor, bool)>,
+    /// The attempt whose beginning was marked last, by task.
+    begun: HashMap<String, i32>,
     /// Gathered for one JSON answer.
     items: Vec<Value>,
 }
@@ -157,6 +161,10 @@ impl Reader<'_> {
             return;
         }
         let palette = out.palette();
+        if self.begun.insert(task.to_owned(), attempt).unwrap_or(1) != attempt {
+            let mark = format!("-- {task}, attempt {attempt} --");
+            out.line(palette.paint(Paint::Dim, mark));
+        }
         // A program that reads the lines gets them as they were printed.
         let text = if out.is_terminal() { plain(&line.text) } else { line.text.clone() };
         let at = if self.args.timestamps { format!("{} ", rfc3339(line.at)) } else { String::new() };

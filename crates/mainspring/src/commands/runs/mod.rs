@@ -7,20 +7,22 @@ mod logs;
 mod show;
 
 use clap::Subcommand;
-use mainspring_core::RunId;
-use mainspring_core::diagnostic::quoted;
-use serde_json::Value;
+use mainspring_api::List;
+use mainspring_api::runs::TaskRun;
 
-use crate::api::{Connection, PAGE};
+use crate::api::{Connection, PAGE, strange};
 use crate::app::App;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::ids::{check_run, find_run};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, newest first
     List(list::ListArgs),
     /// Show one run with its tasks
-    Show {
+    #[command(alias = "show")]
+    Get {
+        /// The run: its id, the beginning of it, or @last
         #[arg(value_name = "RUN")]
         run: String,
     },
@@ -36,7 +38,7 @@ pub(crate) enum RunsCommand {
     Resume(act::ActArgs),
     /// Do what failed again, in the same run
     Retry(act::ActArgs),
-    /// Do tasks and everything that depends on them again, in the same run
+    /// Do an ended run again: as a new run, or from a task on in the same run
     Rerun(act::RerunArgs),
 }
 
@@ -44,7 +46,7 @@ pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
     app.start_logs();
     // What can be refused without asking anybody is.
     if let Some(run) = command.run() {
-        parse_run(run)?;
+        check_run(run)?;
     }
     if let RunsCommand::List(args) = &command {
         args.check(0)?;
@@ -52,9 +54,15 @@ pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
     let api = Connection::open_existing(app).await?;
     match command {
         RunsCommand::List(args) => list::list(app, api, args).await,
-        RunsCommand::Show { run } => show::show(app, api, parse_run(&run)?).await,
+        RunsCommand::Get { run } => {
+            let run = find_run(&api, &run).await?;
+            show::show(app, api, run).await
+        }
         RunsCommand::Logs(args) => logs::logs(app, api, args).await,
-        RunsCommand::Artifacts(args) => artifacts::artifacts(app, api, parse_run(&args.run)?, args).await,
+        RunsCommand::Artifacts(args) => {
+            let run = find_run(&api, &args.run).await?;
+            artifacts::artifacts(app, api, run, args).await
+        }
         RunsCommand::Cancel(args) => act::cancel(app, api, args).await,
         RunsCommand::Pause(args) => act::pause(app, api, args).await,
         RunsCommand::Resume(args) => act::resume(app, api, args).await,
@@ -67,7 +75,7 @@ impl RunsCommand {
     fn run(&self) -> Option<&str> {
         match self {
             Self::List(_) => None,
-            Self::Show { run } => Some(run),
+            Self::Get { run } => Some(run),
             Self::Logs(args) => Some(&args.run),
             Self::Artifacts(args) => Some(&args.run),
             Self::Cancel(args) | Self::Pause(args) | Self::Resume(args) | Self::Retry(args) => Some(&args.run),
@@ -76,20 +84,16 @@ impl RunsCommand {
     }
 }
 
-pub(crate) fn parse_run(text: &str) -> Result<RunId> {
-    text.parse().map_err(|_| {
-        Failure::bad_input(format!("{} is not the id of a run", quoted(text)))
-            .remedy("ids are UUIDs; `mainspring runs list` shows them")
-    })
-}
-
 /// The task runs of a run. Each says what it waits for, unless there are very many: that is worked out from all of them
 /// for every page.
-pub(super) async fn task_runs(api: &Connection, run: &str) -> Result<Vec<Value>> {
+pub(super) async fn task_runs(api: &Connection, run: &str) -> Result<Vec<TaskRun>> {
     let query = [("limit", Some(PAGE))];
-    let mut page = api.get(&["workflow-runs", run, "tasks"], &query).await?;
-    match page["items"].take() {
-        Value::Array(items) if page["next"].is_null() => Ok(items),
-        _ => api.all(&["task-runs"], &[("run", Some(run))]).await,
+    let page: List<TaskRun> = api.read(&["workflow-runs", run, "tasks"], &query).await?;
+    match page.next {
+        None => Ok(page.items),
+        Some(_) => {
+            let all = api.all(&["task-runs"], &[("run", Some(run))]).await?;
+            all.into_iter().map(|row| serde_json::from_value(row).map_err(|_| strange())).collect()
+        }
     }
 }

@@ -1,59 +1,63 @@
-//! `mainspring runs show`.
+//! `mainspring runs get`.
 
-use mainspring_core::state::{RunState, TaskState};
+use mainspring_api::runs::{Run, TaskRun, TaskStatus};
+use mainspring_core::time;
 use mainspring_core::work::Clock;
 use mainspring_core::{Micros, RunId};
 use mainspring_engine::SystemClock;
 use serde_json::Value;
 
+use super::list::trigger;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::output::{Format, Output, Paint, Table, plain, seconds};
-use crate::views::{self, instant, text};
+use crate::output::{Format, Output, Paint, Table, local_text, plain, seconds};
+use crate::views;
 
 pub(super) async fn show(app: &App<'_>, api: Connection, id: RunId) -> Result {
     let id = id.to_string();
-    let run = api.get(&["workflow-runs", &id], &[]).await?;
+    let run: Run = api.read(&["workflow-runs", &id], &[]).await?;
     let tasks = super::task_runs(&api, &id).await?;
     match app.out.record_format() {
         Format::Table => print(app.out, &run, &tasks, SystemClock::new().now()),
         format => {
             let mut shown = views::shown_run(&run);
-            shown["tasks"] = Value::Array(tasks);
+            shown["tasks"] = serde_json::to_value(tasks).unwrap_or_default();
             app.out.value(format, &shown);
         }
     }
     Ok(Exit::Success)
 }
 
-fn print(out: &Output, run: &Value, tasks: &[Value], now: Micros) {
+fn print(out: &Output, run: &Run, tasks: &[TaskRun], now: Micros) {
     let palette = out.palette();
     let field = |name: &str, value: &str| {
-        out.line(format_args!("{} {}", palette.paint(Paint::Dim, format_args!("{name:12}")), plain(value)));
+        if !value.is_empty() {
+            out.line(format_args!("{} {}", palette.paint(Paint::Dim, format_args!("{name:12}")), plain(value)));
+        }
     };
-    let state: Option<RunState> = views::state(run);
-    field("run", text(run, "id"));
-    let (namespace, workflow) = (text(run, "namespace"), text(run, "workflow"));
-    field("workflow", &format!("{namespace}/{workflow} version {}", run["version"]));
-    let stopping = match (run["cancelling"] == true, run["timed_out"] == true) {
+    field("run", &run.id.to_string());
+    field("workflow", &format!("{}/{} version {}", run.namespace, run.workflow, run.version));
+    let stopping = match (run.cancelling, run.timed_out) {
         (true, _) => " (being cancelled)",
         (_, true) => " (its timeout has passed)",
         _ => "",
     };
-    let status =
-        state.map_or_else(|| text(run, "status").to_owned(), |state| palette.paint(views::run_paint(state), state));
+    let paint = run.status.word().parse().map_or(Paint::Dim, views::run_paint);
+    let status = palette.paint(paint, run.status);
     out.line(format_args!("{} {status}{stopping}", palette.paint(Paint::Dim, format_args!("{:12}", "status"))));
-    for (name, key) in [("reason", "reason"), ("priority", "priority"), ("correlation", "correlation_id")] {
-        show_field(run, name, key, &field);
-    }
-    for name in ["inputs", "outputs"] {
-        if run[name].as_object().is_none_or(|fields| !fields.is_empty()) {
-            show_field(run, name, name, &field);
+    field("reason", run.reason.as_deref().unwrap_or_default());
+    field("trigger", &trigger(run.trigger.as_ref()));
+    field("priority", &run.priority.to_string());
+    field("correlation", run.correlation_id.as_deref().unwrap_or_default());
+    for (name, value) in [("inputs", &run.inputs), ("outputs", &run.outputs)] {
+        if let Some(value) = value.as_ref().filter(|value| !is_empty(value)) {
+            field(name, &value.to_string());
         }
     }
-    for (name, key) in [("created", "created_at"), ("started", "started_at"), ("finished", "finished_at")] {
-        show_field(run, name, key, &field);
+    field("created", &local_text(&run.created_at));
+    for (name, at) in [("started", &run.started_at), ("finished", &run.finished_at)] {
+        field(name, &at.as_deref().map(local_text).unwrap_or_default());
     }
     if tasks.is_empty() {
         return;
@@ -66,26 +70,22 @@ fn print(out: &Output, run: &Value, tasks: &[Value], now: Micros) {
     table.print(out);
 }
 
-fn show_field(run: &Value, name: &str, key: &str, field: &impl Fn(&str, &str)) {
-    match &run[key] {
-        Value::Null => {}
-        Value::String(text) => field(name, text),
-        other => field(name, &other.to_string()),
-    }
+fn is_empty(value: &Value) -> bool {
+    value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty)
 }
 
-fn row(task: &Value, now: Micros) -> Vec<(String, Option<Paint>)> {
-    let attempt = task["attempt"].as_i64().unwrap_or(0);
-    let attempts = match attempt {
-        1.. => format!("{attempt}/{}", task["max_attempts"].as_i64().unwrap_or(1).max(attempt)),
+fn row(task: &TaskRun, now: Micros) -> Vec<(String, Option<Paint>)> {
+    let attempts = match task.attempt {
+        attempt @ 1.. => format!("{attempt}/{}", task.max_attempts.max(attempt)),
         _ => String::new(),
     };
-    let took = instant(task, "started_at")
-        .filter(|_| attempt > 0)
-        .map_or(String::new(), |started| seconds(instant(task, "finished_at").unwrap_or(now) - started));
+    let at = |text: &Option<String>| text.as_deref().and_then(time::parse);
+    let took = at(&task.started_at)
+        .filter(|_| task.attempt > 0)
+        .map_or(String::new(), |started| seconds(at(&task.finished_at).unwrap_or(now) - started));
     vec![
-        (text(task, "task_id").to_owned(), None),
-        (text(task, "status").to_owned(), views::state(task).map(views::task_paint)),
+        (task.task_id.clone(), None),
+        (task.status.to_string(), task.status.word().parse().ok().map(views::task_paint)),
         (attempts, None),
         (took, None),
         (words(task, now), None),
@@ -93,16 +93,17 @@ fn row(task: &Value, now: Micros) -> Vec<(String, Option<Paint>)> {
 }
 
 /// What there is to say about a task run: what it waits for, why it failed, or what it left.
-fn words(task: &Value, now: Micros) -> String {
-    if views::state(task) == Some(TaskState::Retrying) {
-        return format!("again in {}", seconds(instant(task, "next_retry_at").unwrap_or(now) - now));
+fn words(task: &TaskRun, now: Micros) -> String {
+    if task.status == TaskStatus::Retrying {
+        let at = task.next_retry_at.as_deref().and_then(time::parse).unwrap_or(now);
+        return format!("again in {}", seconds(at - now));
     }
-    if let Some(reason) = task["blocked_by"][0].as_str() {
-        return reason.to_owned();
+    if let Some(reason) = task.blocked_by.first() {
+        return reason.clone();
     }
-    match (&task["error"], &task["output"]) {
-        (Value::String(error), _) => error.clone(),
-        (_, Value::Null) => String::new(),
-        (_, output) => output.to_string(),
+    match (&task.error, &task.output) {
+        (Some(error), _) => error.clone(),
+        (None, Value::Null) => String::new(),
+        (None, output) => output.to_string(),
     }
 }

@@ -16,14 +16,15 @@ const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
 const MAX_DEPTH: usize = 12;
 
 /// The files named, and those below the folders named, sorted.
-pub(super) fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+pub(crate) fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {
         let unreadable = |error: std::io::Error| {
             Failure::bad_input(format!("cannot read {}: {}", path.display(), cause(&error))).remedy("check the path")
         };
         if path.metadata().map_err(unreadable)?.is_dir() {
-            search(path, 0, &mut files).map_err(unreadable)?;
+            let is_test = |name: &str| ENDINGS.iter().any(|ending| name.ends_with(ending));
+            search(path, 0, &is_test, &mut files).map_err(unreadable)?;
         } else {
             files.push(path.clone());
         }
@@ -33,7 +34,12 @@ pub(super) fn test_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn search(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+fn search(
+    folder: &Path,
+    depth: usize,
+    is_wanted: &dyn Fn(&str) -> bool,
+    files: &mut Vec<PathBuf>,
+) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -41,13 +47,40 @@ fn search(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> std::io::Res
         if kind.is_dir() {
             // Neither hidden folders nor what other tools make; a folder that cannot be read holds no tests of ours.
             if depth < MAX_DEPTH && !name.starts_with('.') && name != "node_modules" && name != "target" {
-                let _ = search(&entry.path(), depth + 1, files);
+                let _ = search(&entry.path(), depth + 1, is_wanted, files);
             }
-        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) {
+        } else if is_wanted(&name) {
             files.push(folder.strip_prefix("./").unwrap_or(folder).join(&name).components().collect());
         }
     }
     Ok(())
+}
+
+/// The workflow files that paths mean: files as they are named, and below folders everything that is YAML and no test.
+pub(crate) fn workflow_files(paths: &[String]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let is_folder = path != "-" && Path::new(path).is_dir();
+        if !is_folder {
+            files.push(path.clone());
+            continue;
+        }
+        let mut found = Vec::new();
+        let is_workflow = |name: &str| {
+            let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+            is_yaml && !ENDINGS.iter().any(|ending| name.ends_with(ending))
+        };
+        search(Path::new(path), 0, &is_workflow, &mut found).map_err(|error| {
+            Failure::bad_input(format!("cannot read {path}: {}", cause(&error))).remedy("check the path")
+        })?;
+        if found.is_empty() {
+            return Err(Failure::bad_input(format!("there is no workflow file below {path}"))
+                .remedy("workflow files end in .yaml or .yml; `mainspring init` writes some to begin with"));
+        }
+        found.sort();
+        files.extend(found.iter().map(|file| file.display().to_string()));
+    }
+    Ok(files)
 }
 
 /// The workflow a test is for: the one it names, or the one with its name.
