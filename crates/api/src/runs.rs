@@ -81,6 +81,20 @@ closed_set! {
     }
 }
 
+closed_set! {
+    /// The states of task runs in the words of `/v1/tasks`.
+    StepState {
+        Pending = "pending",
+        Enqueued = "enqueued",
+        InProgress = "in_progress",
+        WaitingForRetry = "waiting_for_retry",
+        Complete = "complete",
+        Error = "error",
+        ResolvedManually = "resolved_manually",
+        Cancelled = "cancelled",
+    }
+}
+
 /// One execution of a workflow version.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Run {
@@ -339,4 +353,18 @@ pub struct Approval {
 pub struct AskedApproval {
     pub message: Option<String>,
     pub roles: Vec<String>,
+}
+
+/// A task run in the form of `/v1/tasks/{id}/workflow_steps`: everything that a task run has, under more names.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct Step {
+    /// The run.
+    #[schema(value_type = String, format = "uuid")]
+    pub task_uuid: Uuid,
+    /// The id of the task run.
+    pub workflow_step_uuid: String,
+    pub name: String,
+    pub current_state: StepState,
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }

@@ -8,8 +8,8 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
-use mainspring_telemetry::Metrics;
 use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
+use mainspring_telemetry::Metrics;
 use serde_json::{Map, Value};
 
 use crate::access::quotas::KnownQuotas;

@@ -91,7 +91,9 @@ pub(crate) fn exchange_applied(shared: &Shared, exchange: &Exchange, reply: &Rep
                 .client
                 .specs
                 .cached(claim.version)
-                .and_then(|spec| spec.workflow.tasks.get(claim.token.key.index as usize).map(|task| !task.needs.is_empty()))
+                .and_then(|spec| {
+                    spec.workflow.tasks.get(claim.token.key.index as usize).map(|task| !task.needs.is_empty())
+                })
                 .unwrap_or(false);
         if waited_for_others {
             metrics.record(Event::TasksReady { queue, count: 1 });

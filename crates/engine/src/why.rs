@@ -76,7 +76,7 @@ fn task_of<'w>(workflow: &'w Workflow, row: &TaskRunRow) -> Option<&'w Task> {
 }
 
 impl Obstacles {
-    /// Why this one does not run; empty if it runs or has ended.
+    /// Why this one does not run, or did not; empty if it runs or has run.
     pub fn of(&self, workflow: &Workflow, row: &TaskRunRow) -> Vec<String> {
         let Some(task) = task_of(workflow, row) else { return Vec::new() };
         let due = || row.due_at.map_or_else(|| "a time that is not known".to_owned(), rfc3339);
@@ -91,11 +91,11 @@ impl Obstacles {
             TaskState::Gated => vec![self.pool(task)],
             TaskState::Held => vec![self.run()],
             TaskState::Waiting => vec![self.waits(task, row)],
+            TaskState::UpstreamFailed => self.failed_needs(workflow, task, row),
             TaskState::Running
             | TaskState::Success
             | TaskState::Failed
             | TaskState::Skipped
-            | TaskState::UpstreamFailed
             | TaskState::Cancelled
             | TaskState::ResolvedManually => Vec::new(),
         }
@@ -122,6 +122,23 @@ impl Obstacles {
             words.push("the ends of the tasks it needs are being counted".into());
         }
         words
+    }
+
+    /// The tasks whose ends keep the rule of this one from ever being met.
+    fn failed_needs(&self, workflow: &Workflow, task: &Task, row: &TaskRunRow) -> Vec<String> {
+        let ended = |need: &i32| {
+            let state = *self.states.get(&TaskKey::new(row.key.run, *need))?;
+            Some((workflow.tasks.get(*need as usize)?.name.as_str(), state))
+        };
+        let failed = task.needs.iter().filter_map(ended).filter(|(_, state)| {
+            state.is_terminal() && !matches!(state, TaskState::Success | TaskState::ResolvedManually)
+        });
+        failed
+            .take(MOST_NAMED)
+            .map(|(name, state)| {
+                format!("task `{name}` is {}, so that its rule `{}` cannot be met", state.shown(), task.rule.word())
+            })
+            .collect()
     }
 
     fn takers(&self, task: &Task) -> String {

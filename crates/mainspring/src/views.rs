@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use mainspring_api::runs::Run;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::time::{self, rfc3339};
+use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::{Action, Task, Wait};
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{RunSummary, TaskRunRow};
@@ -24,19 +24,9 @@ pub(crate) fn shown_run(run: &Run) -> Value {
     shown
 }
 
-/// The state that a field says in the words of the API.
-pub(crate) fn state<S: std::str::FromStr>(shown: &Value) -> Option<S> {
-    shown["status"].as_str().and_then(|word| word.parse().ok())
-}
-
 /// A field that is a text.
 pub(crate) fn text<'v>(shown: &'v Value, field: &str) -> &'v str {
     shown[field].as_str().unwrap_or_default()
-}
-
-/// A field that is a time.
-pub(crate) fn instant(shown: &Value, field: &str) -> Option<Micros> {
-    shown[field].as_str().and_then(time::parse)
 }
 
 /// What `run --json` prints. A run may have very many tasks, so nothing is copied.

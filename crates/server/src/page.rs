@@ -27,6 +27,8 @@ const CHECK_BYTES: usize = 6;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) limit: i64,
+    /// Whether the request says the limit.
+    is_limited: bool,
     pub(crate) offset: i64,
     /// Whether the total is wanted.
     pub(crate) count: bool,
@@ -50,6 +52,14 @@ pub(crate) struct PageParams {
 }
 
 impl Page {
+    /// The same with another limit where the request says none.
+    pub(crate) fn or_limit(mut self, usual: i64) -> Self {
+        if !self.is_limited {
+            self.limit = usual;
+        }
+        self
+    }
+
     /// How many rows to ask for: one more tells whether there is a next page.
     pub(crate) fn fetch(&self) -> i64 {
         self.limit + 1
@@ -144,7 +154,8 @@ impl TryFrom<PageParams> for Page {
         if params.cursor.is_some() && params.offset.is_some() {
             return Err(Problem::malformed("a cursor and an offset exclude each other: send one of them"));
         }
-        Ok(Self { limit, offset, count: params.count.unwrap_or(false), cursor: params.cursor })
+        let is_limited = params.limit.is_some();
+        Ok(Self { limit, is_limited, offset, count: params.count.unwrap_or(false), cursor: params.cursor })
     }
 }
 
@@ -153,7 +164,7 @@ mod tests {
     use super::*;
 
     fn page(cursor: Option<String>) -> Page {
-        Page { limit: 2, offset: 0, count: false, cursor }
+        Page { limit: 2, is_limited: true, offset: 0, count: false, cursor }
     }
 
     #[test]

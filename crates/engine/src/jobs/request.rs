@@ -249,14 +249,14 @@ impl JobRequest {
         let zone = self.timezone.as_deref().unwrap_or("UTC");
         let known = timezone(zone);
         if let Err(error) = &known {
-            faults.push(JobFault::new("/timezone", error.to_string()));
+            faults.push(JobFault::new("/timezone", format!("{error}: {}", error.help)));
         }
         match &self.timing {
             JobTiming::Cron(text) => {
                 if known.is_ok()
                     && let Err(error) = Cron::parse(text, zone)
                 {
-                    faults.push(JobFault::new("/schedule", error.to_string()));
+                    faults.push(JobFault::new("/schedule", format!("{error}: {}", error.help())));
                 }
                 text.clone()
             }

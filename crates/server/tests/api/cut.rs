@@ -35,7 +35,11 @@ fn request(method: &str, target: &str, token: &str, key: &str, body: &str) -> St
 const WRITES: [(&str, &str, &str); 8] = [
     ("POST", "/api/v1/workflows/etl/trigger", "{}"),
     ("POST", "/api/v1/scheduler/events/trigger", r#"{"event_name": "e", "data": {}}"#),
-    ("POST", "/api/v1/scheduler/jobs/cron", r#"{"name": "jN", "schedule": "0 2 * * *", "handler_name": "cleanup:old_traces"}"#),
+    (
+        "POST",
+        "/api/v1/scheduler/jobs/cron",
+        r#"{"name": "jN", "schedule": "0 2 * * *", "handler_name": "cleanup:old_traces"}"#,
+    ),
     ("POST", "/api/v1/workflows", r#"{"name": "wN", "tasks": {"a": {"run": "true"}}}"#),
     ("PUT", "/api/v1/pools/pN", r#"{"slots": 3}"#),
     ("POST", "/api/v1/auth/tokens", r#"{"name": "tN", "grants": [{"namespace": "default", "role": "viewer"}]}"#),
@@ -62,7 +66,10 @@ async fn clients_vanish(flavor: Flavor) {
     for again in 1..=number {
         let (method, target, body) = WRITES[(again - 1) % WRITES.len()];
         let own = |text: &str| text.replace('N', &again.to_string());
-        let call = api.call(method.parse().unwrap(), &own(target)).bearer(token).header("idempotency-key", &format!("k{again}"));
+        let call = api
+            .call(method.parse().unwrap(), &own(target))
+            .bearer(token)
+            .header("idempotency-key", &format!("k{again}"));
         let answer = call.text("application/json", &own(body)).send().await;
         assert!(answer.status.is_success() || answer.status == 409, "{method} {target}: {}", answer.text);
     }

@@ -14,6 +14,7 @@ mod live;
 mod look;
 mod namespaces;
 mod openapi;
+mod operate;
 mod pools;
 mod repairs;
 mod runs;

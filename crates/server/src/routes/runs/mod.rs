@@ -6,6 +6,7 @@ mod artifacts;
 mod cancel_many;
 pub(crate) mod logs;
 pub(crate) mod shapes;
+mod steps;
 mod task_actions;
 pub(crate) mod tasks;
 
@@ -41,6 +42,7 @@ pub(crate) fn register(routes: &mut Routes) {
     artifacts::register(routes);
     cancel_many::register(routes);
     logs::register(routes);
+    steps::register(routes);
     task_actions::register(routes);
     tasks::register(routes);
 }

@@ -24,8 +24,8 @@ use crate::state::ApiState;
 const LIST: &str = "tasks-of-run";
 
 pub(super) fn register(routes: &mut Routes) {
-    routes.at(Access::InNamespace(Role::Viewer), routes!(list)).also_at("/v1/tasks/{id}/workflow_steps");
-    routes.at(Access::InNamespace(Role::Viewer), routes!(show)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
 }
 
 /// Names of the workers behind these rows.
@@ -45,13 +45,23 @@ pub(crate) async fn list(
     page: Page,
     Path(id): Path<Uuid>,
 ) -> Result<Json<List<TaskRun>>, Problem> {
-    let run = find(&state, &caller, id).await?;
+    Ok(Json(listed(&state, &caller, &page, id).await?))
+}
+
+/// The task runs of a run, a page of them.
+pub(super) async fn listed(
+    state: &ApiState,
+    caller: &Caller,
+    page: &Page,
+    id: RunId,
+) -> Result<List<TaskRun>, Problem> {
+    let run = find(state, caller, id).await?;
     let client = state.client();
     let spec = client.spec(run.version).await?;
     let rows = client.store().task_runs(id).await?;
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let shown = page.slice(LIST, rows, |row| row)?;
-    let workers = workers(&state, &shown.items.iter().collect::<Vec<_>>()).await?;
+    let workers = workers(state, &shown.items.iter().collect::<Vec<_>>()).await?;
     let around =
         Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
     let mut items = Vec::with_capacity(shown.items.len());
@@ -59,7 +69,7 @@ pub(crate) async fn list(
         let attempts = if row.attempt > 1 { client.store().attempts(row.key).await? } else { Vec::new() };
         items.push(task_run(row, &attempts, &around));
     }
-    Ok(Json(List { items, next: shown.next, total: shown.total }))
+    Ok(List { items, next: shown.next, total: shown.total })
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
