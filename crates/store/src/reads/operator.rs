@@ -11,6 +11,9 @@ use crate::error::{Error, Result};
 use crate::reads::clauses::hex_ids;
 use crate::reads::rows::AttemptRow;
 
+/// As `attempts.outcome` has it.
+const FAILED_ATTEMPT: i16 = 0;
+
 impl Store {
     /// What started these runs; those without a trigger are missing.
     pub async fn run_triggers(&self, runs: &[RunId]) -> Result<HashMap<RunId, Value>> {
@@ -45,7 +48,7 @@ impl Store {
             sqlx::query_as(
                 "SELECT attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail \
                  FROM attempts WHERE run_id = $1 AND idx = $2 AND item = $3 \
-                 UNION ALL SELECT attempt, CAST(0 AS smallint), session, seq, started_at, finished_at, exit_code, \
+                 UNION ALL SELECT attempt, CAST($5 AS smallint), session, seq, started_at, finished_at, exit_code, \
                  error_kind, error, detail FROM history_superseded WHERE run_id = $1 AND idx = $2 AND item = $3 \
                  AND state = $4 AND attempt > 0 ORDER BY 1",
             )
@@ -53,6 +56,7 @@ impl Store {
             .bind(key.index)
             .bind(key.item)
             .bind(TaskState::Failed.code())
+            .bind(FAILED_ATTEMPT)
             .fetch_all(conn)
             .await?
         }))
