@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mainspring_engine::{Secrets, Vault};
 use mainspring_server::Token;
+use sha2::{Digest, Sha256};
 
 use crate::app::App;
 use crate::config::Config;
@@ -129,7 +130,12 @@ fn key(line: &str) -> Option<[u8; 32]> {
 
 /// Shows the first token once, and leaves it for the command line of who may read the folder.
 pub(crate) fn hand_over(app: &App<'_>, token: &Token, address: &str) {
-    let file = app.token_file();
+    // The file of another installation that was started in this folder stays as it is.
+    let mut file = app.token_file();
+    if file.exists() {
+        let database: String = Sha256::digest(app.config.database.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
+        file.set_file_name(format!("admin-{database}.token"));
+    }
     let kept = write_private(&file, &format!("{}\n", token.reveal()), true);
     app.out.line(format_args!("admin token, shown this once: {}", token.reveal()));
     app.out.line(format_args!("open {address}/#token={}", token.reveal()));
@@ -142,7 +148,7 @@ pub(crate) fn hand_over(app: &App<'_>, token: &Token, address: &str) {
 /// Writes a file that nobody else can read, under its name only when it is complete.
 fn write_private(file: &Path, text: &str, replaces: bool) -> std::io::Result<()> {
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     }
     let making = file.with_extension(format!("making-{}", std::process::id()));
     let mut open: File = File::options().write(true).create(true).truncate(true).mode(0o600).open(&making)?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -100,6 +100,7 @@ impl SqliteDb {
             None => {
                 let file = parsed.get_filename().to_owned();
                 make_folder(&file)?;
+                make_private(&file)?;
                 (parsed.synchronous(SqliteSynchronous::Full), file)
             }
         };
@@ -405,10 +406,41 @@ impl Drop for PassingFolder {
     }
 }
 
+/// Makes the folder for its owner alone; one that is there already is left as it is.
 fn make_folder(file: &Path) -> Result<()> {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => std::fs::create_dir_all(folder)
-            .map_err(|error| Error::BadUrl(format!("the folder {} cannot be made: {error}", folder.display()))),
+        Some(folder) if !folder.as_os_str().is_empty() => {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
+                Error::BadUrl(format!("the folder {} cannot be created: {error}", folder.display()))
+            })
+        }
         _ => Ok(()),
     }
+}
+
+/// The database holds tokens, secrets and everything that tasks printed: only its owner may read it. SQLite gives its
+/// log the rights of the file.
+fn make_private(file: &Path) -> Result<()> {
+    let made = File::options().write(true).create_new(true).mode(0o600).open(file);
+    match made {
+        Ok(_) => return Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => {
+            return Err(Error::BadUrl(format!("the database file {} cannot be created: {error}", file.display())));
+        }
+    }
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(suffix);
+        let path = PathBuf::from(name);
+        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        if metadata.permissions().mode() & 0o077 == 0 {
+            continue;
+        }
+        match std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)) {
+            Ok(()) => tracing::warn!(file = %path.display(), "other users could read the database; now only its owner can"),
+            Err(error) => tracing::warn!(%error, file = %path.display(), "other users can read the database"),
+        }
+    }
+    Ok(())
 }
