@@ -130,6 +130,8 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
         ("idle_in_transaction_session_timeout", "60s"),
         ("tcp_user_timeout", "30s"),
         ("jit", "off"),
+        // What exists already is no news.
+        ("client_min_messages", "warning"),
         ("enable_seqscan", "off"),
     ]);
     let pool = PgPoolOptions::new()

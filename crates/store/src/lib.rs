@@ -17,6 +17,7 @@ mod runs;
 mod schedules;
 mod snapshot;
 mod sqlite;
+mod transfer;
 mod workflows;
 
 pub use access::{
@@ -67,3 +68,4 @@ pub use sqlite::ServerLock;
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use workflows::files::ArtifactRow;
 pub use workflows::versions::{RouteRow, VersionRef};
+pub use transfer::CopiedTable;
