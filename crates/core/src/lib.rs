@@ -4,6 +4,7 @@
 //! so every decision can be replayed in a test.
 
 pub mod advance;
+pub mod builtin;
 mod author;
 pub mod dag;
 pub mod diagnostic;
@@ -30,7 +31,7 @@ mod yaml;
 
 pub use author::parse;
 pub use diagnostic::{Diagnostic, Diagnostics};
-pub use expr::{Scope, TaskView};
+pub use expr::{Scope, TaskError, TaskView};
 pub use ids::{RunId, TaskKey};
 pub use plan::Decision;
 pub use workflow::Workflow;

@@ -1,6 +1,7 @@
 //! What a task of a run does next, given what is known about the run: run or skip, and with which values.
 
 mod answer;
+mod ending;
 mod env;
 mod parked;
 mod trigger;
@@ -16,6 +17,7 @@ use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_js
 use crate::work::{Failure, HttpOrder, Order, OrderAction};
 use crate::workflow::{Action, Http, HttpAuth, HttpBody};
 
+pub use ending::EndedTasks;
 use env::Needed;
 pub use parked::{ApprovalView, Lapse, MAX_DEPTH, MAX_ITEMS, approved, child_failed, rejected, too_deep};
 

@@ -40,10 +40,11 @@ pub struct Retry {
     pub on: Vec<String>,
 }
 
+/// One attempt: a script that ran twice because nobody asked is worse than one that failed.
 impl Default for Retry {
     fn default() -> Self {
         Self {
-            attempts: 3,
+            attempts: 1,
             backoff: Backoff::Exponential,
             delay_ms: 1_000,
             max_delay_ms: 30_000,
@@ -55,6 +56,9 @@ impl Default for Retry {
 }
 
 impl Retry {
+    /// Attempts in all where `retry` is written and does not say how many.
+    pub const DEFAULT_ATTEMPTS: u16 = 3;
+
     /// The wait before the attempt that follows the `failures`-th failure (1, 2, …).
     /// `random` is uniform in 0..1 and decides the jitter.
     pub fn delay_micros(&self, failures: u32, random: f64) -> i64 {
@@ -70,12 +74,12 @@ impl Retry {
         (jittered.min(cap) * 1_000.0) as i64
     }
 
-    /// Whether a failure of this kind (and exit code, or status if the kind is `http_status`) may be tried again at all, the budget aside.
     /// Whether there is another attempt after this failure, the last of so many.
     pub fn tries_again(&self, failures: u32, failure: &Failure) -> bool {
         !failure.permanent && failures < u32::from(self.attempts) && self.allows(&failure.kind, failure.code())
     }
 
+    /// Whether a failure of this kind (and exit code, or status if the kind is `http_status`) may be tried again at all, the budget aside.
     pub fn allows(&self, kind: &str, exit_code: Option<i32>) -> bool {
         if !self.retryable {
             return false;

@@ -272,6 +272,9 @@ pub struct Reads {
     /// Names of secrets whose values are read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Whether `run.status`, `run.failed_tasks` or the error of a task is read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub failures: bool,
 }
 
 impl Workflow {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_core::state::RunState;
+use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
-use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskView, Workflow};
+use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskError, TaskView, Workflow};
 use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
 use mainspring_telemetry::Metrics;
 use serde_json::{Map, Value};
@@ -160,7 +160,7 @@ impl Client {
 
     /// The value of a secret, for what this process itself checks by it.
     pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
-        self.secrets.prepare(&self.store, namespace).await?;
+        self.secrets.prepare(&self.store, namespace, &[name]).await?;
         Ok(self.secrets.reveal(namespace, name))
     }
 
@@ -383,7 +383,12 @@ impl Client {
         for task in self.store.ended_tasks(run, &workflow.output_reads.tasks).await? {
             if task.key.item < 0 {
                 let name = workflow.tasks[task.key.index as usize].name.clone();
-                let view = TaskView { status: task.state, attempts: task.attempt, output: task.output };
+                let error = (task.state == TaskState::Failed).then(|| TaskError {
+                    kind: task.error_kind.clone().unwrap_or_default(),
+                    message: task.error.clone().unwrap_or_default(),
+                    attempt: task.attempt,
+                });
+                let view = TaskView { status: task.state, attempts: task.attempt, output: task.output, error };
                 scope.tasks.insert(name, view);
             }
         }

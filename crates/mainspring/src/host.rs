@@ -15,7 +15,10 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 /// What `metrics:collect` can be asked for.
-const METRIC_TYPES: &[&str] = &["runs", "workers", "pools"];
+const METRIC_TYPES: &[&str] = &["runs", "workers", "pools", "performance"];
+
+/// What `performance` looks back on.
+const PERFORMANCE_WINDOW: Duration = Duration::from_secs(3_600);
 
 #[derive(Debug)]
 pub(crate) struct StoreHost {
@@ -90,6 +93,18 @@ impl StoreHost {
                 let slots: i64 = sessions.iter().map(|session| i64::from(session.slots)).sum();
                 let draining = sessions.iter().filter(|session| session.draining).count();
                 json!({"total": sessions.len(), "draining": draining, "slots": slots})
+            }
+            "performance" => {
+                let since = self.client.now() - PERFORMANCE_WINDOW.as_micros() as i64;
+                let ended = store.run_durations(namespace, since).await?;
+                let hours = PERFORMANCE_WINDOW.as_secs_f64() / 3_600.0;
+                json!({
+                    "window_seconds": PERFORMANCE_WINDOW.as_secs(),
+                    "runs_ended": ended.runs,
+                    "runs_per_hour": ended.runs as f64 / hours,
+                    "avg_duration_ms": ended.average_ms,
+                    "max_duration_ms": ended.longest_ms,
+                })
             }
             _ => {
                 let pools = store.pools().await?.into_iter().filter(|pool| pool.namespace == namespace);

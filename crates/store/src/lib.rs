@@ -37,6 +37,7 @@ pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use events::run_ends::Concluded;
 pub use migrate::{MigrationStatus, SchemaState};
 pub use reads::logs::{LogCursor, StoredChunk};
+pub use reads::performance::RunDurations;
 pub use reads::rows::{AttemptRow, ExpressionData, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reads::run_list::RunFilter;
 pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};

@@ -119,7 +119,7 @@ fn finalisers_have_a_graph_of_their_own() {
 #[test]
 fn a_cancelled_run_still_cleans_up_and_a_second_cancel_stops_that() {
     let yaml = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}, on_failure: {page: {run: x}},
-        finally: {clean: {run: x}, more: {needs: clean, run: x}}}";
+        finally: {clean: {run: x, retry: {}}, more: {needs: clean, run: x}}}";
     let workflow = parse(yaml).unwrap();
     let mut board = Board::new(&workflow);
     board.start(0).unwrap();

@@ -228,7 +228,7 @@ pub(crate) static RETRY: Table = Table {
     what: "`retry`",
     one_of: &[],
     keys: &[
-        key("attempts", Shape::Integer(1, 10_000), "in all, the first included; 3 unless given"),
+        key("attempts", Shape::Integer(1, 10_000), "in all, the first included; 3 unless given, 1 without `retry`"),
         key("backoff", words!(Backoff), "`exponential` unless given"),
         key("delay", Shape::Duration, "before the second attempt; 1s unless given"),
         key("max_delay", Shape::Duration, "30s unless given"),

@@ -32,6 +32,8 @@ pub(super) struct Seen {
     pub(super) secrets: Vec<String>,
     /// Whether what the run was meant for is looked at.
     pub(super) schedule: bool,
+    /// Whether it is looked at what failed.
+    pub(super) failures: bool,
 }
 
 /// That an expression looks at a task.
@@ -85,6 +87,7 @@ impl Checker<'_> {
             seen.tasks.append(&mut own.tasks);
             seen.secrets.append(&mut own.secrets);
             seen.schedule |= own.schedule;
+            seen.failures |= own.failures;
         }
         for text in texts.iter().filter(|text| !is_env(text)) {
             let allowed = places::of_task(&text.field, task);
@@ -207,6 +210,11 @@ impl Checker<'_> {
         for reference in &analysis.references {
             let name = reference.path.first();
             seen.schedule |= reference.root == "run" && name.is_none_or(|name| name == "scheduled_for");
+            seen.failures |= match reference.root.as_str() {
+                "run" => name.is_none_or(|name| matches!(name.as_str(), "status" | "failed_tasks")),
+                "tasks" => reference.path.get(1).is_none_or(|field| field == "error"),
+                _ => false,
+            };
             let Some(name) = name else { continue };
             match reference.root.as_str() {
                 "tasks" => seen.tasks.extend(self.names.get(name.as_str()).map(|target| Read {

@@ -1,7 +1,7 @@
 //! Which names have a value where: a text is evaluated at one moment, and sees what exists by then.
 
 use crate::expr::Allowed;
-use crate::workflow::{Task, TriggerSource};
+use crate::workflow::{Stage, Task, TriggerSource};
 
 use super::spec::Field;
 
@@ -19,10 +19,13 @@ const NO_ITEM_YET: Option<&str> =
 const NO_EVENT: Option<&str> = Some("`event` exists only in triggers and in the `if` of `wait`");
 const NO_EVENT_FIRES: Option<&str> = Some("`event` has no value: the clock or a person fires this trigger");
 
+const NO_RUN_END: Option<&str> = Some("`run.NAME` exists only in `on_failure` and `finally`");
+
 /// What a task sees of its run.
 const TASK: Allowed = Allowed {
     inputs: None,
     run: None,
+    run_end: NO_RUN_END,
     tasks: None,
     env: None,
     secrets: NO_SECRET,
@@ -47,7 +50,8 @@ pub(super) fn of_task(field: &Field, task: &Task) -> Allowed {
         _ => NO_SECRET,
     };
     let event = if *field == Field::WaitCondition { None } else { NO_EVENT };
-    Allowed { item, secrets, event, answer: *field == Field::ExpectJson, ..TASK }
+    let run_end = if task.stage == Stage::Main { NO_RUN_END } else { None };
+    Allowed { item, secrets, event, run_end, answer: *field == Field::ExpectJson, ..TASK }
 }
 
 /// `sources` are those of the triggers.

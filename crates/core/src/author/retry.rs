@@ -17,6 +17,8 @@ pub(super) struct Defaults {
 /// The keys of `retry` that were written.
 #[derive(Debug, Default, Clone)]
 pub(super) struct RetrySpec {
+    /// Whether `retry` was written at all.
+    asked: bool,
     attempts: Option<u16>,
     backoff: Option<Backoff>,
     delay_ms: Option<u64>,
@@ -34,6 +36,7 @@ impl RetrySpec {
 
     pub(super) fn over(self, base: &RetrySpec) -> RetrySpec {
         RetrySpec {
+            asked: self.asked || base.asked,
             attempts: self.attempts.or(base.attempts),
             backoff: self.backoff.or(base.backoff),
             delay_ms: self.delay_ms.or(base.delay_ms),
@@ -49,7 +52,7 @@ impl RetrySpec {
         let usual = Retry::default();
         let delay_ms = self.delay_ms.unwrap_or(usual.delay_ms);
         Retry {
-            attempts: self.attempts.unwrap_or(usual.attempts),
+            attempts: self.attempts.unwrap_or(if self.asked { Retry::DEFAULT_ATTEMPTS } else { usual.attempts }),
             backoff: self.backoff.unwrap_or(usual.backoff),
             delay_ms,
             max_delay_ms: self.max_delay_ms.unwrap_or(usual.max_delay_ms.max(delay_ms)),
@@ -74,7 +77,7 @@ pub(super) fn defaults(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) 
 }
 
 pub(super) fn retry(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> RetrySpec {
-    let mut spec = RetrySpec::default();
+    let mut spec = RetrySpec { asked: true, ..RetrySpec::default() };
     for entry in reader.entries(id, path, &RETRY).unwrap_or_default() {
         let (at, value) = (path.key(entry.name), entry.value);
         match entry.name {

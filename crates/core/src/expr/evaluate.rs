@@ -13,7 +13,7 @@ use super::reference::{Reference, describe, references, take};
 use super::scope::Scope;
 use super::template::{Part, split};
 use super::{MAX_EXPRESSION, MAX_RESULT};
-use super::{filters, multiplication};
+use super::{comparison, filters, multiplication};
 
 /// Instructions one expression may execute.
 const FUEL: u64 = 50_000;
@@ -32,6 +32,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
         environment.remove_filter(unwanted);
     }
     filters::add(&mut environment);
+    comparison::add(&mut environment);
     environment
 });
 
@@ -63,8 +64,9 @@ pub(crate) fn evaluate(source: &str, scope: &Scope, env: &Map<String, Value>) ->
     }
     multiplication::check(source, &used, scope, env).map_err(EvalError)?;
     filters::begin();
-    let expression =
-        environment().compile_expression_owned(source).map_err(|error| EvalError(explain(describe(&error))))?;
+    let expression = environment()
+        .compile_expression_owned(comparison::rewrite(source))
+        .map_err(|error| EvalError(explain(describe(&error))))?;
     let value = expression.eval(context).map_err(|error| EvalError(explain(describe(&error))))?;
     if value.is_undefined() {
         return Err(EvalError(explain("it is undefined".into())));

@@ -4,6 +4,7 @@
 //! `workflow`, `env`, the tasks it names and, where they exist, `secrets`, `item`, `index` and `event`; it cannot loop, include, define macros or look at a task by a computed
 //! name, so what it reads is known before it runs.
 
+mod comparison;
 mod depth;
 mod evaluate;
 mod filters;
@@ -21,7 +22,7 @@ mod tests;
 
 pub(crate) use evaluate::{EvalError, evaluate, is_true, render_json, render_text};
 pub(crate) use reference::{Analysis, ExprError, NameTable, analyse, references};
-pub use scope::{Scope, TaskView};
+pub use scope::{Scope, TaskError, TaskView};
 pub(crate) use template::{Part, has_expression, split, strip_braces};
 pub(crate) use vocabulary::Allowed;
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, quoted};
 
 use super::evaluate::environment;
-use super::multiplication;
+use super::{comparison, multiplication};
 use super::scope::{Scope, TaskView};
 use super::template::string_length;
 use super::vocabulary::{Allowed, FILTERS, FUNCTIONS, KEYWORDS, TESTS, check_reference};
@@ -65,8 +65,9 @@ impl Reference {
         let view = scope.tasks.get(name)?;
         match (rest.split_first(), &view.output) {
             (Some((field, rest)), Some(output)) if field == "output" => walk(output, rest).map(Cow::Borrowed),
-            (Some((field, _)), _) => {
-                take(&mut TaskView { output: None, ..view.clone() }.to_json(), field).map(Cow::Owned)
+            (Some((field, rest)), _) => {
+                let value = take(&mut TaskView { output: None, ..view.clone() }.to_json(), field)?;
+                walk(&value, rest).cloned().map(Cow::Owned)
             }
             (None, _) => Some(Cow::Owned(view.to_json())),
         }
@@ -114,15 +115,41 @@ pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> 
     let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
     scan.run()?;
     let Scan { text, references, .. } = scan;
-    match environment().compile_expression(&text) {
-        Ok(_) => {}
-        Err(error) => return Err(whole(format!("{} does not compile: {}", quoted(source), describe(&error)))),
+    let compiled = environment().compile_expression(&text).and_then(|_| {
+        environment().compile_expression_owned(comparison::rewrite(&text)).map(drop)
+    });
+    if let Err(error) = compiled {
+        return Err(does_not_compile(source, &error));
     }
     multiplication::check_literals(&text).map_err(whole)?;
     for reference in &references {
         check_reference(reference, names, allowed)?;
     }
     Ok(Analysis { text, references })
+}
+
+fn does_not_compile(source: &str, error: &minijinja::Error) -> ExprError {
+    let message = format!("{} does not compile: {}", quoted(source), describe(error));
+    let help = has_single_equals(source).then(|| "a comparison is written `==`".to_owned());
+    ExprError { offset: 0, length: source.chars().count(), message, help }
+}
+
+/// Whether there is a `=` that is not part of another operator, outside of texts and brackets.
+fn has_single_equals(source: &str) -> bool {
+    let bytes = source.as_bytes();
+    let (mut at, mut depth) = (0, 0_usize);
+    while at < bytes.len() {
+        match bytes[at] {
+            quote @ (b'"' | b'\'') => at += string_length(&bytes[at..], quote).unwrap_or(0),
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            b'!' | b'<' | b'>' | b'=' if bytes.get(at + 1) == Some(&b'=') => at += 1,
+            b'=' if depth == 0 => return true,
+            _ => {}
+        }
+        at += 1;
+    }
+    false
 }
 
 /// The references of an expression in stored form; used to explain a failed evaluation.

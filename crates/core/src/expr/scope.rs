@@ -34,14 +34,32 @@ pub struct TaskView {
     pub attempts: i32,
     /// `None` reads like an empty object.
     pub output: Option<Value>,
+    /// Why its last attempt failed, if the task did not succeed.
+    pub error: Option<TaskError>,
+}
+
+/// Why a task failed, as others see it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskError {
+    pub kind: String,
+    pub message: String,
+    /// The attempt that failed; 0 if there was none.
+    pub attempt: i32,
 }
 
 impl TaskView {
     pub(super) fn to_json(&self) -> Value {
-        let mut view = Map::with_capacity(3);
+        let mut view = Map::with_capacity(4);
         view.insert("status".into(), self.status.word().into());
         view.insert("attempts".into(), self.attempts.into());
         view.insert("output".into(), self.output.clone().unwrap_or_else(|| Map::new().into()));
+        // Every field is there, so that `tasks.x.error.message` is a text also after a success.
+        let error = self.error.clone().unwrap_or_default();
+        let mut fields = Map::with_capacity(3);
+        fields.insert("kind".into(), error.kind.into());
+        fields.insert("message".into(), error.message.into());
+        fields.insert("attempt".into(), error.attempt.into());
+        view.insert("error".into(), fields.into());
         view.into()
     }
 }

@@ -17,8 +17,8 @@ pub(super) fn scope() -> Scope {
         ..Scope::default()
     };
     let output = json!({"rows": 7, "name": "x", "odd-key": true});
-    scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 2, output: Some(output) });
-    scope.tasks.insert("my-task".into(), TaskView { status: TaskState::Failed, attempts: 1, output: None });
+    scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 2, output: Some(output), error: None });
+    scope.tasks.insert("my-task".into(), TaskView { status: TaskState::Failed, attempts: 1, output: None, error: None });
     scope.item = Some(json!({"id": 4}));
     scope.index = Some(2);
     scope.event = Some(json!({"name": "order.imported", "data": {"n": 5}}));
@@ -27,7 +27,7 @@ pub(super) fn scope() -> Scope {
 }
 
 const EVERYTHING: Allowed =
-    Allowed { inputs: None, run: None, tasks: None, env: None, secrets: None, item: None, event: None, answer: false };
+    Allowed { inputs: None, run: None, run_end: None, tasks: None, env: None, secrets: None, item: None, event: None, answer: false };
 
 pub(super) fn prepared(source: &str) -> Result<String, String> {
     let names = NameTable::from([("extract", 0), ("my-task", 1), ("my", 2), ("later", 3)]);
@@ -83,6 +83,29 @@ fn values_keep_their_types() {
 }
 
 #[test]
+fn texts_that_are_numbers_compare_as_numbers() {
+    check("'3' == 3", json!(true));
+    check("'0' > 0", json!(false));
+    check("'3' > 100", json!(false));
+    check("'100' > '3'", json!(false));
+    check("'2.5' < 3 and '-1' <= -1 and ' 7 ' >= 7.0", json!(true));
+    check("'1e3' == 1000", json!(true));
+    check("1 < '2' < 3", json!(true));
+    check("'3' in [1, 2, 3] and 'x' not in [1, 2]", json!(true));
+    check("'3' is eq 3 and '4' is gt 3 and 4 is in ['4']", json!(true));
+    check("'eu' == inputs.region and inputs.nothing != 3", json!(true));
+    check("[1, '2', 3] | select('gt', 1) | list", json!(["2", 3]));
+    check("inputs.list == [1, 2, 3]", json!(true));
+    check("1 if '1' == 1 else 2", json!(1));
+    let mixed = evaluated("inputs.region > 3").unwrap_err();
+    assert!(mixed.contains("\"eu\" > 3 compares a text with a number") && mixed.contains("| int(0)"), "{mixed}");
+    for source in ["3 == 'x'", "'' != 0", "'inf' > 1", "'nan' == 1", "'1_000' < 1", "'x' is lt 3"] {
+        assert!(evaluated(source).is_err_and(|error| error.contains("compares a text with a number")), "{source}");
+    }
+    assert_eq!(evaluated("secrets.KEY > 3").unwrap_err().matches("s3cret").count(), 0, "secrets are masked");
+}
+
+#[test]
 fn missing_values_are_explained() {
     check_error(
         "tasks.extract.output.row",
@@ -96,7 +119,10 @@ fn missing_values_are_explained() {
     check_error("tasks.my-task.output.x", "`tasks.my-task.output.x` is undefined: output is empty");
     check_error("tasks.later.output.x", "`tasks.later` is undefined: the task has not run");
     check_error("inputs.list[9]", "`inputs.list.9` is undefined: list is a list of 3");
-    check_error("run.x", "`run.x` is undefined: run has keys id, scheduled_for");
+    check_error("run.x", "`run` has no `x`");
+    check_error("workflow.owner", "`workflow` has no `owner`");
+    check_error("tasks.extract.error.code", "`error` of a task has no `code`");
+    check_error("run.created_at", "`run.created_at` is undefined: run has keys id, scheduled_for");
     check_error(
         "inputs.region + 1",
         "`inputs.region + 1` cannot be evaluated: tried to use + operator on unsupported types string and number",

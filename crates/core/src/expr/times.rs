@@ -1,7 +1,6 @@
 //! Filters over dates and times. A date is a text like `2026-01-31`, a time one like `2026-01-31T08:00:00Z`.
 
 use std::fmt::Write;
-use std::str::FromStr;
 
 use chrono::format::{Item, StrftimeItems};
 use chrono::{DateTime, Utc};
@@ -10,6 +9,7 @@ use minijinja::{Environment, Error};
 
 use crate::author::parse_duration;
 use crate::inputs::is_date;
+use crate::schedule::timezone;
 use crate::{Micros, time};
 
 use super::filters::{invalid, spend};
@@ -82,9 +82,11 @@ fn format(value: &Value, format: &str, zone: Option<&str>) -> Result<String, Err
     let written = match zone {
         None => write!(text, "{}", at.format(format)),
         Some(zone) => {
-            let zone =
-                chrono_tz::Tz::from_str(zone).map_err(|_| invalid("`format` needs a zone like 'Europe/Paris'"))?;
-            write!(text, "{}", at.with_timezone(&zone).format(format))
+            let zone = timezone(zone).map_err(|_| invalid("`format` needs a zone like 'Europe/Paris'"))?;
+            let at = zone.instant(at.timestamp_micros()).ok_or_else(|| invalid("the time is out of range"))?;
+            let format: Vec<String> =
+                format.split("%%").map(|part| part.replace("%Z", &zone.abbreviation(&at))).collect();
+            write!(text, "{}", at.format(&format.join("%%")))
         }
     };
     written.map_err(|_| invalid("`format` needs a format like '%Y-%m-%d'"))?;

@@ -12,6 +12,8 @@ pub(crate) type Refusal = Option<&'static str>;
 pub(crate) struct Allowed {
     pub(crate) inputs: Refusal,
     pub(crate) run: Refusal,
+    /// `run.status` and `run.failed_tasks`.
+    pub(crate) run_end: Refusal,
     pub(crate) tasks: Refusal,
     pub(crate) env: Refusal,
     pub(crate) secrets: Refusal,
@@ -109,7 +111,12 @@ pub(super) const TESTS: [&str; 24] = [
     "string",
     "true",
 ];
-const TASK_FIELDS: [&str; 3] = ["output", "status", "attempts"];
+const TASK_FIELDS: [&str; 4] = ["output", "status", "attempts", "error"];
+const ERROR_FIELDS: [&str; 3] = ["kind", "message", "attempt"];
+const RUN_FIELDS: [&str; 5] = ["id", "created_at", "scheduled_for", "status", "failed_tasks"];
+/// What is known of a run only when its main tasks have ended.
+const RUN_END_FIELDS: [&str; 2] = ["status", "failed_tasks"];
+const WORKFLOW_FIELDS: [&str; 3] = ["name", "namespace", "version"];
 
 pub(super) fn check_reference(reference: &Reference, names: &NameTable<'_>, allowed: Allowed) -> Result<(), ExprError> {
     let fail = |message: String, help: Option<String>| {
@@ -147,10 +154,36 @@ pub(super) fn check_reference(reference: &Reference, names: &NameTable<'_>, allo
         let help = "write `secrets.NAME`".to_owned();
         return fail("`secrets` must be followed by the name of a secret".into(), Some(help));
     }
-    if root == "tasks" {
-        return check_task(reference, names);
+    match root {
+        "tasks" => check_task(reference, names),
+        "run" => {
+            let field = reference.path.first().map_or("", String::as_str);
+            if let Some(cause) = allowed.run_end.filter(|_| RUN_END_FIELDS.contains(&field)) {
+                return fail(cause.replace("NAME", field), None);
+            }
+            let known: Vec<&str> = RUN_FIELDS
+                .into_iter()
+                .filter(|field| allowed.run_end.is_none() || !RUN_END_FIELDS.contains(field))
+                .collect();
+            check_field(reference, "`run`", 0, &known)
+        }
+        "workflow" => check_field(reference, "`workflow`", 0, &WORKFLOW_FIELDS),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+/// The segment of the path that must be one of the fields, if it was written.
+fn check_field(reference: &Reference, what: &str, at: usize, known: &[&str]) -> Result<(), ExprError> {
+    match reference.path.get(at) {
+        Some(field) if !known.contains(&field.as_str()) => Err(ExprError {
+            offset: reference.offset,
+            length: reference.length,
+            message: format!("{what} has no {}", quoted(field)),
+            help: did_you_mean(field, known.iter().copied())
+                .or_else(|| Some(format!("there are {}", known.join(", ")))),
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn check_task(reference: &Reference, names: &NameTable<'_>) -> Result<(), ExprError> {
@@ -170,6 +203,7 @@ fn check_task(reference: &Reference, names: &NameTable<'_>) -> Result<(), ExprEr
                 .unwrap_or_else(|| format!("write `tasks.{name}.output.{field}` if it is part of the output"));
             fail(format!("a task has no {}", quoted(field)), Some(help))
         }
+        Some(field) if field == "error" => check_field(reference, "`error` of a task", 2, &ERROR_FIELDS),
         _ => Ok(()),
     }
 }

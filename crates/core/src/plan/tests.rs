@@ -29,7 +29,7 @@ tasks:
     let mut scope = Scope::default();
     scope.inputs = workflow.resolve_inputs(Map::new(), &scope).unwrap();
     let output = Some(json!({"rows": 3}));
-    scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 1, output });
+    scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 1, error: None, output });
     (workflow, scope)
 }
 
@@ -80,7 +80,7 @@ fn missing_values_fail_the_order() {
     let failure = workflow.order(2, &scope).unwrap_err();
     assert_eq!(failure.message, "`payload` of task `send`: `tasks.extract` is undefined: the task has not run");
     assert!(failure.permanent);
-    let nul = TaskView { status: TaskState::Success, attempts: 1, output: Some(json!({"rows": "a\u{0}b"})) };
+    let nul = TaskView { status: TaskState::Success, attempts: 1, error: None, output: Some(json!({"rows": "a\u{0}b"})) };
     scope.tasks.insert("extract".into(), nul);
     assert!(workflow.order(1, &scope).unwrap_err().message.contains("NUL"));
 }
@@ -248,7 +248,7 @@ fn a_run_has_outputs() {
     );
     assert_eq!(workflow.output_reads.tasks, [0]);
     let mut scope = Scope::default();
-    let view = |output| TaskView { status: TaskState::Success, attempts: 1, output: Some(output) };
+    let view = |output| TaskView { status: TaskState::Success, attempts: 1, error: None, output: Some(output) };
     scope.tasks.insert("a-b".into(), view(json!({"n": 3})));
     assert_eq!(workflow.workflow_outputs(&scope).map(Value::Object), Ok(json!({"n": 3, "t": "n=3"})));
     scope.tasks.insert("a-b".into(), view(json!({"m": 3})));

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use chrono::{Datelike, NaiveDate};
-use chrono_tz::Tz;
 use serde::{Deserialize, Serialize};
 
 use crate::Micros;
@@ -11,7 +10,7 @@ use crate::diagnostic::quoted;
 use crate::state::{UnknownState, coded_enum};
 use crate::workflow::DEFAULT_TIMEZONE;
 
-use super::zone::{self, UnknownTimezone};
+use super::zone::{self, UnknownTimezone, Zone};
 
 /// A calendar that is closed for longer than this never opens again.
 const LONGEST_CLOSED_DAYS: usize = 1_100;
@@ -69,7 +68,7 @@ pub enum CalendarError {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Calendar {
-    zone: Tz,
+    zone: Zone,
     days: BTreeSet<NaiveDate>,
     /// By days from Monday.
     weekdays: [bool; 7],
@@ -102,7 +101,7 @@ impl Calendar {
     }
 
     pub fn is_closed(&self, at: Micros) -> bool {
-        self.window(at).is_some() || zone::instant(at, self.zone).is_some_and(|at| self.closes(at.date_naive()))
+        self.window(at).is_some() || self.zone.instant(at).is_some_and(|at| self.closes(at.date_naive()))
     }
 
     /// The first open instant at or after `at`; `None` if the calendar stays closed for more than three years of days.
@@ -112,7 +111,7 @@ impl Calendar {
             if let Some(window) = self.window(at) {
                 at = window.to;
             } else {
-                let day = zone::instant(at, self.zone)?.date_naive();
+                let day = self.zone.instant(at)?.date_naive();
                 if !self.closes(day) {
                     return Some(at);
                 }
@@ -131,7 +130,7 @@ impl Calendar {
             if let Some(window) = self.window(if since == at { at } else { before }) {
                 since = window.from.min(since);
             } else {
-                let day = zone::instant(if since == at { at } else { before }, self.zone)?.date_naive();
+                let day = self.zone.instant(if since == at { at } else { before })?.date_naive();
                 if !self.closes(day) {
                     return Some(since);
                 }
@@ -148,9 +147,9 @@ impl Calendar {
     /// of the window that this falls into.
     pub(super) fn moved(&self, at: Micros) -> Option<Micros> {
         let opens = self.opens(at)?;
-        let time = zone::instant(at, self.zone)?.time();
-        let day = zone::instant(opens, self.zone)?.date_naive();
-        let same_time = zone::earliest(day.and_time(time), self.zone)?;
+        let time = self.zone.instant(at)?.time();
+        let day = self.zone.instant(opens)?.date_naive();
+        let same_time = self.zone.earliest(day.and_time(time))?;
         self.opens(same_time.max(opens))
     }
 
@@ -159,7 +158,7 @@ impl Calendar {
     }
 
     fn begin(&self, day: NaiveDate) -> Option<Micros> {
-        zone::earliest(day.and_hms_opt(0, 0, 0)?, self.zone)
+        self.zone.earliest(day.and_hms_opt(0, 0, 0)?)
     }
 
     fn window(&self, at: Micros) -> Option<&Window> {

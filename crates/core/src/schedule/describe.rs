@@ -20,21 +20,22 @@ const WEEKDAYS: [&str; 8] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursd
 /// More times than this are not listed one by one.
 const MOST_TIMES: usize = 6;
 
-/// The second, minute, hour, day, month and weekday field, in numbers.
-pub(super) fn describe(fields: &[&str; 6]) -> String {
-    let [second, minute, hour, day, month, weekday] = *fields;
+/// The second, minute, hour, day, month, weekday and year field, in numbers.
+pub(super) fn describe(fields: &[&str; 7]) -> String {
+    let [second, minute, hour, day, month, weekday, year] = *fields;
     let sentence = || {
         let (time, daily) = times(second, minute, hour)?;
         let days = days(day, weekday)?;
         let days = if days.is_empty() && daily && month == "*" { "every day".into() } else { days };
-        let parts = [time, days, months(month)?];
+        let years = if year == "*" { String::new() } else { format!("of {year}") };
+        let parts = [time, days, months(month)?, years];
         Some(parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" "))
     };
     sentence().unwrap_or_else(|| field_by_field(fields))
 }
 
-fn field_by_field(fields: &[&str; 6]) -> String {
-    let [second, minute, hour, day, month, weekday] = *fields;
+fn field_by_field(fields: &[&str; 7]) -> String {
+    let [second, minute, hour, day, month, weekday, year] = *fields;
     let said = [
         ("second", second, second == "0"),
         ("minute", minute, false),
@@ -42,6 +43,7 @@ fn field_by_field(fields: &[&str; 6]) -> String {
         ("day of the month", day, day == "*"),
         ("month", month, month == "*"),
         ("weekday", weekday, weekday == "*"),
+        ("year", year, year == "*"),
     ];
     let said = said.iter().filter(|(_, _, plain)| !plain).map(|(name, text, _)| format!("{name} {text}"));
     let both = ![day, weekday].contains(&"*") && !weekday.starts_with('+');

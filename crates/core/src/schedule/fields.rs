@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use croner::CronPattern;
-use croner::parser::{CronParser, Seconds, Year};
-
 use crate::diagnostic::quoted;
 
+use super::pattern::{DayRule, Pattern, WeekdayRule, YEARS, values};
 use super::zone::UnknownTimezone;
 
 const LONGEST: usize = 256;
@@ -30,6 +28,7 @@ pub enum CronField {
     Day,
     Month,
     Weekday,
+    Year,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,21 +49,23 @@ pub enum CronError {
     Timezone(#[from] UnknownTimezone),
 }
 
-/// Six fields in capitals, the second first, as croner reads them.
+/// Seven fields in capitals and numbers, the second first and the year last.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fields(pub(super) [String; 6]);
+pub(super) struct Fields(pub(super) [String; 7]);
 
 impl CronField {
-    pub(super) const ALL: [Self; 6] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Month, Self::Weekday];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Month, Self::Weekday, Self::Year];
 
     /// What a plain number in it may be.
-    fn bounds(self) -> (u32, u32) {
+    pub(super) fn bounds(self) -> (u32, u32) {
         match self {
             Self::Second | Self::Minute => (0, 59),
             Self::Hour => (0, 23),
             Self::Day => (1, 31),
             Self::Month => (1, 12),
             Self::Weekday => (0, 7),
+            Self::Year => YEARS,
         }
     }
 }
@@ -78,6 +79,7 @@ impl fmt::Display for CronField {
             Self::Day => "day",
             Self::Month => "month",
             Self::Weekday => "weekday",
+            Self::Year => "year",
         })
     }
 }
@@ -97,21 +99,21 @@ impl CronError {
             }
             Self::Field { field: CronField::Month, .. } => "months are 1-12 or JAN-DEC".into(),
             Self::Field { field: CronField::Day, .. } => {
-                "days are 1-31; `L` is the last, `15W` the weekday nearest to the 15th".into()
+                "days are 1-31; `L` is the last, `L-3` the third before it, `15W` the weekday nearest to the 15th".into()
             }
             Self::Field { field, .. } => {
                 let (low, high) = field.bounds();
                 format!("{field}s are {low}-{high}: `5`, `1,2`, `1-5`, `*` or `*/2`")
             }
             Self::Empty | Self::TooLong | Self::FieldCount(_) => {
-                "write minute, hour, day, month and weekday, with seconds before them if need be: `0 2 * * 1-5`".into()
+                "write minute, hour, day, month and weekday, with seconds before them if need be and years behind: `0 2 * * 1-5`".into()
             }
         }
     }
 }
 
-/// Splits and checks an expression.
-pub(super) fn read(text: &str) -> Result<(Fields, CronPattern), CronError> {
+/// Splits and checks an expression. The last of the three says what is legal but hardly meant.
+pub(super) fn read(text: &str) -> Result<(Fields, Pattern, Vec<String>), CronError> {
     if text.len() > LONGEST {
         return Err(CronError::TooLong);
     }
@@ -127,40 +129,188 @@ pub(super) fn read(text: &str) -> Result<(Fields, CronPattern), CronError> {
     };
     let mut parts: Vec<&str> = plain.split_whitespace().collect();
     match parts.len() {
-        5 => parts.insert(0, "0"),
-        6 => {}
+        5 => {
+            parts.insert(0, "0");
+            parts.push("*");
+        }
+        6 => parts.push("*"),
+        7 => {}
         count => return Err(CronError::FieldCount(count)),
     }
-    let mut fields = [const { String::new() }; 6];
+    let mut fields = [const { String::new() }; 7];
+    let mut pattern = Pattern::default();
+    let mut warnings = Vec::new();
     for ((field, part), place) in CronField::ALL.into_iter().zip(parts).zip(&mut fields) {
         let failed = |cause| CronError::Field { field, text: part.to_owned(), cause };
         let numbers = numbers(field, part).map_err(failed)?;
-        check(field, &numbers).map_err(failed)?;
-        *place = numbers;
+        *place = compile(field, &numbers, &mut pattern, &mut warnings).map_err(failed)?;
     }
-    let fields = Fields(fields);
-    let pattern = parse(&fields.0.join(" ")).map_err(|error| {
-        let guilty = CronField::ALL.into_iter().zip(&fields.0).find_map(|(field, text)| {
-            let cause = alone(field, text).err()?;
-            Some(CronError::Field { field, text: text.clone(), cause })
-        });
-        guilty.unwrap_or_else(|| {
-            let (field, text) = (CronField::Day, fields.0[3].clone());
-            CronError::Field { field, text, cause: words(&error) }
-        })
-    })?;
-    Ok((fields, pattern))
+    Ok((Fields(fields), pattern, warnings))
 }
 
-/// Nobody asks for the years: every year would be ten thousand marks, set and kept for each expression.
-fn parse(fields: &str) -> Result<CronPattern, croner::errors::CronError> {
-    let parser = CronParser::builder().seconds(Seconds::Required).year(Year::Required).build();
-    let mut pattern = parser.parse(&format!("{fields} 2000"))?.pattern;
-    pattern.years = Default::default();
-    Ok(pattern)
+/// One item of a list: where it begins, where it ends (the same for a single number), and the step.
+struct Item {
+    first: u32,
+    last: u32,
+    step: u32,
 }
 
-/// The names in a field as numbers. croner would take a name in any field.
+/// Adds a field to the pattern; gives its text as it is described.
+fn compile(
+    field: CronField,
+    part: &str,
+    pattern: &mut Pattern,
+    warnings: &mut Vec<String>,
+) -> Result<String, String> {
+    let part = match part.strip_prefix('+').filter(|_| field == CronField::Weekday) {
+        Some(rest) => {
+            pattern.both = true;
+            rest
+        }
+        None => part,
+    };
+    let is_any = |item: &str| item == "*" || item == "?" && matches!(field, CronField::Day | CronField::Weekday);
+    let mut numbers = 0;
+    let mut shown = Vec::new();
+    for item in part.split(',') {
+        if special(field, item, pattern)? {
+            shown.push(item.to_owned());
+            continue;
+        }
+        let read = read_item(field, item)?;
+        let written = shorten(field, item, &read, warnings);
+        shown.push(written);
+        if field == CronField::Year {
+            if !is_any(item) {
+                pattern.years.push((read.first, read.last, read.step));
+            }
+        } else if !is_any(item) || !matches!(field, CronField::Day | CronField::Weekday) {
+            numbers |= values(field, read.first, read.last, read.step);
+        }
+    }
+    let has_any = part.split(',').any(is_any);
+    match field {
+        CronField::Second => pattern.seconds = numbers,
+        CronField::Minute => pattern.minutes = numbers,
+        CronField::Hour => pattern.hours = numbers,
+        CronField::Month => pattern.months = numbers,
+        // A `*` in a list leaves nothing out, whatever stands beside it.
+        CronField::Day if has_any => pattern.days.clear(),
+        CronField::Day if numbers != 0 => pattern.days.push(DayRule::Days(numbers)),
+        CronField::Weekday if has_any => pattern.weekdays.clear(),
+        CronField::Weekday if numbers != 0 => pattern.weekdays.push(WeekdayRule::Weekdays(numbers)),
+        CronField::Year if has_any => pattern.years.clear(),
+        _ => {}
+    }
+    let text = if has_any { "*".to_owned() } else { shown.join(",") };
+    Ok(if pattern.both && field == CronField::Weekday { format!("+{text}") } else { text })
+}
+
+fn read_item(field: CronField, item: &str) -> Result<Item, String> {
+    let (low, high) = field.bounds();
+    let (base, step) = item.split_once('/').map_or((item, None), |(base, step)| (base, Some(step)));
+    let step = match step {
+        None => 1,
+        Some(step) => match step.parse::<u32>() {
+            Ok(0) => return Err("a step of 0 never comes to an end".into()),
+            Ok(number) => number,
+            Err(_) => return Err(format!("the step {} is not a number", quoted(step))),
+        },
+    };
+    let any_end = if field == CronField::Weekday { 6 } else { high };
+    if base == "*" || base == "?" && matches!(field, CronField::Day | CronField::Weekday) {
+        return Ok(Item { first: low, last: any_end, step });
+    }
+    if base.is_empty() {
+        return Err("a value is missing".into());
+    }
+    let (first, last) = match base.split_once('-') {
+        Some((first, last)) => (number(field, first)?, number(field, last)?),
+        // `5/15` is every 15th from the 5th on.
+        None if item.contains('/') => (number(field, base)?, any_end),
+        None => (number(field, base)?, number(field, base)?),
+    };
+    if field == CronField::Year && first > last {
+        return Err("the range runs backwards".into());
+    }
+    // Sunday is 0; as the end of a range it is 7.
+    let first = if field == CronField::Weekday && first == 7 { 0 } else { first };
+    let last = if field == CronField::Weekday && last == 7 && first == 0 && !base.contains('-') { 0 } else { last };
+    if field == CronField::Weekday && last == 7 {
+        // `5-7` is Friday to Sunday, `0-7` and `7-7` are what they are.
+        return Ok(Item { first, last: if first == 0 { 6 } else { 0 }, step });
+    }
+    Ok(Item { first, last, step })
+}
+
+/// A step that leads out of the field leaves the first value: legal in every cron, and hardly meant.
+fn shorten(field: CronField, item: &str, read: &Item, warnings: &mut Vec<String>) -> String {
+    let (low, high) = field.bounds();
+    let size = high - low + 1;
+    let length = if read.last >= read.first { read.last - read.first } else { read.last + size - read.first };
+    if read.step > 1 && read.step > length && item.contains('/') {
+        warnings.push(format!(
+            "the step of {} in the {field} field leads out of it: only {} fits",
+            quoted(item),
+            read.first
+        ));
+        return read.first.to_string();
+    }
+    item.to_owned()
+}
+
+/// `L`, `L-3`, `LW`, `15W` among days, `FRIL`, `5L`, `5#2`, `1-5#1` among weekdays. Whether it was one of them.
+fn special(field: CronField, item: &str, pattern: &mut Pattern) -> Result<bool, String> {
+    match field {
+        CronField::Day => {
+            let rule = match item {
+                "L" => DayRule::BeforeLast(0),
+                "LW" | "WL" => DayRule::LastWeekday,
+                _ => match (item.strip_prefix("L-"), item.strip_suffix('W')) {
+                    (Some(before), _) => match before.parse::<u32>() {
+                        Ok(before) if before <= 30 => DayRule::BeforeLast(before),
+                        _ => return Err(format!("{} is not between 0 and 30", quoted(before))),
+                    },
+                    (None, Some(day)) => DayRule::Nearest(number(field, day)?),
+                    (None, None) => return Ok(false),
+                },
+            };
+            pattern.days.push(rule);
+        }
+        CronField::Weekday => {
+            let weekdays = |text: &str| {
+                if text.is_empty() {
+                    return Err("`L` needs a weekday before it".to_owned());
+                }
+                read_item(field, text).map(|read| values(field, read.first, read.last, read.step))
+            };
+            let rule = match (item.split_once('#'), item.strip_suffix('L')) {
+                (Some((days, "L")), _) | (None, Some(days)) => WeekdayRule::Last(weekdays(days)?),
+                (Some((days, nth)), _) => match nth.parse::<u32>() {
+                    Ok(nth @ 1..=5) => WeekdayRule::Nth(weekdays(days)?, nth),
+                    _ => return Err(format!("{} is not one of #1 to #5", quoted(nth))),
+                },
+                (None, None) => return Ok(false),
+            };
+            pattern.weekdays.push(rule);
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn number(field: CronField, text: &str) -> Result<u32, String> {
+    let (low, high) = field.bounds();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("{} is not a number", quoted(text)));
+    }
+    match text.parse() {
+        Ok(number) if (low..=high).contains(&number) => Ok(number),
+        _ => Err(format!("{} is not between {low} and {high}", quoted(text))),
+    }
+}
+
+/// The names in a field as numbers; each name belongs to one field.
 fn numbers(field: CronField, part: &str) -> Result<String, String> {
     let mut read = String::new();
     let mut rest = part;
@@ -186,81 +336,4 @@ fn numbers(field: CronField, part: &str) -> Result<String, String> {
         }
     }
     Ok(read)
-}
-
-/// What croner would say less clearly, or let pass.
-fn check(field: CronField, part: &str) -> Result<(), String> {
-    let any = matches!(field, CronField::Day | CronField::Weekday);
-    let part = if field == CronField::Weekday { part.strip_prefix('+').unwrap_or(part) } else { part };
-    for item in part.split(',') {
-        let (base, step) = item.split_once('/').map_or((item, None), |(base, step)| (base, Some(step)));
-        if let Some(step) = step {
-            match step.parse::<u32>() {
-                Ok(0) => return Err("a step of 0 never comes to an end".into()),
-                Ok(step) if step > field.bounds().1 => {
-                    return Err(format!("a step of {step} is longer than the field"));
-                }
-                Ok(_) => {}
-                Err(_) => return Err(format!("the step {} is not a number", quoted(step))),
-            }
-            if base != "*" && !base.contains('-') {
-                return Err("a step needs `*` or a range before it".into());
-            }
-        }
-        match base.split_once('-') {
-            Some((low, high)) => {
-                if number(field, low)? > number(field, high)? {
-                    return Err("the range runs backwards".into());
-                }
-            }
-            None if base == "*" || (any && base == "?") => {}
-            None if base.is_empty() => return Err("a value is missing".into()),
-            None => special(field, base)?,
-        }
-    }
-    Ok(())
-}
-
-/// A number, or a number with `L`, `W` or `#`.
-fn special(field: CronField, base: &str) -> Result<(), String> {
-    match field {
-        CronField::Day if base == "L" || base == "LW" => Ok(()),
-        CronField::Day => number(field, base.strip_suffix('W').unwrap_or(base)).map(drop),
-        CronField::Weekday => match base.split_once('#') {
-            Some((day, "1" | "2" | "3" | "4" | "5" | "L")) => number(field, day).map(drop),
-            Some((_, nth)) => Err(format!("{} is not one of #1 to #5", quoted(nth))),
-            None if base == "L" => Err("`L` needs a weekday before it".into()),
-            None => number(field, base.strip_suffix('L').unwrap_or(base)).map(drop),
-        },
-        _ => number(field, base).map(drop),
-    }
-}
-
-fn number(field: CronField, text: &str) -> Result<u32, String> {
-    let (low, high) = field.bounds();
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(format!("{} is not a number", quoted(text)));
-    }
-    match text.parse() {
-        Ok(number) if (low..=high).contains(&number) => Ok(number),
-        _ => Err(format!("{} is not between {low} and {high}", quoted(text))),
-    }
-}
-
-/// Whether croner takes the field when nothing else is said.
-fn alone(field: CronField, part: &str) -> Result<(), String> {
-    let pattern = CronField::ALL.map(|other| if other == field { part } else { "*" });
-    parse(&pattern.join(" ")).map(drop).map_err(|error| words(&error))
-}
-
-/// The parser's words, as the rest of a sentence.
-fn words(error: &croner::errors::CronError) -> String {
-    use croner::errors::CronError::{ComponentError, IllegalCharacters, InvalidPattern};
-    let text = match error {
-        InvalidPattern(text) | IllegalCharacters(text) | ComponentError(text) => text,
-        other => &other.to_string(),
-    };
-    let text = text.trim_end_matches('.').replace("CronPattern", "it");
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().collect::<String>() + letters.as_str()).unwrap_or_default()
 }

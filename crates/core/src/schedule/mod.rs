@@ -10,8 +10,10 @@ mod cron;
 mod describe;
 mod fields;
 mod identity;
+mod pattern;
 mod timetable;
 mod turn;
+mod tzif;
 mod zone;
 
 #[cfg(test)]
@@ -26,4 +28,4 @@ pub use fields::{CronError, CronField};
 pub use identity::{identity, jitter};
 pub use timetable::{BlackedOut, Fire, Next, Schedule, ScheduleError};
 pub use turn::{GIVE_UP, GRACE, Progress, Turn};
-pub use zone::{UnknownTimezone, local, timezone};
+pub use zone::{UnknownTimezone, Zone, ZoneTables, ZoneVersion, install_zones, local, timezone, zone_version};

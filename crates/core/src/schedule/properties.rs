@@ -75,7 +75,7 @@ proptest! {
     fn elapsed_time_is_every_second_that_fits(cron in cron().prop_filter("elapsed", |cron| !cron.is_fixed()), from in instant()) {
         let first = from.div_euclid(1_000_000) + 1;
         let fits = |second: &i64| {
-            let clock = super::zone::instant(second * 1_000_000, cron.timezone()).unwrap().naive_local();
+            let clock = cron.timezone().instant(second * 1_000_000).unwrap().naive_local();
             cron.fits(clock)
         };
         let expected = (first..first + 8_000).find(fits).map(|second| second * 1_000_000);
@@ -90,11 +90,11 @@ proptest! {
         from in instant(),
     ) {
         use chrono::{TimeDelta, Timelike};
-        let clock = super::zone::instant(from, cron.timezone()).unwrap().naive_local();
+        let clock = cron.timezone().instant(from).unwrap().naive_local();
         let minute = clock.with_second(0).and_then(|clock| clock.with_nanosecond(0)).unwrap();
         // A day and more on both sides: no clock was ever changed by more.
         let minutes = (-1_500..3_000).map(|offset| minute + TimeDelta::minutes(offset));
-        let instants = minutes.filter(|clock| cron.fits(*clock)).filter_map(|clock| super::zone::earliest(clock, cron.timezone()));
+        let instants = minutes.filter(|clock| cron.fits(*clock)).filter_map(|clock| cron.timezone().earliest(clock));
         let expected = instants.filter(|at| *at > from).min();
         let end = from + 1_440 * 60_000_000;
         prop_assert_eq!(cron.next_after(from).filter(|at| *at < end), expected.filter(|at| *at < end));

@@ -58,17 +58,17 @@ fn errors_name_the_field_and_the_cause() {
     check("", "it is empty");
     check("* * *", "it has 3 fields");
     check("*", "it has 1 field");
-    check("* * * * * * *", "it has 7 fields");
+    check("* * * * * * * *", "it has 8 fields");
+    check("0 0 0 1 1 * 2030-2020", "the year field `2030-2020`: the range runs backwards");
+    check("0 0 0 1 1 * 1960", "the year field `1960`: `1960` is not between 1970 and 9999");
+    check("0 0 L-31 * *", "the day field `L-31`: `31` is not between 0 and 30");
     check("*/0 * * * *", "the minute field `*/0`: a step of 0 never comes to an end");
     check("0 25 * * *", "the hour field `25`: `25` is not between 0 and 23");
     check("60 * * * * *", "the second field `60`: `60` is not between 0 and 59");
     check("0 0 0 * *", "the day field `0`: `0` is not between 1 and 31");
     check("0 0 * 13 *", "the month field `13`: `13` is not between 1 and 12");
     check("0 0 * * 8", "the weekday field `8`: `8` is not between 0 and 7");
-    check("0 17-9 * * *", "the hour field `17-9`: the range runs backwards");
     check("0 1,,2 * * *", "the hour field `1,,2`: a value is missing");
-    check("5/10 * * * *", "the minute field `5/10`: a step needs `*` or a range before it");
-    check("*/99 * * * *", "the minute field `*/99`: a step of 99 is longer than the field");
     check("*/x * * * *", "the minute field `*/X`: the step `X` is not a number");
     check("JAN * * * *", "the minute field `JAN`: `JAN` is not a name that belongs there");
     check("0 0 * * FRIDAY", "the weekday field `FRIDAY`: `FRIDAY` is not a name that belongs there");
@@ -90,7 +90,7 @@ fn errors_name_the_field_and_the_cause() {
 }
 
 #[test]
-fn fixed_means_that_hour_and_minute_have_neither_a_star_nor_a_step() {
+fn fixed_means_that_neither_hour_nor_minute_begins_with_a_star() {
     for (text, fixed) in [
         ("0 2 * * *", true),
         ("0,30 1-3 * * *", true),
@@ -99,11 +99,122 @@ fn fixed_means_that_hour_and_minute_have_neither_a_star_nor_a_step() {
         ("* 2 * * *", false),
         ("0 * * * *", false),
         ("0 */2 * * *", false),
-        ("0-30/10 2 * * *", false),
+        ("0-30/10 2 * * *", true),
+        ("0 0/2 * * *", true),
+        ("*,0 2 * * *", false),
         ("@hourly", false),
     ] {
         assert_eq!(Cron::parse(text, "UTC").unwrap().is_fixed(), fixed, "{text}");
     }
+}
+
+/// The next instants of an expression in UTC, without their year.
+fn instants(text: &str, after: &str, most: usize) -> Vec<String> {
+    let cron = Cron::parse(text, "UTC").unwrap_or_else(|error| panic!("{text}: {error}"));
+    let mut at = at(after);
+    let mut found = Vec::new();
+    while found.len() < most {
+        at = cron.next_after(at).unwrap_or_else(|| panic!("{text} ends"));
+        found.push(time::rfc3339_short(at)[5..16].to_owned());
+    }
+    found
+}
+
+#[test]
+fn forms_of_other_crons_are_taken() {
+    let from = "2026-01-01T00:00:00Z";
+    assert_eq!(instants("0 0 * * 7L", from, 2), ["01-25T00:00", "02-22T00:00"]);
+    assert_eq!(instants("0 0 * * 5,7L", "2026-01-20T00:00:00Z", 3), ["01-23T00:00", "01-25T00:00", "01-30T00:00"]);
+    assert_eq!(instants("0 *,0 * * *", from, 2), ["01-01T01:00", "01-01T02:00"]);
+    assert_eq!(instants("5/15 0 * * *", from, 4), ["01-01T00:05", "01-01T00:20", "01-01T00:35", "01-01T00:50"]);
+    assert_eq!(instants("0 0 * * FRI-MON", from, 5), ["01-02T00:00", "01-03T00:00", "01-04T00:00", "01-05T00:00", "01-09T00:00"]);
+    assert_eq!(instants("0 22-3/2 * * *", from, 4), ["01-01T02:00", "01-01T22:00", "01-02T00:00", "01-02T02:00"]);
+    assert_eq!(instants("0 0 1 NOV-FEB *", from, 4), ["02-01T00:00", "11-01T00:00", "12-01T00:00", "01-01T00:00"]);
+    assert_eq!(instants("0 0 L-3 * *", from, 2), ["01-28T00:00", "02-25T00:00"]);
+    assert_eq!(instants("0 0 * * MON-FRI#1", from, 6), ["01-02T00:00", "01-05T00:00", "01-06T00:00", "01-07T00:00", "02-02T00:00", "02-03T00:00"]);
+    assert_eq!(instants("0 0 * * SAT-SUN", from, 3), ["01-03T00:00", "01-04T00:00", "01-10T00:00"]);
+    let once = Cron::parse("0 0 0 1 1 * 2099,2100", "UTC").unwrap();
+    assert_eq!(once.next_after(at(from)), Some(at("2099-01-01T00:00:00Z")));
+    assert_eq!(once.next_after(at("2100-01-01T00:00:00Z")), None);
+    assert!(Cron::parse("0 0 0 29 2 * 2027", "UTC").is_err(), "no such day in that year");
+}
+
+#[test]
+fn a_step_that_leads_out_of_its_field_is_the_first_value_and_a_warning() {
+    let cron = Cron::parse("0 0 1 */15 *", "UTC").unwrap();
+    assert_eq!(cron.describe(), "at 00:00 on day 1 of the month in January");
+    assert_eq!(cron.warnings(), ["the step of `*/15` in the month field leads out of it: only 1 fits"]);
+    assert_eq!(instants("*/99 0 * * *", "2026-01-01T00:30:00Z", 1), ["01-02T00:00"]);
+    assert_eq!(Cron::parse("*/15 0 * * *", "UTC").unwrap().warnings(), Vec::<String>::new());
+}
+
+/// A file with one zone: an hour east of UTC until `change`, then `after` seconds.
+fn zone_file(change: i64, after: i32, footer: &str) -> Vec<u8> {
+    let header = |counts: [u32; 6]| {
+        let mut bytes = b"TZif2".to_vec();
+        bytes.extend([0; 15]);
+        counts.iter().for_each(|count| bytes.extend(count.to_be_bytes()));
+        bytes
+    };
+    let mut file = header([0; 6]);
+    file.extend(header([0, 0, 0, 1, 2, 4]));
+    file.extend(change.to_be_bytes());
+    file.push(1);
+    for offset in [3_600, after] {
+        file.extend(offset.to_be_bytes());
+        file.extend([0, 0]);
+    }
+    file.extend(b"ABC\0");
+    file.extend(format!("\n{footer}\n").bytes());
+    file
+}
+
+#[test]
+fn tables_that_were_installed_are_used_for_what_is_made_afterwards() {
+    // A zone that nothing else here uses: tables are installed for the whole process.
+    let zone = "Antarctica/Troll";
+    let mut first = ZoneTables::new("/one", "2026a");
+    assert!(first.add(zone, &zone_file(at("2026-06-01T00:00:00Z") / 1_000_000, 7_200, "<+02>-2")));
+    assert!(!first.add(zone, b"nonsense") && !first.add("Nowhere/City", &zone_file(0, 0, "")));
+    assert!(install_zones(first.clone()) && !install_zones(first));
+    assert_eq!(zone_version(), ZoneVersion { source: "/one".into(), version: "2026a".into() });
+    let cron = Cron::parse("30 2 * * *", zone).unwrap();
+    assert_eq!(cron.next_after(at("2026-05-30T12:00:00Z")), Some(at("2026-05-31T01:30:00Z")));
+    assert_eq!(cron.next_after(at("2026-06-01T12:00:00Z")), Some(at("2026-06-02T00:30:00Z")));
+    // The change leaps from 01:00 to 02:00 local time.
+    let leapt = Cron::parse("30 1 * * *", zone).unwrap();
+    assert_eq!(leapt.next_after(at("2026-05-31T12:00:00Z")), Some(at("2026-06-01T00:00:00Z")));
+    assert_eq!(local(at("2026-07-01T00:00:00Z"), cron.timezone()), "2026-07-01 02:00:00 +02:00");
+
+    let mut second = ZoneTables::new("/two", "2026b");
+    assert!(second.add(zone, &zone_file(0, 0, "GMT0BST,M3.5.0/1,M10.5.0")));
+    assert!(install_zones(second));
+    let moved = Cron::parse("30 2 * * *", zone).unwrap();
+    assert_eq!(moved.next_after(at("2026-01-01T00:00:00Z")), Some(at("2026-01-01T02:30:00Z")));
+    assert_eq!(moved.next_after(at("2030-07-01T00:00:00Z")), Some(at("2030-07-01T01:30:00Z")), "by the rule at the end");
+    assert_eq!(moved.next_after(at("2030-10-26T12:00:00Z")), Some(at("2030-10-27T02:30:00Z")));
+    let twice = Cron::parse("30 * * * *", zone).unwrap();
+    assert_eq!(twice.next_after(at("2030-10-27T00:30:00Z")), Some(at("2030-10-27T01:30:00Z")));
+    assert!(install_zones(ZoneTables::default()));
+    assert_eq!(zone_version().source, "bundled");
+}
+
+#[test]
+fn the_tables_of_this_machine_say_what_the_bundled_ones_do_about_the_past() {
+    let folder = std::path::Path::new("/usr/share/zoneinfo");
+    let mut compared = 0;
+    for name in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo", "Africa/Cairo", "Pacific/Apia"] {
+        let Ok(file) = std::fs::read(folder.join(name)) else { continue };
+        let table = super::tzif::Transitions::read(&file).unwrap_or_else(|| panic!("{name} cannot be read"));
+        let zone = timezone(name).unwrap();
+        for day in 0..20_000_i64 {
+            let at = day * 86_400 + 1_800;
+            let bundled = zone.instant(at * 1_000_000).unwrap();
+            assert_eq!(i64::from(bundled.offset().local_minus_utc()), table.offset(at), "{name} {bundled}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 0 || !folder.exists());
 }
 
 #[test]

@@ -12,7 +12,8 @@ use crate::plan::Decision;
 use crate::state::{RunState, TaskState};
 use crate::time::rfc3339;
 use crate::work::{Failure, Order};
-use crate::{Micros, RunId, Scope, TaskView, Workflow};
+use crate::plan::EndedTasks;
+use crate::{Micros, RunId, Scope, TaskError, TaskView, Workflow};
 
 use super::items::Items;
 use super::mock::{Mock, Step, StepResult};
@@ -144,6 +145,7 @@ pub(super) struct Player<'a> {
     under_way: Vec<bool>,
     pub(super) unmocked: Vec<String>,
     timed_out: bool,
+    ended: EndedTasks,
 }
 
 /// Plays one case.
@@ -193,7 +195,9 @@ pub(super) fn play_run(
         under_way: vec![false; workflow.tasks.len()],
         unmocked: Vec::new(),
         timed_out: false,
+        ended: EndedTasks::default(),
     };
+    player.workflow.describe_end(&player.ended, &mut player.scope.run);
     if let Some(millis) = workflow.deadline_ms() {
         player.schedule(micros(millis), Event::Deadline);
     }
@@ -267,8 +271,19 @@ impl Player<'_> {
                 let slot = &self.board.slots()[index];
                 let task = &mut self.tasks[index];
                 task.ended = Some(moment);
-                let view = TaskView { status: to, attempts: slot.attempts as i32, output: task.output.clone() };
+                let error = task.error.as_ref().filter(|_| to == TaskState::Failed).map(|failure| TaskError {
+                    kind: failure.kind.clone(),
+                    message: failure.message.clone(),
+                    attempt: slot.attempts as i32,
+                });
+                if !matches!(to, TaskState::Success | TaskState::Skipped | TaskState::ResolvedManually) {
+                    self.ended.unsuccessful.push((index as i32, to, error.clone().unwrap_or_default()));
+                    self.ended.unsuccessful.sort_by_key(|(index, ..)| *index);
+                }
+                let view =
+                    TaskView { status: to, attempts: slot.attempts as i32, output: task.output.clone(), error };
                 self.scope.tasks.insert(self.workflow.tasks[index].name.clone(), view);
+                self.workflow.describe_end(&self.ended, &mut self.scope.run);
             }
         }
     }

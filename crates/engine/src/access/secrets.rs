@@ -58,10 +58,17 @@ impl Secrets {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
     }
 
-    /// Reads and opens the secrets of a namespace, unless that was done a moment ago. What does not open is left out and
-    /// said in the log; a task that needs it fails with its name.
-    pub(crate) async fn prepare(&self, store: &Store, namespace: &str) -> mainspring_store::Result<()> {
-        if !self.vault.has_key() || self.is_fresh(namespace) {
+    /// Reads and opens the secrets of a namespace, unless that was done a moment ago and all of `names` were found: one
+    /// that is missing may just have been set through another node. What does not open is left out and said in the
+    /// log; a task that needs it fails with its name.
+    pub(crate) async fn prepare<N: AsRef<str>>(
+        &self,
+        store: &Store,
+        namespace: &str,
+        names: &[N],
+    ) -> mainspring_store::Result<()> {
+        let is_complete = || names.iter().all(|name| self.knows(namespace, name.as_ref()));
+        if !self.vault.has_key() || self.is_fresh(namespace) && is_complete() {
             return Ok(());
         }
         let mut values = BTreeMap::new();

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::client::Client;
 use crate::exchange::parked::event_view;
-use crate::exchange::scopes::scope;
+use crate::exchange::scopes::{Loaded, scope};
 
 /// What an event may carry at most.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -160,7 +160,8 @@ impl Client {
         if matches!(&task.action, Action::Wait(Wait::Event { condition: Some(_), .. })) {
             let upstream: Vec<(RunId, i32)> = task.reads.tasks.iter().map(|read| (wait.key.run, *read)).collect();
             let data = self.store.expression_data(&[wait.key.run], &upstream, &[]).await?;
-            let mut scope = scope(self, &spec, wait.key, &[&task.reads], &data);
+            let loaded = Loaded::without_failures(data);
+            let mut scope = scope(self, &spec, wait.key, &[&task.reads], &loaded);
             scope.event = Some(view.clone());
             match spec.workflow.event_matches(index, &scope) {
                 Ok(true) => {}

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_core::plan::EndedTasks;
 use mainspring_core::workflow::{Reads, Task};
 use mainspring_core::{RunId, Scope, TaskKey, TaskView};
 use mainspring_store::{Claimed, ExpressionData};
@@ -27,18 +28,36 @@ pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Option<Arc<Spec>
     }
 }
 
+/// What the expressions of some claims look at.
+#[derive(Default)]
+pub(crate) struct Loaded {
+    data: ExpressionData,
+    /// Of runs with an expression that looks at what failed.
+    failures: HashMap<RunId, EndedTasks>,
+}
+
+impl Loaded {
+    /// For expressions that cannot look at what failed.
+    pub(crate) fn without_failures(data: ExpressionData) -> Self {
+        Self { data, failures: HashMap::new() }
+    }
+}
+
 /// Reads what the expressions of these claims look at, however long the store is away. `None` when the node stops.
 pub(crate) async fn load(
     shared: &Shared,
     claims: &[WithSpec],
     reads: impl Fn(&Task) -> Vec<&Reads>,
-) -> Option<ExpressionData> {
-    for (_, spec) in claims.iter().filter(|(_, spec)| !spec.workflow.secrets.is_empty()) {
-        while let Err(error) = shared.client.secrets.prepare(&shared.client.store, &spec.workflow.namespace).await {
+) -> Option<Loaded> {
+    for (claim, spec) in claims.iter().filter(|(_, spec)| !spec.workflow.secrets.is_empty()) {
+        let names = spec.workflow.secrets_for(claim.token.key.index as usize);
+        let (client, namespace) = (&shared.client, &spec.workflow.namespace);
+        while let Err(error) = client.secrets.prepare(&client.store, namespace, &names).await {
             tracing::warn!(%error, "reading secrets");
             pause(shared).await?;
         }
     }
+    let mut failures = HashMap::new();
     let mut runs: Vec<RunId> = Vec::new();
     let mut upstream: Vec<(RunId, i32)> = Vec::new();
     let mut items: Vec<TaskKey> = Vec::new();
@@ -52,6 +71,9 @@ pub(crate) async fn load(
         }
         for reads in reads(&spec.workflow.tasks[key.index as usize]) {
             upstream.extend(reads.tasks.iter().map(|task| (key.run, *task)));
+            if reads.failures && !failures.contains_key(&key.run) {
+                failures.insert(key.run, load_failures(shared, key.run).await?);
+            }
         }
     }
     runs.sort_unstable();
@@ -59,19 +81,31 @@ pub(crate) async fn load(
     upstream.sort_unstable();
     upstream.dedup();
     if runs.is_empty() && upstream.is_empty() && items.is_empty() {
-        return Some(ExpressionData::default());
+        return Some(Loaded { failures, ..Loaded::default() });
     }
     loop {
         match shared.client.store.expression_data(&runs, &upstream, &items).await {
-            Ok(data) => return Some(data),
+            Ok(data) => return Some(Loaded { data, failures }),
             Err(error) => tracing::warn!(%error, "reading what expressions look at"),
         }
         pause(shared).await?;
     }
 }
 
+async fn load_failures(shared: &Shared, run: RunId) -> Option<EndedTasks> {
+    loop {
+        match shared.client.store.run_failures(run).await {
+            Ok(failures) => return Some(failures),
+            Err(error) => tracing::warn!(%error, %run, "reading what failed"),
+        }
+        pause(shared).await?;
+    }
+}
+
 /// What the expressions of one task run see.
-pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads], data: &ExpressionData) -> Scope {
+pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads], loaded: &Loaded) -> Scope {
+    let data = &loaded.data;
+    let failures = loaded.failures.get(&key.run);
     let inputs = match data.inputs.get(&key.run) {
         Some(Value::Object(inputs)) => inputs.clone(),
         _ => serde_json::Map::new(),
@@ -80,12 +114,17 @@ pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads]
     for index in reads.iter().flat_map(|reads| &reads.tasks) {
         if let Some((status, attempts, output)) = data.tasks.get(&(key.run, *index)) {
             let name = spec.workflow.tasks[*index as usize].name.clone();
-            tasks.insert(name, TaskView { status: *status, attempts: *attempts, output: output.clone() });
+            let error = failures.and_then(|failures| failures.error(*index)).cloned();
+            tasks.insert(name, TaskView { status: *status, attempts: *attempts, output: output.clone(), error });
         }
+    }
+    let mut run = run_scope(key.run, data.triggers.get(&key.run));
+    if let Some(failures) = failures {
+        spec.workflow.describe_end(failures, &mut run);
     }
     Scope {
         inputs,
-        run: run_scope(key.run, data.triggers.get(&key.run)),
+        run,
         workflow: spec.workflow_scope(),
         tasks: tasks.into_iter().collect(),
         secrets: client.secrets.of(&spec.workflow.namespace, &spec.workflow.secrets_for(key.index as usize)),

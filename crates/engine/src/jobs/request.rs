@@ -1,5 +1,6 @@
 //! A job as somebody asks for it, checked: everything that is wrong is said at once, with its place.
 
+use mainspring_core::builtin::builtin_function;
 use mainspring_core::schedule::{Cron, timezone};
 use mainspring_core::time;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
@@ -185,7 +186,7 @@ impl JobRequest {
             literal: self.literal,
             max_retries: self.max_retries.unwrap_or(DEFAULT_RETRIES),
             retry_delay_ms: self.retry_delay_ms.unwrap_or(DEFAULT_RETRY_DELAY_MS),
-            timeout_ms: self.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS),
+            timeout_ms: self.timeout_ms.unwrap_or_else(|| self.usual_timeout_ms(handler_type)),
             priority: self.priority.clone().unwrap_or_else(|| "medium".into()),
             concurrency: self.concurrency.or((!allow_overlap).then_some(1)),
             allow_overlap,
@@ -197,6 +198,12 @@ impl JobRequest {
         }
         let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         compile(spec, self.timing.kind(), namespace, &slug(&self.name))
+    }
+
+    /// A built-in function knows best how long it may take.
+    fn usual_timeout_ms(&self, handler_type: &str) -> u64 {
+        let builtin = (handler_type == "function").then(|| builtin_function(&self.handler_name)).flatten();
+        builtin.map_or(DEFAULT_TIMEOUT_MS, |function| function.timeout_ms)
     }
 
     fn check_texts(&self, faults: &mut Vec<JobFault>) {
@@ -369,7 +376,10 @@ mod tests {
         let request = JobRequest::new("Daily Cleanup", "cleanup:old_traces", JobTiming::Cron("0 2 * * *".into()));
         let checked = request.check(0).unwrap_or_else(|faults| panic!("{faults:?}"));
         let task = &checked.workflow.tasks[0];
-        assert_eq!((task.retry.attempts, task.timeout_ms), (4, Some(300_000)));
+        assert_eq!((task.retry.attempts, task.timeout_ms), (4, Some(600_000)), "the function knows its time");
+        let own = JobRequest::new("Own", "reports:send", JobTiming::Cron("0 2 * * *".into()));
+        let own = own.check(0).unwrap_or_else(|faults| panic!("{faults:?}"));
+        assert_eq!(own.workflow.tasks[0].timeout_ms, Some(300_000));
         assert_eq!(task.retry.delay_micros(1, 0.5), 60_000_000);
         assert_eq!(checked.workflow.concurrency.as_ref().map(|limit| limit.limit), Some(1));
         assert_eq!(checked.spec.priority, "medium");

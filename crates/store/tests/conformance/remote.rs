@@ -87,7 +87,7 @@ conformance! {
         w.expect("running a=success b=ready c=ready").await;
         // What comes after sees what the remote worker brought.
         let ended = w.store.ended_tasks(w.run, &[0]).await.unwrap().remove(0);
-        let view = TaskView { status: ended.state, attempts: ended.attempt, output: ended.output };
+        let view = TaskView { status: ended.state, attempts: ended.attempt, output: ended.output, error: None };
         scope.tasks.insert("a".into(), view);
         assert_eq!(workflow.order(1, &scope).unwrap().env, [("N".to_owned(), "7".to_owned())]);
         w.play(&[], &[]).await;

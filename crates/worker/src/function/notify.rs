@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mainspring_core::builtin::builtin_function;
 use mainspring_core::work::Failure;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +14,6 @@ use crate::http::{Request, identify};
 /// How much of an answer to a webhook is read: only its status counts.
 const ANSWER_LIMIT: u64 = 64 * 1024;
 const REDIRECTS: u8 = 3;
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct Notify {
@@ -33,14 +33,14 @@ impl Handler for Notify {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(TIMEOUT)
+        builtin_function("notify:send").map(|function| Duration::from_millis(function.timeout_ms))
     }
 }
 
 impl Notify {
     async fn send(&self, call: &FunctionCall) -> FunctionResult {
         let payload = Payload::of("notify:send", call.payload())?;
-        payload.only(&["type", "recipient", "subject", "body", "headers"])?;
+        payload.only_known()?;
         match payload.text("type")? {
             Some("webhook") => webhook(call, &payload).await,
             Some("email") => self.email(call, &payload).await,

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use mainspring_core::builtin::{EVENT_FIELD, builtin_function};
 use mainspring_core::work::Failure;
 use serde_json::{Map, Value};
 
@@ -26,9 +27,11 @@ impl<'a> Payload<'a> {
         Failure { kind: "handler".into(), message, permanent: true, ..Failure::default() }
     }
 
-    /// Refuses every field but these.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), Failure> {
-        let unknown = self.fields.into_iter().flat_map(Map::keys).find(|name| !known.contains(&name.as_str()));
+    /// Refuses every field that the function does not have. The event that made a job is not of the author's making.
+    pub(super) fn only_known(&self) -> Result<(), Failure> {
+        let known = builtin_function(self.handler).map_or(&[][..], |function| function.fields);
+        let is_unknown = |name: &&String| !known.contains(&name.as_str()) && *name != EVENT_FIELD;
+        let unknown = self.fields.into_iter().flat_map(Map::keys).find(is_unknown);
         match unknown {
             None => Ok(()),
             Some(name) if known.is_empty() => Err(self.bad(&format!("it takes no fields, but there is `{name}`"))),

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_core::builtin::builtin_function;
 use mainspring_core::work::Failure;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -37,13 +38,8 @@ impl Duty {
         }
     }
 
-    fn timeout(self) -> Duration {
-        Duration::from_secs(match self {
-            Self::CleanUp => 600,
-            Self::CheckHealth => 10,
-            Self::CollectMetrics => 30,
-            Self::Reindex => 300,
-        })
+    fn timeout(self) -> Option<Duration> {
+        builtin_function(self.name()).map(|function| Duration::from_millis(function.timeout_ms))
     }
 }
 
@@ -74,7 +70,7 @@ impl Handler for Upkeep {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Some(self.duty.timeout())
+        self.duty.timeout()
     }
 }
 
@@ -88,7 +84,7 @@ async fn unless_cancelled(call: &FunctionCall, work: impl Future<Output = Functi
 
 /// `{retention_days: 30}`
 async fn clean_up(host: &dyn Host, call: &FunctionCall, payload: &Payload<'_>) -> FunctionResult {
-    payload.only(&["retention_days"])?;
+    payload.only_known()?;
     let days = payload.number("retention_days", 1..=36_500)?.unwrap_or(DEFAULT_RETENTION_DAYS);
     let before = call.log.clock.now() - days as i64 * DAY_MICROS;
     let report = host.purge(&call.order.namespace, before).await?;
@@ -100,7 +96,7 @@ async fn clean_up(host: &dyn Host, call: &FunctionCall, payload: &Payload<'_>) -
 
 /// No payload. An unhealthy component fails the task; a degraded one only shows.
 async fn check_health(host: &dyn Host, payload: &Payload<'_>) -> FunctionResult {
-    payload.only(&[])?;
+    payload.only_known()?;
     let report = host.health().await?;
     if report.status != HealthStatus::Unhealthy {
         return Ok(Some(Value::Object(fields(report))));
@@ -119,7 +115,7 @@ async fn check_health(host: &dyn Host, payload: &Payload<'_>) -> FunctionResult 
 
 /// `{metric_type: runs}`; all types without it.
 async fn collect_metrics(host: &dyn Host, call: &FunctionCall, payload: &Payload<'_>) -> FunctionResult {
-    payload.only(&["metric_type"])?;
+    payload.only_known()?;
     let wanted = payload.text("metric_type")?.filter(|wanted| *wanted != "all");
     let known = host.metric_types();
     if let Some(wanted) = wanted
@@ -135,7 +131,7 @@ async fn collect_metrics(host: &dyn Host, call: &FunctionCall, payload: &Payload
 
 /// `{document_count: 10000}`; all documents without it.
 async fn reindex(host: &dyn Host, call: &FunctionCall, payload: &Payload<'_>) -> FunctionResult {
-    payload.only(&["document_count"])?;
+    payload.only_known()?;
     let limit = payload.number("document_count", 1..=u64::MAX)?;
     let report = host.reindex(&call.order.namespace, limit).await?;
     let documents = report.workflows + report.runs + report.errors;

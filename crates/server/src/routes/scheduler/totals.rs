@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::jobs::{Handler, SchedulerStats};
+use mainspring_core::builtin::BUILTIN_FUNCTIONS;
 use mainspring_store::{JobKind, JobStatistics, JobStatus};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -64,26 +65,18 @@ pub(crate) async fn stats(
     }))
 }
 
-/// What every node brings along, with the time each has unless a task says otherwise.
-const BUILT_IN: [(&str, &str, u64); 5] = [
-    ("cleanup:old_traces", "forgets runs, logs and traces older than retention_days", 600_000),
-    ("health:check", "looks whether the database, the coordination and the workers are well", 10_000),
-    ("kb:reindex", "builds the search index over workflows, runs and errors anew", 300_000),
-    ("metrics:collect", "reads gauges of the system", 30_000),
-    ("notify:send", "sends an e-mail or calls a webhook", 30_000),
-];
 
 /// List the functions that jobs can name
 #[utoipa::path(get, path = "/scheduler/handlers", tag = "jobs", params(PageParams),
     responses((status = 200, body = List<Handler>)))]
 pub(crate) async fn handlers(State(state): State<ApiState>, page: Page) -> Result<Json<List<Handler>>, Problem> {
-    let mut handlers: Vec<Handler> = BUILT_IN
-        .into_iter()
-        .map(|(name, description, timeout)| Handler {
-            name: name.into(),
+    let mut handlers: Vec<Handler> = BUILTIN_FUNCTIONS
+        .iter()
+        .map(|function| Handler {
+            name: function.name.into(),
             r#type: "function".to_owned(),
-            description: Some(description.to_owned()),
-            timeout_ms: Some(timeout),
+            description: Some(function.description.to_owned()),
+            timeout_ms: Some(function.timeout_ms),
             built_in: true,
         })
         .collect();
