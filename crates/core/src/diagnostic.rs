@@ -89,6 +89,8 @@ impl fmt::Display for Listing<'_> {
 pub(crate) struct Report {
     kept: Vec<Diagnostic>,
     dropped: usize,
+    /// What is allowed but hardly meant.
+    warnings: Vec<Diagnostic>,
 }
 
 impl Report {
@@ -112,6 +114,19 @@ impl Report {
             return;
         }
         self.kept.push(Diagnostic { place, path: path.to_string(), message, help });
+    }
+
+    /// Something that is allowed but hardly meant.
+    pub(crate) fn warn(&mut self, place: Place, path: impl fmt::Display, message: String, help: Option<String>) {
+        if self.warnings.len() < MAX_SHOWN {
+            self.warnings.push(Diagnostic { place, path: path.to_string(), message, help });
+        }
+    }
+
+    pub(crate) fn take_warnings(&mut self) -> Vec<Diagnostic> {
+        let mut warnings = std::mem::take(&mut self.warnings);
+        warnings.sort_by(|one, other| (one.place, &one.message).cmp(&(other.place, &other.message)));
+        warnings
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -29,7 +29,7 @@ pub mod work;
 pub mod workflow;
 mod yaml;
 
-pub use author::parse;
+pub use author::{parse, parse_with_warnings};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use expr::{Scope, TaskError, TaskView};
 pub use ids::{RunId, TaskKey};

@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::author::dialect::{Shape, Table, WORKFLOW};
+use crate::author::dialect::{EXCLUSIVE, Shape, Table, WORKFLOW};
 
 const NAME: &str = "^[a-z0-9][a-z0-9_.-]{0,127}$";
 /// The system's own events have a colon.
 const EVENT: &str = "^[a-z0-9][a-z0-9_.:-]{0,127}$";
 const IDENTIFIER: &str = "^[A-Za-z_][A-Za-z0-9_]{0,127}$";
-const DURATION: &str = "^[0-9]+(ms|s|m|h|d)$";
+const DURATION: &str = "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const INSTANT: &str =
     "^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$";
 const TEMPLATE: &str = "[$][{][{]";
@@ -52,6 +52,14 @@ impl Definitions {
         if !table.one_of.is_empty() {
             let each: Vec<Value> = table.one_of.iter().map(|name| json!({"required": [name]})).collect();
             object.insert("oneOf".into(), Value::Array(each));
+        }
+        let exclusive: Vec<Value> = EXCLUSIVE
+            .iter()
+            .filter(|(what, ..)| *what == table.what)
+            .map(|(_, one, other)| json!({"not": {"required": [one, other]}}))
+            .collect();
+        if !exclusive.is_empty() {
+            object.insert("allOf".into(), exclusive.into());
         }
         object
     }

@@ -32,7 +32,7 @@ pub fn rfc3339_short(at: Micros) -> String {
     }
 }
 
-/// A duration as it is written in a file: `4h`, `1m 30s`, `250ms`.
+/// A duration as it is written in a file: `4h`, `1m30s`, `250ms`.
 pub fn duration(ms: u64) -> String {
     let parts = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
     let mut left = ms;
@@ -43,7 +43,12 @@ pub fn duration(ms: u64) -> String {
             left %= size;
         }
     }
-    if text.is_empty() { "0s".into() } else { text.join(" ") }
+    if text.is_empty() { "0s".into() } else { text.concat() }
+}
+
+/// Reads `500ms`, `30s`, `5m`, `2h`, `1d` or several of them, largest first: `1h30m`. In milliseconds.
+pub fn parse_duration(text: &str) -> Result<u64, &'static str> {
+    crate::author::parse_duration(text)
 }
 
 /// Days since the epoch → (year, month, day), proleptic Gregorian.

@@ -71,6 +71,11 @@ fn check(file: &str, least: usize) {
 }
 
 #[test]
+fn newcomers() {
+    check("newcomers.txt", 15);
+}
+
+#[test]
 fn workflows() {
     check("workflow.txt", 45);
 }

@@ -36,20 +36,9 @@ pub(crate) fn duration(duration: Duration) -> String {
     format!("{milliseconds}ms")
 }
 
-/// Reads `500ms 30s 5m 2h 1d`.
+/// Reads `500ms 30s 5m 2h 1d 1h30m`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
-    let text = text.trim();
-    let digits = text.find(|character: char| !character.is_ascii_digit())?;
-    let number: u64 = text[..digits].parse().ok()?;
-    let milliseconds = match &text[digits..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return None,
-    };
-    number.checked_mul(milliseconds).map(Duration::from_millis)
+    mainspring_core::time::parse_duration(text.trim()).ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]

@@ -406,3 +406,56 @@ pub(crate) static EXPECT_BODY: Table = Table {
         key("json", Shape::Text, "an expression over `body`, `status` and `headers`"),
     ],
 };
+
+/// What other programs call it, by the mapping that the key was written in.
+const OTHER_WORDS: [(&str, &str, &str); 26] = [
+    ("a workflow", "schedule", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
+    ("a workflow", "schedules", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
+    ("a workflow", "cron", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
+    ("a workflow", "every", "write `triggers: [{every: 15m}]`"),
+    ("a workflow", "on", "write `triggers`: `[{cron: …}]`, `[{event: …}]`"),
+    ("a workflow", "steps", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
+    ("a workflow", "jobs", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
+    ("a workflow", "dag", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
+    ("a workflow", "id", "write `name`"),
+    ("a workflow", "params", "write `inputs`: `{day: {type: date}}`"),
+    ("a workflow", "variables", "write `env`, or `inputs` for what a run is given"),
+    ("a workflow", "retry", "write `defaults: {retry: {attempts: 3}}`"),
+    ("a workflow", "retries", "write `defaults: {retry: {attempts: 3}}`"),
+    ("a task", "depends_on", "write `needs`"),
+    ("a task", "depends", "write `needs`"),
+    ("a task", "dependencies", "write `needs`"),
+    ("a task", "upstream", "write `needs`"),
+    ("a task", "command", "write `run`"),
+    ("a task", "cmd", "write `run`"),
+    ("a task", "script", "write `run`"),
+    ("a task", "bash_command", "write `run`"),
+    ("a task", "when", "write `if`"),
+    ("a task", "condition", "write `if`"),
+    ("a task", "retries", "write `retry: {attempts: 3}`"),
+    ("a task", "with_items", "write `foreach`"),
+    ("a task", "working_directory", "write `cwd`"),
+];
+
+/// What to write instead of a word that other programs use.
+pub(super) fn other_word(table: &Table, key: &str) -> Option<&'static str> {
+    OTHER_WORDS.iter().find(|(what, word, _)| *what == table.what && *word == key).map(|(_, _, help)| *help)
+}
+
+/// Keys of one mapping that cannot stand beside each other; the schema says so too.
+pub(crate) const EXCLUSIVE: [(&str, &str, &str); 14] = [
+    ("a task", "foreach", "wait"),
+    ("a task", "foreach", "approval"),
+    ("`http`", "json", "form"),
+    ("`http`", "json", "text"),
+    ("`http`", "json", "body"),
+    ("`http`", "form", "text"),
+    ("`http`", "form", "body"),
+    ("`http`", "text", "body"),
+    ("a trigger", "timezone", "every"),
+    ("a trigger", "timezone", "at"),
+    ("a trigger", "timezone", "event"),
+    ("a trigger", "timezone", "webhook"),
+    ("a trigger", "timezone", "workflow"),
+    ("a trigger", "timezone", "manual"),
+];

@@ -10,7 +10,7 @@ use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::has_expression;
 use crate::yaml::{Kind, Node, NodeId, Style, Tree};
 
-use super::dialect::Table;
+use super::dialect::{Table, other_word};
 use super::values::{IDENTIFIER_RULE, NAME_RULE, PRIORITIES, is_identifier, is_name, parse_duration, plain_value};
 
 /// The longest text of a description, a label or a variable.
@@ -131,7 +131,25 @@ impl<'t> Reader<'t, '_> {
             self.report.add(self.place(id), path, "the script is empty");
             return None;
         }
+        self.warn_of_braces(id, text, path);
         Some(text)
+    }
+
+    /// `{{ ds }}` is a template elsewhere and plain text here.
+    fn warn_of_braces(&mut self, id: NodeId, text: &str, path: Path<'_>) {
+        let mut from = 0;
+        while let Some(found) = text[from..].find("{{").map(|found| from + found) {
+            from = found + 2;
+            let Some(inner) = text[from..].split_once("}}").map(|(inner, _)| inner.trim()) else { return };
+            let is_name = inner.starts_with(|first: char| first.is_ascii_alphabetic())
+                && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
+            if is_name && !text[..found].ends_with('$') {
+                let message = format!("{} stays as it is written", quoted(&format!("{{{{ {inner} }}}}")));
+                let help = "expressions are written `${{ … }}`; the day of a run is `${{ run.scheduled_for | date }}`";
+                let place = self.tree.locate(id, found, inner.len() + 4);
+                self.report.warn(place, path, message, Some(help.into()));
+            }
+        }
     }
 
     fn text_up_to(&mut self, id: NodeId, path: Path<'_>, longest: usize) -> Option<&'t str> {
@@ -227,7 +245,7 @@ impl<'t> Reader<'t, '_> {
             Ok(duration) => Some(duration),
             Err(cause) => {
                 let message = format!("{} {} is not a duration: {cause}", subject(path), quoted(text));
-                self.report.add_with_help(self.place(id), path, message, "write `500ms`, `30s`, `5m`, `2h` or `1d`");
+                self.report.add_with_help(self.place(id), path, message, "write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`");
                 None
             }
         }
@@ -323,6 +341,7 @@ impl<'t> Reader<'t, '_> {
                 if has_expression(text) {
                     seen(name, *value, path);
                 }
+                self.warn_of_braces(*value, text, path);
                 env.insert(name.to_owned(), text.to_owned());
             }
         }
@@ -391,7 +410,9 @@ impl<'t> Reader<'t, '_> {
                 continue;
             }
             let names: Vec<&str> = table.names().collect();
-            let help = did_you_mean(name, names.iter().copied())
+            let help = other_word(table, name)
+                .map(str::to_owned)
+                .or_else(|| did_you_mean(name, names.iter().copied()))
                 .unwrap_or_else(|| format!("{} has the keys {}", table.what, names.join(", ")));
             let message = format!("{} has no key {}", table.what, quoted(name));
             self.report.add_with_help(self.place(*key), path.key(name), message, help);

@@ -3,12 +3,14 @@
 //! Every problem of a text is reported at once, each with its place, its cause and, where there is one, a remedy.
 
 mod actions;
+mod command;
 pub(crate) mod dialect;
 mod expressions;
 mod fields;
 mod grammar;
 mod http;
 mod inputs;
+mod listed;
 mod places;
 mod python;
 mod quotes;
@@ -28,16 +30,22 @@ mod tests;
 pub(crate) use values::{is_name, parse_duration};
 
 use crate::Workflow;
-use crate::diagnostic::{Diagnostics, Report};
+use crate::diagnostic::{Diagnostic, Diagnostics, Report};
 use crate::yaml;
 
 /// Reads and validates the text of a workflow, YAML or JSON.
 pub fn parse(source: &str) -> Result<Workflow, Diagnostics> {
+    parse_with_warnings(source).map(|(workflow, _)| workflow)
+}
+
+/// The same with what is allowed but hardly meant.
+pub fn parse_with_warnings(source: &str) -> Result<(Workflow, Vec<Diagnostic>), Diagnostics> {
     let tree = yaml::parse(source)?;
     let mut report = Report::default();
     let spec = workflow::read(&tree, &mut report);
     let workflow = spec.and_then(|spec| resolve::resolve(&tree, spec, &mut report));
-    report.finish(workflow)
+    let warnings = report.take_warnings();
+    report.finish(workflow.map(|workflow| (workflow, warnings)))
 }
 
 /// A text as plain JSON, nothing checked.

@@ -2,10 +2,10 @@
 
 use crate::diagnostic::quoted;
 use crate::retry::{Backoff, Retry};
-use crate::yaml::NodeId;
+use crate::yaml::{Kind, NodeId, Style};
 
 use super::dialect::{DEFAULTS, RETRY};
-use super::fields::{Path, Reader, unread};
+use super::fields::{Path, Reader, subject, unread};
 
 /// What tasks get that say nothing themselves.
 #[derive(Debug, Default)]
@@ -78,6 +78,14 @@ pub(super) fn defaults(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) 
 
 pub(super) fn retry(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> RetrySpec {
     let mut spec = RetrySpec { asked: true, ..RetrySpec::default() };
+    if let Kind::Scalar { text, style: Style::Plain } = &reader.node(id).kind
+        && let Ok(number) = text.parse::<u16>()
+    {
+        let message = format!("{} must be a mapping, not a number", subject(path));
+        let help = format!("write `retry: {{attempts: {}}}`, the first attempt included", number.max(1));
+        reader.report.add_with_help(reader.place(id), path, message, help);
+        return spec;
+    }
     for entry in reader.entries(id, path, &RETRY).unwrap_or_default() {
         let (at, value) = (path.key(entry.name), entry.value);
         match entry.name {

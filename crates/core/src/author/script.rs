@@ -7,6 +7,7 @@
 
 use crate::expr::{Part, split};
 
+use super::command;
 use super::python;
 use super::quotes::{Context, Quotes};
 
@@ -107,6 +108,13 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
                 let quote = match quotes.context() {
                     Context::Comment => {
                         bound.script.push_str(&script[start..end]);
+                        continue;
+                    }
+                    _ if let Some(program) = command::evaluates(&script[..start]) => {
+                        refuse(
+                            &format!("`{program}` would execute the value as code"),
+                            "pass it as an argument: `bash -c 'echo \"$1\"' _ ${{ … }}`",
+                        );
                         continue;
                     }
                     Context::Single => {
@@ -211,6 +219,15 @@ mod tests {
         check_refused("echo ${x[${{ a }}]}", 9, "as code");
         check_refused("echo \\${{ a }}", 6, "backslash");
         check_refused("echo ${{ a", 5, "never closed");
+        check_refused("eval ${{ a }}", 5, "`eval` would execute");
+        check_refused("x=1; eval \"run ${{ a }}\"", 15, "`eval` would execute");
+        check_refused("bash -c \"cd /tmp; ls ${{ a }}\"", 21, "`bash -c` would execute");
+        check_refused("sudo /bin/sh -ec ${{ a }}", 17, "`sh -ec` would execute");
+        check_refused("x=$(bash -lc \"ls ${{ a }}\")", 17, "`bash -lc` would execute");
+        check_refused("python3 -c \"print(${{ a }})\"", 18, "`python3 -c` would execute");
+        check("bash -c 'echo \"$1\"' _ ${{ a }}", "bash -c 'echo \"$1\"' _ \"${0}\"");
+        check("evaluate ${{ a }}; echo eval ${{ b }}", "evaluate \"${0}\"; echo eval \"${1}\"");
+        check("gcc -c ${{ a }}", "gcc -c \"${0}\"");
         assert!(bind("puts(${{ a }})", Some("ruby")).is_err());
         assert!(bind("x(${{ a }})", Some("pythonic")).is_err());
         assert!(bind("print(1)", Some("python3")).is_ok());

@@ -67,7 +67,7 @@ pub(super) fn read<'t>(
 }
 
 /// A task that says nothing.
-fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> TaskSpec<'t> {
+pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &Defaults) -> TaskSpec<'t> {
     let task = Task {
         name: name.to_owned(),
         stage,

@@ -410,3 +410,21 @@ fn given_inputs_are_checked_all_at_once() {
         assert!(resolve(json!({"n": 1, "day": bad})).is_err(), "{bad}");
     }
 }
+
+#[test]
+fn what_is_hardly_meant_is_a_warning() {
+    let warned = |text: &str| -> Vec<String> {
+        let (_, warnings) = crate::parse_with_warnings(text).unwrap_or_else(|errors| panic!("{errors}"));
+        warnings.iter().map(|one| format!("{}:{}: {}", one.place.line, one.place.column, one.message)).collect()
+    };
+    let text = "name: w\ntriggers: [{cron: '0 0 1 */15 *'}]\ntasks:\n  t:\n    run: echo {{ ds }} ${{ run.id }}\n    env: {A: '{{ params.day }}'}\n";
+    assert_eq!(
+        warned(text),
+        [
+            "2:19: the step of `*/15` in the month field leads out of it: only 1 fits",
+            "5:15: `{{ ds }}` stays as it is written",
+            "6:15: `{{ params.day }}` stays as it is written",
+        ]
+    );
+    assert!(warned("name: w\ntasks: {t: {run: \"docker ps --format '{{json .}} {{.Names}}' && echo ${{ run.id }}\"}}").is_empty());
+}

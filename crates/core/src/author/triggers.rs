@@ -331,7 +331,15 @@ fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<
 /// Whether it can be read and some day ever fits it.
 fn check_cron(reader: &mut Reader<'_, '_>, cron: &str, kind: Entry<'_>, path: Path<'_>) {
     // A bad timezone has its own place.
-    let Err(error) = Cron::parse(cron, DEFAULT_TIMEZONE) else { return };
+    let error = match Cron::parse(cron, DEFAULT_TIMEZONE) {
+        Ok(cron) => {
+            for warning in cron.warnings() {
+                reader.report.warn(reader.place(kind.value), path.key("cron"), warning.clone(), None);
+            }
+            return;
+        }
+        Err(error) => error,
+    };
     let message = match &error {
         CronError::FieldCount(1) => format!("{} has 1 field", quoted(cron)),
         CronError::FieldCount(fields) => format!("{} has {fields} fields", quoted(cron)),

@@ -24,21 +24,35 @@ pub(super) fn is_identifier(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// `500ms 30s 5m 2h 1d`, in milliseconds.
+/// `500ms 30s 5m 2h 1d`, or several of them with the largest first (`1h30m`), in milliseconds.
 pub(crate) fn parse_duration(text: &str) -> Result<u64, &'static str> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let factor = match &text[digits..] {
-        _ if digits == 0 => return Err("a duration is a number and a unit"),
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        "" => return Err("a duration needs a unit"),
-        _ => return Err("a duration is a number and one unit"),
-    };
-    let number: u64 = text[..digits].parse().map_err(|_| "a duration is at most ten years")?;
-    number.checked_mul(factor).filter(|total| *total <= MAX_DURATION_MS).ok_or("a duration is at most ten years")
+    const TOO_LONG: &str = "a duration is at most ten years";
+    let mut total: u64 = 0;
+    let mut smallest = u64::MAX;
+    let mut rest = text;
+    while !rest.is_empty() || smallest == u64::MAX {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
+        let factor = match &rest[digits..digits + letters] {
+            _ if digits == 0 => return Err("a duration is a number and a unit"),
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "" if digits == rest.len() => return Err("a duration needs a unit"),
+            _ => return Err("the units are ms, s, m, h and d"),
+        };
+        if factor >= smallest {
+            return Err("the units go from large to small, as in `1h30m`");
+        }
+        smallest = factor;
+        let number: u64 = rest[..digits].parse().map_err(|_| TOO_LONG)?;
+        let part = number.checked_mul(factor).ok_or(TOO_LONG)?;
+        total = total.checked_add(part).filter(|total| *total <= MAX_DURATION_MS).ok_or(TOO_LONG)?;
+        rest = &rest[digits + letters..];
+    }
+    Ok(total)
 }
 
 /// `512KiB 64MiB 2GiB 1GB 100`, in bytes. The letter `B` may be left out.
@@ -104,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_have_one_unit() {
+    fn durations_have_units() {
         for (text, expected) in [
             ("500ms", Ok(500)),
             ("30s", Ok(30_000)),
@@ -115,8 +129,14 @@ mod tests {
             ("30", Err("a duration needs a unit")),
             ("s", Err("a duration is a number and a unit")),
             ("-1s", Err("a duration is a number and a unit")),
-            ("1h30m", Err("a duration is a number and one unit")),
-            ("1.5h", Err("a duration is a number and one unit")),
+            ("1h30m", Ok(5_400_000)),
+            ("1d2h3m4s5ms", Ok(93_784_005)),
+            ("30m1h", Err("the units go from large to small, as in `1h30m`")),
+            ("1h1h", Err("the units go from large to small, as in `1h30m`")),
+            ("1h30", Err("a duration needs a unit")),
+            ("1w", Err("the units are ms, s, m, h and d")),
+            ("1.5h", Err("the units are ms, s, m, h and d")),
+            ("", Err("a duration is a number and a unit")),
             ("99999999999999999999s", Err("a duration is at most ten years")),
             ("18446744073709551615d", Err("a duration is at most ten years")),
             ("4000d", Err("a duration is at most ten years")),

@@ -5,12 +5,13 @@ use indexmap::IndexMap;
 use crate::Workflow;
 use crate::diagnostic::{Report, quoted};
 use crate::workflow::{Concurrency, DEFAULT_NAMESPACE, DEFAULT_PRIORITY, Lifecycle, MAX_TASKS, Overlap, Reads, Stage};
-use crate::yaml::{NodeId, Tree};
+use crate::yaml::{Kind, NodeId, Tree};
 
 use super::actions::values;
 use super::dialect::{CONCURRENCY, LIFECYCLE, WORKFLOW};
 use super::fields::{Entry, Path, Reader, unread};
 use super::inputs;
+use super::listed;
 use super::retry::{self, Defaults};
 use super::spec::{Field, Spec, Text};
 use super::task;
@@ -163,6 +164,9 @@ fn lifecycle(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Lifecyc
 
 fn tasks<'t>(reader: &mut Reader<'t, '_>, id: NodeId, stage: Stage, defaults: &Defaults, spec: &mut Spec<'t>) {
     let path = Path::ROOT.key(Spec::stage_key(stage));
+    if let Kind::Sequence(items) = &reader.node(id).kind {
+        return listed::read(reader, items, path, stage, defaults, spec);
+    }
     let entries = reader.mapping(id, path).unwrap_or_default();
     if spec.tasks.len() + entries.len() > MAX_TASKS {
         let message = format!("the workflow has more than {MAX_TASKS} tasks");

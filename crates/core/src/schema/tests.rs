@@ -153,6 +153,11 @@ fn what_is_plainly_wrong_does_not_fit() {
         "name: w\ntasks: {a: {run: x, retry: {attempts: 0}}}",
         "name: w\ntasks: {a: {wait: {for: soon}}}",
         "name: w\ntriggers: [{every: 1h, cron: x}]",
+        "name: w\ntriggers: [{every: 1h, timezone: Europe/Paris}]",
+        "name: w\ntasks: {a: {foreach: [1], wait: {for: 1m}}}",
+        "name: w\ntasks: {a: {http: {url: 'http://h', json: {}, form: {a: b}}}}",
+        "name: w\ntimeout: 30m1h",
+        "name: w\ntimeout: ''",
         "name: w\npriority: urgent",
         "name: w\ninputs: {a: {type: int}}",
     ] {

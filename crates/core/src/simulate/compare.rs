@@ -250,13 +250,5 @@ fn shown(value: &Value) -> String {
 
 /// `1d2h`, `5m`, `1m30s`, `1s500ms`.
 pub(super) fn duration(millis: u64) -> String {
-    let mut text = String::new();
-    let mut rest = millis;
-    for (unit, length) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)] {
-        if rest >= length {
-            text.push_str(&format!("{}{unit}", rest / length));
-            rest %= length;
-        }
-    }
-    if text.is_empty() { "0s".into() } else { text }
+    crate::time::duration(millis)
 }

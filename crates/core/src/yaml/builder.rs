@@ -83,6 +83,11 @@ impl<'s, 'r> Builder<'s, 'r> {
         self.attach(id, cost)
     }
 
+    pub(super) fn refuse_with_help(&mut self, place: Place, message: String, help: Option<String>) -> Result<(), Stop> {
+        self.report.push(place, "", message, help);
+        Err(Stop)
+    }
+
     pub(super) fn refuse(&mut self, place: Place, message: &str) -> Result<(), Stop> {
         self.report.add(place, "", message);
         Err(Stop)

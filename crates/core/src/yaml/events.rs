@@ -21,9 +21,9 @@ pub(super) fn read<'s>(source: &'s str, report: &mut Report) -> Result<(Vec<Node
     let risky = source.bytes().filter(|byte| is_separator(*byte as char)).count() > MAX_LOOK_AHEAD as usize;
     if risky {
         let guarded = Guarded { characters: source.chars(), pending: Rc::clone(&pending) };
-        drive(Parser::new_from_iter(guarded), &mut builder, &pending)?;
+        drive(source, Parser::new_from_iter(guarded), &mut builder, &pending)?;
     } else {
-        drive(Parser::new_from_str(source), &mut builder, &pending)?;
+        drive(source, Parser::new_from_str(source), &mut builder, &pending)?;
     }
     Ok(builder.finish())
 }
@@ -53,7 +53,29 @@ impl Iterator for Guarded<'_> {
     }
 }
 
+/// What newcomers to YAML run into, and what to write instead.
+fn help(source: &str, place: Place, cause: &str) -> Option<String> {
+    let line = source.lines().nth(place.line.saturating_sub(1) as usize).unwrap_or_default();
+    let before = source.lines().nth(place.line.saturating_sub(2) as usize).unwrap_or_default();
+    let indent = |line: &str| line[..line.len() - line.trim_start().len()].contains('\t');
+    if indent(line) || indent(before) {
+        return Some("indent with spaces: YAML does not take tabs there".into());
+    }
+    if cause.contains("mapping values") {
+        return Some("a `: ` begins a new key: put the whole value in quotes, or below a `|`".into());
+    }
+    let value = line.split_once(": ").map_or(line, |(_, value)| value).trim_start();
+    match value.chars().next() {
+        Some('%' | '@' | '`' | '&' | '*' | '!') => Some("put the whole value in quotes, or below a `|`".into()),
+        Some('"' | '\'') => {
+            Some("text behind a closing quote: put the whole value in quotes, or below a `|`".into())
+        }
+        _ => None,
+    }
+}
+
 fn drive<'s, 'i: 's, T: Input>(
+    source: &str,
     parser: Parser<'i, T>,
     builder: &mut Builder<'s, '_>,
     pending: &Cell<u32>,
@@ -78,7 +100,8 @@ fn drive<'s, 'i: 's, T: Input>(
             Err(error) => {
                 let mark = error.marker();
                 let place = Place { line: mark.line() as u32, column: mark.col() as u32 + 1, length: 1 };
-                return builder.refuse(place, &format!("not valid YAML: {}", error.info()));
+                let help = help(source, place, error.info());
+                return builder.refuse_with_help(place, format!("not valid YAML: {}", error.info()), help);
             }
         }
         if builder.has_many_problems() {

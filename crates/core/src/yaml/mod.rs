@@ -20,6 +20,7 @@ pub(crate) type NodeId = u32;
 #[derive(Debug)]
 pub(crate) struct Tree<'s> {
     source: &'s str,
+    is_json: bool,
     nodes: Vec<Node<'s>>,
     root: NodeId,
 }
@@ -46,6 +47,11 @@ pub(crate) enum Style {
 }
 
 impl<'s> Tree<'s> {
+    /// Written as JSON, most likely by a program.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
+    }
+
     pub(crate) fn root(&self) -> NodeId {
         self.root
     }
@@ -111,8 +117,10 @@ pub(crate) fn parse(source: &str) -> Result<Tree<'_>, Diagnostics> {
         report.add_with_help(Place::default(), "", "the text is empty", "the smallest workflow is `name: …`");
         return report.finish(None);
     }
-    let built = json::read(source, &mut report).or_else(|_| events::read(source, &mut report));
-    let tree = built.ok().and_then(|(nodes, root)| Some(Tree { source, nodes, root: root? }));
+    let built = json::read(source, &mut report);
+    let is_json = built.is_ok();
+    let built = built.or_else(|_| events::read(source, &mut report));
+    let tree = built.ok().and_then(|(nodes, root)| Some(Tree { source, is_json, nodes, root: root? }));
     report.finish(tree)
 }
 
@@ -160,9 +168,9 @@ mod tests {
         ] {
             let mut report = Report::default();
             let (nodes, root) = json::read(source, &mut report).ok().expect("is JSON");
-            let by_json = Tree { source, nodes, root: root.unwrap() };
+            let by_json = Tree { source, is_json: true, nodes, root: root.unwrap() };
             let (nodes, root) = events::read(source, &mut report).ok().expect("is YAML");
-            let by_yaml = Tree { source, nodes, root: root.unwrap() };
+            let by_yaml = Tree { source, is_json: false, nodes, root: root.unwrap() };
             assert_eq!(show(&by_json, by_json.root()), show(&by_yaml, by_yaml.root()), "{source}");
         }
     }
