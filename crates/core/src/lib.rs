@@ -4,8 +4,8 @@
 //! so every decision can be replayed in a test.
 
 pub mod advance;
-pub mod builtin;
 mod author;
+pub mod builtin;
 pub mod dag;
 pub mod diagnostic;
 pub mod difference;

@@ -92,6 +92,9 @@ pub struct Workflow {
     /// Names; the values live elsewhere.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// Other namespaces whose workflows, triggers and handlers may start or follow this one; `*` is any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub callers: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub triggers: Vec<Trigger>,
     /// Paths below the workflow's own file, stored with the version.
@@ -298,6 +301,11 @@ impl Workflow {
     /// How long a run may take: its `timeout` or `lifecycle.max_duration`, whichever is shorter.
     pub fn deadline_ms(&self) -> Option<u64> {
         [self.timeout_ms, self.lifecycle.max_duration_ms].into_iter().flatten().min()
+    }
+
+    /// Whether definitions of a namespace may start runs of this workflow or follow their ends.
+    pub fn may_be_called_from(&self, namespace: &str) -> bool {
+        self.namespace == namespace || self.callers.iter().any(|caller| caller == namespace || caller == "*")
     }
 
     pub fn has_finalisers(&self) -> bool {

@@ -239,6 +239,21 @@ impl Command {
     pub(crate) fn executes(&self) -> bool {
         matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
     }
+
+    /// Whether it may ask what the clocks of a zone show. The others start faster without reading tables.
+    pub(crate) fn looks_at_zones(&self) -> bool {
+        !matches!(
+            self,
+            Self::Init(_)
+                | Self::Validate(_)
+                | Self::Graph(_)
+                | Self::Fmt(_)
+                | Self::Import(_)
+                | Self::Schema
+                | Self::Completions(_)
+                | Self::Version
+        )
+    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) fn secrets(config: &Config) -> Secrets {
         tracing::warn!(cause = failure.message, "secrets in the database cannot be opened");
         Vault::default()
     });
-    Secrets::new(known).with_vault(vault)
+    Secrets::new(known).allow(config.api.secrets_allow.iter().cloned()).with_vault(vault)
 }
 
 /// One secret per file, named like it; a last line break does not count.

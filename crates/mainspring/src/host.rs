@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
+use mainspring_core::schedule::zone_version;
 use mainspring_core::state::RunState;
 use mainspring_engine::Client;
 use mainspring_worker::{
@@ -73,7 +74,12 @@ impl StoreHost {
                 (HealthStatus::Degraded, Some(message))
             }
         };
-        let details = Map::from_iter([("leads".to_owned(), json!(timekeeping.leads))]);
+        let zones = zone_version();
+        let details = Map::from_iter([
+            ("leads".to_owned(), json!(timekeeping.leads)),
+            ("time_zones".to_owned(), json!(zones.version)),
+            ("time_zones_source".to_owned(), json!(zones.source)),
+        ]);
         component("schedules", status, Duration::ZERO, message, details)
     }
 

@@ -22,6 +22,7 @@ mod signals;
 mod source;
 mod telemetry;
 mod views;
+mod zones;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -83,6 +84,9 @@ fn run(cli: Cli, out: Output) -> Exit {
 }
 
 async fn dispatch(cli: Cli, out: &Output) -> Result {
+    if cli.command.looks_at_zones() {
+        zones::install();
+    }
     match &cli.command {
         Command::Validate(args) => return commands::validate::validate(args, out),
         Command::Graph(args) => return commands::graph::graph(args, out),

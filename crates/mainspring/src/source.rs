@@ -79,6 +79,20 @@ impl Source {
         mainspring_core::parse(&self.text)
     }
 
+    /// The same with what is allowed but hardly meant.
+    pub(crate) fn parse_with_warnings(&self) -> std::result::Result<(Workflow, Vec<Diagnostic>), Diagnostics> {
+        mainspring_core::parse_with_warnings(&self.text)
+    }
+
+    /// Shows what is allowed but hardly meant, on standard error.
+    pub(crate) fn warn(&self, out: &Output, warnings: &[Diagnostic]) {
+        let palette = out.error_palette();
+        for warning in warnings {
+            let warning = Diagnostic { message: format!("warning: {}", warning.message), ..warning.clone() };
+            out.complaint(&format!("{}\n", excerpt(palette, &self.name, &self.text, &warning)));
+        }
+    }
+
     /// Shows every problem with the line it is about, on standard error.
     pub(crate) fn complain(&self, out: &Output, problems: &Diagnostics) {
         let palette = out.error_palette();

@@ -62,6 +62,7 @@ pub use schedules::fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use schedules::jobs::{
     ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob,
 };
+pub use schedules::realign::Realigned;
 pub use schedules::trigger_sync::NewTrigger;
 pub use schedules::triggers::{TriggerFilter, TriggerRow};
 pub use snapshot::HeldSnapshot;

@@ -4,42 +4,102 @@
 #[derive(Debug, Clone, Copy)]
 pub enum Event<'a> {
     /// A worker ended one attempt.
-    AttemptEnded { task_type: &'static str, status: &'static str, seconds: f64, error_type: Option<&'a str> },
+    AttemptEnded {
+        task_type: &'static str,
+        status: &'static str,
+        seconds: f64,
+        error_type: Option<&'a str>,
+    },
     /// A task run is over.
-    TaskEnded { task_type: &'static str, status: &'static str },
+    TaskEnded {
+        task_type: &'static str,
+        status: &'static str,
+    },
     /// A failed attempt will be repeated.
-    RetryScheduled { worker: &'a str },
+    RetryScheduled {
+        worker: &'a str,
+    },
     /// Task runs became claimable.
-    TasksReady { queue: &'a str, count: u64 },
+    TasksReady {
+        queue: &'a str,
+        count: u64,
+    },
     /// A worker took a task run, so long after it became claimable.
-    TaskClaimed { queue: &'a str, waited: f64 },
+    TaskClaimed {
+        queue: &'a str,
+        waited: f64,
+    },
     /// Runs were created.
-    RunsTriggered { count: u64 },
-    RunEnded { status: &'static str, seconds: f64 },
+    RunsTriggered {
+        count: u64,
+    },
+    RunEnded {
+        status: &'static str,
+        seconds: f64,
+    },
     /// A schedule made its run, so long after the nominal time.
-    ScheduleFired { lag: f64 },
+    ScheduleFired {
+        lag: f64,
+    },
     /// A write under a stale token or term was refused.
-    WriteFenced { kind: &'static str },
-    TasksStolen { count: u64 },
-    WorkerBeat { worker: &'a str },
-    LeadershipTaken { epoch: i64 },
+    WriteFenced {
+        kind: &'static str,
+    },
+    TasksStolen {
+        count: u64,
+    },
+    WorkerBeat {
+        worker: &'a str,
+    },
+    LeadershipTaken {
+        epoch: i64,
+    },
     LeadershipLost,
     /// A loop finished one pass.
-    LoopPassed { name: &'static str },
-    StoreCalled { operation: &'static str, seconds: f64 },
-    DeadLettersCreated { reason: &'a str, original_state: &'a str, count: u64 },
+    LoopPassed {
+        name: &'static str,
+    },
+    StoreCalled {
+        operation: &'static str,
+        seconds: f64,
+    },
+    DeadLettersCreated {
+        reason: &'a str,
+        original_state: &'a str,
+        count: u64,
+    },
     /// An entry left `pending` by an action or an update, so long after it was written.
-    DeadLetterClosed { reason: &'a str, resolution: &'a str, seconds: f64 },
-    StalenessDetectionRan { dry_run: bool, seconds: f64 },
+    DeadLetterClosed {
+        reason: &'a str,
+        resolution: &'a str,
+        seconds: f64,
+    },
+    StalenessDetectionRan {
+        dry_run: bool,
+        seconds: f64,
+    },
     /// The detector found a stale run.
-    RunStale { phase: &'a str, minutes: f64 },
+    RunStale {
+        phase: &'a str,
+        minutes: f64,
+    },
     /// The detector failed a run.
-    RunFailedByDetector { phase: &'a str, reason: &'a str },
-    RequestAnswered { method: &'a str, route: &'a str, status: u16, seconds: f64 },
+    RunFailedByDetector {
+        phase: &'a str,
+        reason: &'a str,
+    },
+    RequestAnswered {
+        method: &'a str,
+        route: &'a str,
+        status: u16,
+        seconds: f64,
+    },
     SubscriberJoined,
     SubscriberLeft,
     /// Live messages handed to subscribers.
-    MessagesPublished { count: u64 },
+    MessagesPublished {
+        count: u64,
+    },
 }
 
 /// What the leader reads from the store now and then.

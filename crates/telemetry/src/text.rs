@@ -4,10 +4,8 @@ use std::collections::HashSet;
 
 /// In OpenMetrics the family of a counter has no `_total`, its samples have; in the classic format both have.
 pub(crate) fn classic(openmetrics: &str) -> String {
-    let counters: HashSet<&str> = openmetrics
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
+    let counters: HashSet<&str> =
+        openmetrics.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter")).collect();
     let mut text = String::with_capacity(openmetrics.len() + 1_024);
     for line in openmetrics.lines() {
         let comment = line.strip_prefix("# ").and_then(|rest| rest.split_once(' '));
@@ -35,7 +33,8 @@ mod tests {
     #[test]
     fn counters_are_named_like_their_samples() {
         let text = "# HELP a_b Things.\n# TYPE a_b counter\na_b_total{x=\"# EOF\"} 1\n# TYPE g gauge\n# UNIT g seconds\ng 2\n# EOF\n";
-        let expected = "# HELP a_b_total Things.\n# TYPE a_b_total counter\na_b_total{x=\"# EOF\"} 1\n# TYPE g gauge\ng 2\n";
+        let expected =
+            "# HELP a_b_total Things.\n# TYPE a_b_total counter\na_b_total{x=\"# EOF\"} 1\n# TYPE g gauge\ng 2\n";
         assert_eq!(classic(text), expected);
     }
 }

@@ -15,8 +15,7 @@ const INTERPRETERS: [(&str, char); 11] = [
     ("php", 'r'),
 ];
 /// Words that stand before the command proper.
-const BEFORE: [&str; 11] =
-    ["sudo", "exec", "command", "env", "nohup", "time", "then", "do", "else", "if", "while"];
+const BEFORE: [&str; 11] = ["sudo", "exec", "command", "env", "nohup", "time", "then", "do", "else", "if", "while"];
 
 /// What would execute a value that is written behind `before`, if anything does.
 pub(super) fn evaluates(before: &str) -> Option<String> {
@@ -32,7 +31,12 @@ pub(super) fn evaluates(before: &str) -> Option<String> {
     }
     let letter = match INTERPRETERS.iter().find(|(name, _)| *name == program) {
         Some((_, letter)) => *letter,
-        None if program.strip_prefix("python").is_some_and(|rest| rest.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit())) => 'c',
+        None if program
+            .strip_prefix("python")
+            .is_some_and(|rest| rest.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit())) =>
+        {
+            'c'
+        }
         None => return None,
     };
     let option = earlier.last().filter(|_| earlier.len() > at + 1)?;

@@ -93,6 +93,7 @@ pub(crate) static WORKFLOW: Table = Table {
         key("domain_events", Shape::OneOrMany(&Shape::Event), "names of events that belong to it"),
         key("inputs", Shape::Map(&Shape::Table(&INPUT)), "what a run is given"),
         key("secrets", Shape::OneOrMany(&Shape::Identifier), "names of secrets that expressions may read"),
+        key("callers", Shape::OneOrMany(&Shape::Text), "other namespaces that may call or follow it; `*` is any"),
         key("triggers", Shape::List(&Shape::Table(&TRIGGER)), "what starts runs"),
         key("files", Shape::OneOrMany(&Shape::Text), "files stored with the version, unpacked beside each task"),
         key("env", Shape::Map(&Shape::Text), "variables of every task; values may hold expressions"),

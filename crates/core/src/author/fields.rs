@@ -245,7 +245,12 @@ impl<'t> Reader<'t, '_> {
             Ok(duration) => Some(duration),
             Err(cause) => {
                 let message = format!("{} {} is not a duration: {cause}", subject(path), quoted(text));
-                self.report.add_with_help(self.place(id), path, message, "write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`");
+                self.report.add_with_help(
+                    self.place(id),
+                    path,
+                    message,
+                    "write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`",
+                );
                 None
             }
         }

@@ -13,7 +13,7 @@ mod inputs;
 mod listed;
 mod places;
 mod python;
-mod quotes;
+pub(crate) mod quotes;
 mod resolve;
 mod retry;
 mod script;

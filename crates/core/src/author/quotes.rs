@@ -5,7 +5,7 @@
 
 /// What surrounds the place that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Context {
+pub(crate) enum Context {
     Bare,
     Double,
     Single,
@@ -44,7 +44,7 @@ enum Open {
 
 /// Follows a script's quoting. It reads the script in pieces, between the expressions.
 #[derive(Debug, Default)]
-pub(super) struct Quotes {
+pub(crate) struct Quotes {
     open: Vec<Open>,
     /// Here-documents announced on this line; their bodies begin on the next.
     announced: Vec<(String, bool, bool)>,
@@ -57,7 +57,7 @@ pub(super) struct Quotes {
 }
 
 impl Quotes {
-    pub(super) fn context(&self) -> Context {
+    pub(crate) fn context(&self) -> Context {
         match self.open.last() {
             _ if self.escaped => Context::Escaped,
             Some(Open::Double) => Context::Double,
@@ -70,13 +70,13 @@ impl Quotes {
         }
     }
 
-    pub(super) fn wrote_word(&mut self) {
+    pub(crate) fn wrote_word(&mut self) {
         self.inside_word = true;
         // A line with an expression in it never ends a here-document.
         self.line.push('\u{0}');
     }
 
-    pub(super) fn read(&mut self, text: &str) {
+    pub(crate) fn read(&mut self, text: &str) {
         let characters: Vec<char> = text.chars().collect();
         let mut at = 0;
         while at < characters.len() {

@@ -48,8 +48,12 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         let stored = checker.workflow_text(text, &sources, &mut seen, report);
         store(&mut workflow, text, stored);
     }
-    workflow.output_reads =
-        Reads { any: !output_texts.is_empty(), tasks: targets(&seen.tasks, |_| true), secrets: Vec::new(), failures: seen.failures };
+    workflow.output_reads = Reads {
+        any: !output_texts.is_empty(),
+        tasks: targets(&seen.tasks, |_| true),
+        secrets: Vec::new(),
+        failures: seen.failures,
+    };
     let mut reads: Vec<Vec<Read>> = Vec::with_capacity(tasks.len());
     for spec in &mut tasks {
         let mut seen = Seen::default();
@@ -218,9 +222,14 @@ fn fill_reads(task: &mut Task, seen: &Seen, texts: &[Text]) {
     secrets.sort_unstable();
     secrets.dedup();
     let any = |decisive: bool| texts.iter().any(|text| text.field.is_decisive() == decisive);
-    task.condition_reads =
-        Reads { any: any(true), tasks: targets(&seen.tasks, |read| read.decisive), secrets: Vec::new(), failures: seen.failures };
-    task.reads = Reads { any: any(false), tasks: targets(&seen.tasks, |read| !read.decisive), secrets, failures: seen.failures };
+    task.condition_reads = Reads {
+        any: any(true),
+        tasks: targets(&seen.tasks, |read| read.decisive),
+        secrets: Vec::new(),
+        failures: seen.failures,
+    };
+    task.reads =
+        Reads { any: any(false), tasks: targets(&seen.tasks, |read| !read.decisive), secrets, failures: seen.failures };
 }
 
 /// Every task that an expression looks at must have ended when it is evaluated.

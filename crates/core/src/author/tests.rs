@@ -272,7 +272,10 @@ fn everything_is_said_at_once_and_in_order() {
 #[test]
 fn expressions_are_checked_where_they_stand() {
     check_task("run: x, if: inputs.dry", "3:19: there is no input `dry`");
-    check_task("run: x, if: 'a ='", "3:20: `a =` does not compile: unexpected input after expression\n  help: a comparison is written `==`");
+    check_task(
+        "run: x, if: 'a ='",
+        "3:20: `a =` does not compile: unexpected input after expression\n  help: a comparison is written `==`",
+    );
     check_task(
         "run: x, if: input.dry",
         "3:19: nothing is called `input` in expressions\n  help: did you mean `inputs`?",
@@ -426,5 +429,8 @@ fn what_is_hardly_meant_is_a_warning() {
             "6:15: `{{ params.day }}` stays as it is written",
         ]
     );
-    assert!(warned("name: w\ntasks: {t: {run: \"docker ps --format '{{json .}} {{.Names}}' && echo ${{ run.id }}\"}}").is_empty());
+    assert!(
+        warned("name: w\ntasks: {t: {run: \"docker ps --format '{{json .}} {{.Names}}' && echo ${{ run.id }}\"}}")
+            .is_empty()
+    );
 }

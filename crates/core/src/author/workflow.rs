@@ -39,6 +39,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             lifecycle: Lifecycle::default(),
             domain_events: Vec::new(),
             secrets: Vec::new(),
+            callers: Vec::new(),
             triggers: Vec::new(),
             files: Vec::new(),
             outputs: IndexMap::new(),
@@ -98,6 +99,14 @@ fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, pat
         "secrets" => {
             workflow.secrets = reader.members(id, path, "a list of names", |reader, id, path| {
                 reader.identifier(id, path, "name of a secret")
+            });
+        }
+        "callers" => {
+            workflow.callers = reader.members(id, path, "a namespace or a list of namespaces", |reader, id, path| {
+                match reader.text(id, path)? {
+                    "*" => Some("*"),
+                    _ => reader.name(id, path),
+                }
             });
         }
         "triggers" => (workflow.triggers, spec.trigger_places) = triggers::read(reader, id, path, texts),

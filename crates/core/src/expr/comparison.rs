@@ -248,9 +248,9 @@ impl Rewriter<'_> {
     /// `not in` is an operator, any other `not` stands before a whole comparison.
     fn negation(&mut self, rest: &str) {
         let behind = rest[3..].trim_start();
-        let is_operator = behind.strip_prefix("in").is_some_and(|rest| {
-            !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_')
-        });
+        let is_operator = behind
+            .strip_prefix("in")
+            .is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric() || next == '_'));
         if is_operator && !self.level().operand.trim().is_empty() {
             self.level().operator("!_in");
             self.at += rest.len() - behind.len() + 2;

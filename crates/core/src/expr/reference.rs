@@ -12,10 +12,10 @@ use serde_json::{Map, Value};
 use crate::diagnostic::{did_you_mean, quoted};
 
 use super::evaluate::environment;
-use super::{comparison, multiplication};
 use super::scope::{Scope, TaskView};
 use super::template::string_length;
 use super::vocabulary::{Allowed, FILTERS, FUNCTIONS, KEYWORDS, TESTS, check_reference};
+use super::{comparison, multiplication};
 
 /// Task name → index.
 pub(crate) type NameTable<'t> = HashMap<&'t str, i32>;
@@ -115,9 +115,9 @@ pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> 
     let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
     scan.run()?;
     let Scan { text, references, .. } = scan;
-    let compiled = environment().compile_expression(&text).and_then(|_| {
-        environment().compile_expression_owned(comparison::rewrite(&text)).map(drop)
-    });
+    let compiled = environment()
+        .compile_expression(&text)
+        .and_then(|_| environment().compile_expression_owned(comparison::rewrite(&text)).map(drop));
     if let Err(error) = compiled {
         return Err(does_not_compile(source, &error));
     }

@@ -17,8 +17,13 @@ pub(super) fn scope() -> Scope {
         ..Scope::default()
     };
     let output = json!({"rows": 7, "name": "x", "odd-key": true});
-    scope.tasks.insert("extract".into(), TaskView { status: TaskState::Success, attempts: 2, output: Some(output), error: None });
-    scope.tasks.insert("my-task".into(), TaskView { status: TaskState::Failed, attempts: 1, output: None, error: None });
+    scope.tasks.insert(
+        "extract".into(),
+        TaskView { status: TaskState::Success, attempts: 2, output: Some(output), error: None },
+    );
+    scope
+        .tasks
+        .insert("my-task".into(), TaskView { status: TaskState::Failed, attempts: 1, output: None, error: None });
     scope.item = Some(json!({"id": 4}));
     scope.index = Some(2);
     scope.event = Some(json!({"name": "order.imported", "data": {"n": 5}}));
@@ -26,8 +31,17 @@ pub(super) fn scope() -> Scope {
     scope
 }
 
-const EVERYTHING: Allowed =
-    Allowed { inputs: None, run: None, run_end: None, tasks: None, env: None, secrets: None, item: None, event: None, answer: false };
+const EVERYTHING: Allowed = Allowed {
+    inputs: None,
+    run: None,
+    run_end: None,
+    tasks: None,
+    env: None,
+    secrets: None,
+    item: None,
+    event: None,
+    answer: false,
+};
 
 pub(super) fn prepared(source: &str) -> Result<String, String> {
     let names = NameTable::from([("extract", 0), ("my-task", 1), ("my", 2), ("later", 3)]);

@@ -136,11 +136,24 @@ fn job(line: &str, system: bool) -> Option<Job<'_>> {
         if !fields.iter().all(is_field) {
             return None;
         }
-        Some(fields.join(" "))
+        Some(debian(fields).join(" "))
     };
     let user = if system { Some(next()?) } else { None };
     let (command, input) = split_input(rest);
     (!command.trim().is_empty()).then_some(Job { cron, user, command, input })
+}
+
+/// Debian's cron takes a day or weekday field that begins with `*` for unrestricted, so that the other one decides with
+/// it; here that is said by a `+`.
+fn debian(fields: [&str; 5]) -> Vec<String> {
+    let (day, weekday) = (fields[2], fields[4]);
+    let is_step = |field: &str| field.starts_with('*') && field != "*";
+    let both = (is_step(day) && weekday != "*") || (is_step(weekday) && day != "*");
+    let mut fields: Vec<String> = fields.into_iter().map(Into::into).collect();
+    if both {
+        fields[4] = format!("+{weekday}");
+    }
+    fields
 }
 
 /// The first `%` ends the command, the others are line breaks of its input; `\%` is a percent sign.
@@ -204,8 +217,6 @@ impl Job<'_> {
             writer.line(0, "env:");
             settings.env.iter().for_each(|(name, value)| writer.text(2, name, &literal(value)));
         }
-        writer.comment(0, "cron tries once");
-        writer.line(0, "defaults: {retry: {attempts: 1}}");
         writer.line(0, "tasks:");
         writer.line(2, "run:");
         if let Some(shell) = &settings.shell {
@@ -215,9 +226,11 @@ impl Job<'_> {
                 _ => writer.left_out(4, &format!("SHELL={shell}, write `shell: {shell}` if workers have it")),
             }
         }
+        writer.comment(4, "cron's shell goes on after a failure and begins in the home folder");
+        let command = format!("set +e\ncd \"${{HOME:-/}}\"\n{}", self.command);
         let script = match &self.input {
-            None => self.command.clone(),
-            Some(input) => format!("{} <<'END_OF_INPUT'\n{input}\nEND_OF_INPUT", self.command),
+            None => command,
+            Some(input) => format!("{command} <<'END_OF_INPUT'\n{input}\nEND_OF_INPUT"),
         };
         writer.script(4, "run", &literal(&script));
         writer.finish(name)

@@ -1,15 +1,19 @@
-//! GitHub Actions: a job becomes a task, its steps one script, because they share a folder.
+//! GitHub Actions: a job becomes a task, its steps one script, because they share a folder. A job or step whose condition
+//! or meaning cannot be carried over fails with the reason; it never runs as if there had been none.
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::diagnostic::{Diagnostics, Report};
 use crate::document::{Doc, Entry};
 use crate::yaml;
 
 use super::Imported;
+use super::conditions::{self, When};
 use super::expressions::{Found, Known, translate};
+use super::matrix;
+use super::steps;
 use super::writer::{Names, Writer, is_variable, name};
 
 pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
@@ -34,7 +38,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     if let Some(on) = get("on") {
         triggers(&mut writer, on, &mut known, &mut report);
     }
-    for entry in root.iter().filter(|entry| !matches!(entry.key, "name" | "on" | "jobs" | "env")) {
+    for entry in root.iter().filter(|entry| !matches!(entry.key, "name" | "on" | "jobs" | "env" | "defaults")) {
         writer.left_out(0, &format!("{}: {}", entry.key, plain(entry.value.value())));
     }
     let mut names = Names::default();
@@ -44,11 +48,15 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     if let Some(env) = get("env") {
         env_of(&mut body, 0, env, &known, &mut found, &BTreeMap::new(), &mut report);
     }
-    body.comment(0, "a job is tried once there");
-    body.line(0, "defaults: {retry: {attempts: 1}}");
     body.line(0, "tasks:");
+    let folder = get("defaults").and_then(|defaults| run_folder(defaults.value()));
+    known.repeated = jobs
+        .iter()
+        .filter(|job| job.value.value().pointer("/strategy/matrix").is_some())
+        .map(|job| job.key.to_owned())
+        .collect();
     for job in &jobs {
-        write_job(&mut body, *job, &tasks, &mut known, &mut found, &mut report);
+        write_job(&mut body, *job, &tasks, &mut known, &mut found, folder.as_deref(), &mut report);
     }
     if !found.secrets.is_empty() {
         let secrets: Vec<Value> = found.secrets.iter().map(|secret| secret.as_str().into()).collect();
@@ -59,7 +67,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     report.finish(Some(imported))
 }
 
-fn plain(value: Value) -> String {
+pub(super) fn plain(value: Value) -> String {
     match value {
         Value::String(text) => text,
         Value::Null => String::new(),
@@ -76,8 +84,11 @@ fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Re
             "schedule" => {
                 writer.line(0, "triggers:");
                 for item in entry.value.items("`schedule`", report) {
-                    let cron = item.object("a schedule", report).get("cron").cloned().unwrap_or_default();
-                    writer.line(2, &format!("- {{cron: {}}}", Value::from(plain(cron))));
+                    let fields = item.object("a schedule", report);
+                    let text = |key: &str| fields.get(key).cloned().map(|value| Value::from(plain(value)));
+                    let cron = text("cron").unwrap_or_default();
+                    let zone = text("timezone").map(|zone| format!(", timezone: {zone}")).unwrap_or_default();
+                    writer.line(2, &format!("- {{cron: {cron}{zone}}}"));
                 }
             }
             "workflow_dispatch" | "workflow_call" => {
@@ -171,99 +182,136 @@ fn write_job(
     tasks: &BTreeMap<&str, String>,
     known: &mut Known,
     found: &mut Found,
+    folder: Option<&str>,
     report: &mut Report,
 ) {
     let Some(task) = tasks.get(job.key) else { return };
     writer.line(2, &format!("{}:", Value::from(task.as_str())));
     let entries = job.value.entries("a job", report);
     let get = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| entry.value);
-    known.needs.clear();
-    if let Some(needs) = get("needs") {
-        let there: Vec<String> = match needs.value() {
-            Value::Array(items) => items.into_iter().map(plain).collect(),
-            other => vec![plain(other)],
-        };
-        let mut ours = Vec::new();
-        for need in there {
-            match tasks.get(need.as_str()).filter(|other| *other != task && !ours.contains(*other)) {
-                Some(other) => {
-                    known.needs.insert(need, other.clone());
-                    ours.push(other.clone());
-                }
-                None => writer.left_out(4, &format!("needs: {need}, there is no such job")),
-            }
-        }
-        if !ours.is_empty() {
-            writer.value(4, "needs", &ours.into());
-        }
+    write_needs(writer, get("needs"), task, tasks, known);
+    // Whatever of this is not empty keeps the job from being carried over: it then fails instead of running anyway.
+    let mut obstacles: Vec<String> = Vec::new();
+    known.matrix.clear();
+    if let Some(strategy) = get("strategy") {
+        write_strategy(writer, strategy.object("`strategy`", report), known, &mut obstacles);
     }
-    let has_needs = !known.needs.is_empty();
     for entry in &entries {
         match entry.key {
-            "needs" | "env" | "steps" => {}
-            "name" => writer.text(4, "description", &plain(entry.value.value())),
+            "needs" | "env" | "steps" | "strategy" | "outputs" | "defaults" => {}
+            "name" => writer.text(4, "description", &plain(entry.value.value()).replace("${{", "$ {{")),
             "timeout-minutes" => match entry.value.value().as_u64().filter(|minutes| (1..=100_000).contains(minutes)) {
                 Some(minutes) => writer.line(4, &format!("timeout: {minutes}m")),
                 None => writer.left_out(4, &format!("timeout-minutes: {}", plain(entry.value.value()))),
             },
             "continue-on-error" if entry.value.value() == Value::Bool(true) => writer.line(4, "on_exhausted: continue"),
-            "if" => match plain(entry.value.value()).trim_matches(['$', '{', '}', ' ']) {
-                "always()" if has_needs => writer.line(4, "trigger_rule: all_done"),
-                "failure()" if has_needs => writer.line(4, "trigger_rule: one_failed"),
-                "success()" => {}
-                other => writer.left_out(4, &format!("if: {other}")),
-            },
-            "strategy" => {
-                let matrix = plain(entry.value.object("`strategy`", report).remove("matrix").unwrap_or_default());
-                writer.left_out(4, &format!("strategy.matrix: {matrix}"));
-                writer.comment(4, "a matrix is written as `foreach: [{os: …}, …]` with ${{ item.os }} in `env`");
-            }
+            "if" => write_condition(writer, &plain(entry.value.value()), known, &mut obstacles),
+            "uses" => obstacles.push(format!("uses: {}", plain(entry.value.value()))),
             other => writer.left_out(4, &format!("{other}: {}", plain(entry.value.value()))),
         }
     }
+    let own_folder = get("defaults").and_then(|defaults| run_folder(defaults.value()));
     let steps = get("steps").map(|steps| steps.items("`steps`", report)).unwrap_or_default();
-    let (script, left_out) = script_of(&steps, known, found, report);
-    left_out.iter().for_each(|what| writer.left_out(4, what));
+    let steps: Vec<Map<String, Value>> = steps.iter().map(|step| step.object("a step", report)).collect();
+    known.steps = steps.iter().filter_map(|step| step.get("id").map(|id| plain(id.clone()))).collect();
+    let outputs = get("outputs").map(|outputs| outputs.object("`outputs`", report)).unwrap_or_default();
+    let folder = own_folder.as_deref().or(folder);
+    let script = steps::script(&steps, &outputs, folder, known, found);
+    script.left_out.iter().for_each(|what| writer.left_out(4, what));
     let more = std::mem::take(&mut found.variables);
-    let env = get("env").unwrap_or(job.value);
-    if get("env").is_some() {
-        env_of(writer, 4, env, known, found, &more, report);
-    } else if !more.is_empty() {
-        writer.line(4, "env:");
-        more.iter().for_each(|(name, expression)| writer.text(6, name, &format!("${{{{ {expression} }}}}")));
+    match get("env") {
+        Some(env) => env_of(writer, 4, env, known, found, &more, report),
+        None if !more.is_empty() => {
+            writer.line(4, "env:");
+            more.iter().for_each(|(name, expression)| writer.text(6, name, &format!("${{{{ {expression} }}}}")));
+        }
+        None => {}
     }
-    writer.script(4, "run", &script);
+    if script.count == 0 {
+        obstacles.push("none of its steps is a script".into());
+    }
+    if obstacles.is_empty() {
+        return writer.script(4, "run", &script.text);
+    }
+    obstacles.iter().for_each(|what| writer.left_out(4, what));
+    let reason = format!("this job was not carried over: {}", obstacles.join("; "));
+    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    writer.script(4, "run", &format!("echo {} >&2\nexit 1", conditions::quoted(&reason)));
 }
 
-/// The steps as one script, and what of them has no place in it.
-fn script_of(steps: &[Doc<'_>], known: &Known, found: &mut Found, report: &mut Report) -> (String, Vec<String>) {
-    let mut script = String::from("set -e\n");
-    let mut left_out = Vec::new();
-    let mut count = 0;
-    for (number, step) in steps.iter().enumerate() {
-        let fields = step.object("a step", report);
-        let title = fields.get("name").map_or_else(|| format!("step {}", number + 1), |name| plain(name.clone()));
-        let title: String = title.chars().filter(|one| !one.is_control()).take(120).collect();
-        for (key, value) in &fields {
-            match key.as_str() {
-                "name" | "run" | "id" => {}
-                "uses" => left_out.push(format!("step `{title}` uses {}", plain(value.clone()))),
-                "with" if fields.contains_key("uses") => left_out.push(format!("with: {value}")),
-                _ => left_out.push(format!("step `{title}` {key}: {}", plain(value.clone()))),
+fn write_needs(
+    writer: &mut Writer,
+    needs: Option<Doc<'_>>,
+    task: &String,
+    tasks: &BTreeMap<&str, String>,
+    known: &mut Known,
+) {
+    known.needs.clear();
+    let there: Vec<String> = match needs.map(|needs| needs.value()) {
+        None => return,
+        Some(Value::Array(items)) => items.into_iter().map(plain).collect(),
+        Some(other) => vec![plain(other)],
+    };
+    let mut ours = Vec::new();
+    for need in there {
+        match tasks.get(need.as_str()).filter(|other| *other != task && !ours.contains(*other)) {
+            Some(other) => {
+                known.needs.insert(need, other.clone());
+                ours.push(other.clone());
             }
-        }
-        if let Some(run) = fields.get("run") {
-            count += 1;
-            let before = found.unknown.len();
-            let text = translate(&plain(run.clone()), known, found, true);
-            for unknown in found.unknown.drain(before..) {
-                left_out.push(format!("step `{title}` ${{{{ {unknown} }}}}"));
-            }
-            script.push_str(&format!("# {}\n{}\n", title.replace("${{", "$ {{"), text.trim_end()));
+            None => writer.left_out(4, &format!("needs: {need}, there is no such job")),
         }
     }
-    if count == 0 {
-        script.push_str("echo 'nothing of this job was carried over'\n");
+    if !ours.is_empty() {
+        writer.value(4, "needs", &ours.into());
     }
-    (script, left_out)
+}
+
+fn write_condition(writer: &mut Writer, text: &str, known: &Known, obstacles: &mut Vec<String>) {
+    let read = conditions::read(text);
+    let translated = read.as_ref().and_then(|condition| condition.expression(known));
+    let (Some(condition), Some(expression)) = (read, translated) else {
+        return obstacles.push(format!("if: {text}"));
+    };
+    let has_needs = !known.needs.is_empty();
+    match condition.when {
+        When::Always if has_needs => writer.line(4, "trigger_rule: all_done"),
+        When::Failure if has_needs => writer.line(4, "trigger_rule: one_failed"),
+        // Nothing went before, so nothing can have failed.
+        When::Failure => return writer.line(4, "if: false"),
+        _ => {}
+    }
+    if !expression.is_empty() {
+        writer.text(4, "if", &expression);
+    }
+}
+
+/// A matrix of constants is the list of its combinations.
+fn write_strategy(writer: &mut Writer, strategy: Map<String, Value>, known: &mut Known, obstacles: &mut Vec<String>) {
+    for (key, value) in &strategy {
+        match key.as_str() {
+            "matrix" => match matrix::combinations(value) {
+                Some(items) => {
+                    known.matrix = items.iter().flat_map(|item| item.keys().cloned()).collect();
+                    let items: Vec<Value> = items.into_iter().map(Value::Object).collect();
+                    writer.value(4, "foreach", &items.into());
+                }
+                None => obstacles.push(format!("strategy.matrix: {}", plain(value.clone()))),
+            },
+            "max-parallel" if strategy.contains_key("matrix") => {
+                match value.as_u64().filter(|most| (1..=10_000).contains(most)) {
+                    Some(most) => writer.line(4, &format!("max_parallel: {most}")),
+                    None => writer.left_out(4, &format!("strategy.max-parallel: {}", plain(value.clone()))),
+                }
+            }
+            // All items run to their end here.
+            "fail-fast" if value == &Value::Bool(false) => {}
+            _ => writer.left_out(4, &format!("strategy.{key}: {}", plain(value.clone()))),
+        }
+    }
+}
+
+/// `defaults: {run: {working-directory: x}}`
+fn run_folder(defaults: Value) -> Option<String> {
+    defaults.get("run")?.get("working-directory")?.as_str().map(Into::into)
 }

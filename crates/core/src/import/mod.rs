@@ -3,9 +3,12 @@
 //! Only what means the same here is carried over. Everything else is named in a comment at its place, so that nobody
 //! finds out later.
 
+mod conditions;
 mod crontab;
 mod expressions;
 mod github;
+mod matrix;
+mod steps;
 mod tasker;
 mod writer;
 

@@ -9,7 +9,7 @@ use crate::document::Doc;
 use crate::yaml;
 
 use super::Imported;
-use super::writer::{Names, Writer, name};
+use super::writer::{Names, Writer, is_variable, name};
 
 pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
     let tree = yaml::parse(source)?;
@@ -37,7 +37,14 @@ pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
     const KNOWN: [&str; 8] =
         ["name", "task_name", "namespace_name", "namespace", "version", "description", "steps", "step_templates"];
     for entry in root.iter().filter(|entry| !KNOWN.contains(&entry.key)) {
-        writer.left_out(0, &format!("{}: {}", entry.key, plain(entry.value.value())));
+        let value = entry.value.value();
+        match entry.key {
+            "lifecycle" => lifecycle(&mut writer, &value),
+            "input_schema" => inputs(&mut writer, &value),
+            "metadata" if value.is_object() => writer.value(0, "metadata", &literal(&value)),
+            "domain_events" => domain_events(&mut writer, &value),
+            _ => writer.left_out(0, &format!("{}: {}", entry.key, plain(value))),
+        }
     }
     writer.line(0, "tasks:");
     let mut names = Names::default();
@@ -54,6 +61,94 @@ pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
         write_step(&mut writer, step, task, &tasks);
     }
     report.finish(Some(writer.finish(workflow)))
+}
+
+/// Thresholds under the names that they have here too.
+fn lifecycle(writer: &mut Writer, value: &Value) {
+    const KNOWN: [&str; 4] = [
+        "max_waiting_for_dependencies_minutes",
+        "max_waiting_for_retry_minutes",
+        "max_steps_in_process_minutes",
+        "max_duration_minutes",
+    ];
+    let mut ours = Map::new();
+    for (key, value) in value.as_object().into_iter().flatten() {
+        let is_minutes = value.as_u64().is_some_and(|minutes| (1..=5_256_000).contains(&minutes));
+        if KNOWN.contains(&key.as_str()) && is_minutes {
+            ours.insert(key.clone(), value.clone());
+        } else {
+            writer.left_out(0, &format!("lifecycle.{key}: {}", plain(value.clone())));
+        }
+    }
+    if !ours.is_empty() {
+        writer.value(0, "lifecycle", &ours.into());
+    }
+}
+
+/// A JSON Schema of an object as inputs, as far as these say it.
+fn inputs(writer: &mut Writer, schema: &Value) {
+    let required: Vec<&str> =
+        schema.get("required").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str).collect();
+    let mut lines = Vec::new();
+    for (name, field) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        if !is_variable(name) {
+            writer.left_out(0, &format!("input_schema.{name}: {field}"));
+            continue;
+        }
+        let mut ours = Map::new();
+        let kind = match (field.get("type").and_then(Value::as_str), field.get("format").and_then(Value::as_str)) {
+            (Some("string"), Some("date")) => "date",
+            (Some("string"), Some("date-time")) => "datetime",
+            (Some("integer"), _) => "integer",
+            (Some("number"), _) => "number",
+            (Some("boolean"), _) => "boolean",
+            (Some("array"), _) => "list",
+            (Some("object"), _) => "object",
+            _ => "string",
+        };
+        ours.insert("type".into(), kind.into());
+        for (theirs, key) in [
+            ("description", "description"),
+            ("default", "default"),
+            ("enum", "enum"),
+            ("minimum", "min"),
+            ("maximum", "max"),
+        ] {
+            if let Some(value) = field.get(theirs).filter(|value| !value.is_null()) {
+                ours.insert(key.into(), literal(value));
+            }
+        }
+        if !required.contains(&name.as_str()) && !ours.contains_key("default") {
+            ours.insert("required".into(), false.into());
+        }
+        lines.push((name.clone(), Value::Object(ours)));
+    }
+    if !lines.is_empty() {
+        writer.line(0, "inputs:");
+        lines.iter().for_each(|(name, input)| writer.value(2, name, input));
+    }
+    for key in schema.as_object().into_iter().flatten().map(|(key, _)| key.as_str()) {
+        if !matches!(key, "type" | "properties" | "required") {
+            writer.left_out(0, &format!("input_schema.{key}"));
+        }
+    }
+}
+
+/// Names, or objects that have one.
+fn domain_events(writer: &mut Writer, value: &Value) {
+    let mut names: Vec<Value> = Vec::new();
+    for event in value.as_array().into_iter().flatten() {
+        let text = event.as_str().or_else(|| event.get("name").and_then(Value::as_str)).unwrap_or_default();
+        let ours = text.to_lowercase();
+        if crate::author::is_name(&ours) {
+            names.push(ours.into());
+        } else {
+            writer.left_out(0, &format!("domain_events: {event}"));
+        }
+    }
+    if !names.is_empty() {
+        writer.value(0, "domain_events", &names.into());
+    }
 }
 
 fn plain(value: Value) -> String {
@@ -74,7 +169,7 @@ fn write_step(writer: &mut Writer, step: &Map<String, Value>, task: &str, tasks:
         match key.as_str() {
             "name" => {}
             "description" => writer.text(4, "description", &plain(value.clone())),
-            "depends_on_step" | "depends_on_steps" | "dependencies" => {
+            "depends_on" | "depends_on_step" | "depends_on_steps" | "dependencies" => {
                 let there = match value {
                     Value::Array(items) => items.clone(),
                     Value::Null => Vec::new(),

@@ -30,9 +30,12 @@ fn crontabs_become_a_workflow_a_line() {
         Action::Run { script, .. } => script.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(script(&jobs[1]), "date +%s\n");
+    let begin = "set +e\ncd \"${HOME:-/}\"\n";
+    assert_eq!(script(&jobs[1]), format!("{begin}date +%s\n"));
     assert!(valid(&jobs[2]).triggers.is_empty() && jobs[2].text.contains("not carried over: @reboot"));
-    assert_eq!(script(&jobs[3]), "mail -s x y <<'END_OF_INPUT'\nHello\nthere\nEND_OF_INPUT\n");
+    assert_eq!(script(&jobs[3]), format!("{begin}mail -s x y <<'END_OF_INPUT'\nHello\nthere\nEND_OF_INPUT\n"));
+    let both = valid(&crontab("0 0 */2 * 1 x\n", false).unwrap()[0]);
+    assert_eq!(both.triggers[0].source, TriggerSource::Cron("0 0 */2 * +1".into()), "Debian's cron means both");
 
     let system = crontab("17 * * * * root cd / && run-parts /etc/cron.hourly\n", true).unwrap();
     assert!(system[0].text.contains("not carried over: user root"), "{}", system[0].text);
@@ -49,7 +52,7 @@ fn crontabs_become_a_workflow_a_line() {
     }
 }
 
-const ACTIONS: &str = "name: CI Build\non:\n  push: {branches: [main]}\n  schedule: [{cron: '0 4 * * *'}]\n  workflow_dispatch:\n    inputs:\n      level: {type: choice, options: [info, debug], default: info}\n      dry: {type: boolean, default: false}\nenv: {A: '1', SHA: '${{ github.sha }}'}\njobs:\n  build:\n    name: Build it\n    runs-on: ubuntu-latest\n    timeout-minutes: 10\n    strategy: {matrix: {os: [a, b]}}\n    steps:\n      - uses: actions/checkout@v4\n      - name: Compile\n        run: |\n          make LEVEL='${{ inputs.level }}' TOKEN=${{ secrets.TOKEN }} ${{ matrix.os }}\n          echo ${{ env.A }}\n  deploy:\n    needs: build\n    if: always()\n    steps: [{run: 'deploy ${{ needs.build.outputs.version }}'}]\n  odd: {needs: [missing], if: \"github.ref == 'x'\", uses: ./other.yml}\n";
+const ACTIONS: &str = "name: CI Build\non:\n  push: {branches: [main]}\n  schedule: [{cron: '0 4 * * *'}]\n  workflow_dispatch:\n    inputs:\n      level: {type: choice, options: [info, debug], default: info}\n      dry: {type: boolean, default: false}\nenv: {A: '1', SHA: '${{ github.sha }}'}\njobs:\n  build:\n    name: Build it\n    runs-on: ubuntu-latest\n    timeout-minutes: 10\n    steps:\n      - uses: actions/checkout@v4\n      - name: Compile\n        run: |\n          make LEVEL='${{ inputs.level }}' TOKEN=${{ secrets.TOKEN }} ${{ matrix.os }}\n          echo ${{ env.A }}\n  deploy:\n    needs: build\n    if: always()\n    steps: [{run: 'deploy ${{ needs.build.outputs.version }}'}]\n  odd: {needs: [missing], if: \"github.ref == 'x'\", uses: ./other.yml}\n";
 
 #[test]
 fn jobs_become_tasks() {
@@ -67,8 +70,6 @@ fn jobs_become_tasks() {
         "runs-on: ubuntu-latest",
         "uses actions/checkout@v4",
         "${{ github.sha }}",
-        "${{ matrix.os }}",
-        "strategy.matrix: {\"os\":[\"a\",\"b\"]}",
         "needs: missing",
         "if: github.ref == 'x'",
         "uses: ./other.yml",
@@ -81,16 +82,110 @@ fn jobs_become_tasks() {
     }
 }
 
+/// Executes what a job became, as a worker would: exit code, standard output and the file of outputs.
+fn executed(imported: &Imported, task: usize, env: &[(&str, &str)]) -> (i32, String, String) {
+    let workflow = valid(imported);
+    let Action::Run { script, .. } = &workflow.tasks[task].action else { panic!("no script") };
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("output");
+    std::fs::write(&output, "").unwrap();
+    let done = std::process::Command::new("bash")
+        .args(["-e", "-o", "pipefail", "-c", script])
+        .current_dir(folder.path())
+        .env("MAINSPRING_OUTPUT", &output)
+        .envs(env.iter().copied())
+        .output()
+        .unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let printed = text(done.stdout) + &text(done.stderr);
+    (done.status.code().unwrap_or(-1), printed, std::fs::read_to_string(output).unwrap())
+}
+
+#[test]
+fn steps_do_not_leak_and_speak_through_files() {
+    let file = r#"
+on: {workflow_dispatch: null}
+defaults: {run: {working-directory: .}}
+jobs:
+  a:
+    outputs: {version: "${{ steps.v.outputs.version }}", odd: "${{ github.sha }}"}
+    steps:
+      - {name: leaves early, run: "cd /; set -x; export LOST=1; exit 0"}
+      - {id: v, run: "echo version=1.2 >> $GITHUB_OUTPUT; echo WIDE=yes >> $GITHUB_ENV; mkdir -p sub"}
+      - {run: "echo \"[${LOST-unset}] $WIDE $(basename $PWD) ${{ steps.v.outputs.version }}\"", working-directory: sub, env: {X: "v${{ steps.v.outputs.version }}"}}
+      - {name: fails, run: "false; echo not reached", continue-on-error: true}
+      - {if: "steps.v.outputs.version == '1.2'", run: echo matched}
+      - {if: "failure()", run: echo only after a failure}
+      - {run: "exit 3"}
+      - {run: echo skipped}
+      - {if: "failure() && steps.v.outcome == 'success'", run: echo cleanup}
+      - {if: always(), run: echo always}
+"#;
+    let imported = github_actions(file).unwrap();
+    let (code, printed, output) = executed(&imported, 0, &[]);
+    assert_eq!((code, output.as_str()), (1, "version=1.2\n"), "{printed}\n{}", imported.text);
+    let lines: Vec<&str> = printed.lines().filter(|line| !line.starts_with('+')).collect();
+    assert_eq!(lines, ["[unset] yes sub 1.2", "matched", "cleanup", "always"], "{}", imported.text);
+    assert!(imported.text.contains("# not carried over: outputs.odd"), "{}", imported.text);
+}
+
+#[test]
+fn what_cannot_be_carried_over_fails_with_the_reason() {
+    let file = r#"
+on: {schedule: [{cron: "0 4 * * *", timezone: Europe/Paris}], workflow_dispatch: {inputs: {env: {type: string, default: dev}}}}
+jobs:
+  ref: {if: "github.ref == 'refs/heads/main'", steps: [{run: echo ran}]}
+  calls: {uses: ./other.yml}
+  nothing: {steps: [{uses: actions/checkout@v4}]}
+  step: {steps: [{if: "github.actor == 'x'", run: echo ran}]}
+  unknown: {steps: [{run: "echo ${{ github.sha }}"}]}
+  pulls: {if: "github.event_name == 'pull_request'", steps: [{run: echo ran}]}
+  prod: {if: "github.event_name != 'pull_request' && inputs.env == 'prod'", steps: [{run: echo ran}]}
+  after: {needs: [ref], if: "always() && needs.ref.result == 'failure'", steps: [{run: echo ran}]}
+  matrix: {strategy: {fail-fast: false, max-parallel: 2, matrix: {os: [a, b], v: [1, 2], exclude: [{os: a, v: 2}], include: [{os: c, v: 3}]}}, steps: [{run: "echo ${{ matrix.os }}"}]}
+  dynamic: {strategy: {matrix: "${{ fromJSON(needs.x.outputs.m) }}"}, steps: [{run: echo ran}]}
+"#;
+    let imported = github_actions(file).unwrap();
+    let workflow = valid(&imported);
+    let index = |name: &str| workflow.task_index(name).unwrap();
+    for (task, reason) in [
+        ("ref", "github.ref"),
+        ("calls", "./other.yml"),
+        ("nothing", "none of its steps"),
+        ("step", "github.actor"),
+        ("unknown", "github.sha"),
+        ("dynamic", "fromJSON"),
+    ] {
+        let (code, printed, _) = executed(&imported, index(task), &[]);
+        assert!(code != 0 && printed.contains(reason) && !printed.contains("ran\n"), "{task}: {code} {printed}");
+    }
+    let task = |name: &str| &workflow.tasks[index(name)];
+    assert_eq!(task("pulls").condition.as_deref(), Some("false"));
+    assert_eq!(task("prod").condition.as_deref(), Some("inputs.env | string == 'prod' | string"));
+    assert_eq!(task("after").rule, crate::rule::TriggerRule::AllDone);
+    assert!(task("after").condition.is_some());
+    let Some(crate::workflow::Foreach::List(items)) = &task("matrix").foreach else { panic!() };
+    assert_eq!((items.len(), task("matrix").max_parallel), (4, Some(2)));
+    assert_eq!(executed(&imported, index("matrix"), &[("MATRIX_OS", "b")]).1, "b\n");
+    assert_eq!(workflow.triggers[0].timezone.as_deref(), Some("Europe/Paris"));
+}
+
 #[test]
 fn templates_become_remote_tasks() {
-    let imported = tasker("name: credit_check\nnamespace_name: payments\nversion: 1.2.0\nsteps:\n  - name: fetch\n    handler: {callable: 'Payments::Fetch', initialization: {url: x}}\n    retry: {retryable: true, limit: 5, backoff: exponential, backoff_base_ms: 500, jitter: 1}\n    timeout_seconds: 30\n  - name: score\n    depends_on_step: fetch\n    handler: {callable: score}\n    publishes_events: []\n  - {name: done, depends_on_steps: [fetch, score, nobody], handler: {callable: done}}\nsystem_dependencies: {a: 1}\n").unwrap();
+    let imported = tasker("name: credit_check\nnamespace_name: payments\nversion: 1.2.0\nsteps:\n  - name: fetch\n    handler: {callable: 'Payments::Fetch', initialization: {url: x}}\n    retry: {retryable: true, limit: 5, backoff: exponential, backoff_base_ms: 500, jitter: 1}\n    timeout_seconds: 30\n  - name: score\n    depends_on_step: fetch\n    handler: {callable: score}\n    publishes_events: []\n  - {name: done, depends_on_steps: [fetch, score, nobody], handler: {callable: done}}\n  - {name: late, depends_on: [done], handler: {callable: late}}\nsystem_dependencies: {a: 1}\nlifecycle: {max_duration_minutes: 90, staleness_action: dlq}\nmetadata: {team: credit}\ndomain_events: [{name: credit.scored}, credit.done]\ninput_schema: {type: object, required: [id], properties: {id: {type: integer}, note: {type: string}}}\n").unwrap();
     let workflow = valid(&imported);
     assert_eq!((workflow.name.as_str(), workflow.namespace.as_str()), ("credit_check", "payments"));
-    assert_eq!(workflow.tasks[2].needs, [0, 1]);
+    assert_eq!((&workflow.tasks[2].needs[..], &workflow.tasks[3].needs[..]), (&[0, 1][..], &[2][..]));
+    assert_eq!(
+        (workflow.lifecycle.max_duration_ms, workflow.metadata["team"].as_str()),
+        (Some(5_400_000), Some("credit"))
+    );
+    assert_eq!(workflow.domain_events, ["credit.scored", "credit.done"]);
+    assert!(workflow.inputs["id"].required && !workflow.inputs["note"].required);
     assert_eq!((workflow.tasks[0].retry.attempts, workflow.tasks[0].retry.delay_ms), (5, 500));
     let Action::Remote { handler, payload } = &workflow.tasks[0].action else { panic!() };
     assert_eq!((handler.as_str(), payload["url"].as_str()), ("Payments::Fetch", Some("x")));
-    for expected in ["system_dependencies", "retry.jitter", "dependency nobody"] {
+    for expected in ["system_dependencies", "retry.jitter", "dependency nobody", "lifecycle.staleness_action"] {
         assert!(imported.text.contains(&format!("not carried over: {expected}")), "{expected}\n{}", imported.text);
     }
 }

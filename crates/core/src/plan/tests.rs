@@ -80,7 +80,8 @@ fn missing_values_fail_the_order() {
     let failure = workflow.order(2, &scope).unwrap_err();
     assert_eq!(failure.message, "`payload` of task `send`: `tasks.extract` is undefined: the task has not run");
     assert!(failure.permanent);
-    let nul = TaskView { status: TaskState::Success, attempts: 1, error: None, output: Some(json!({"rows": "a\u{0}b"})) };
+    let nul =
+        TaskView { status: TaskState::Success, attempts: 1, error: None, output: Some(json!({"rows": "a\u{0}b"})) };
     scope.tasks.insert("extract".into(), nul);
     assert!(workflow.order(1, &scope).unwrap_err().message.contains("NUL"));
 }

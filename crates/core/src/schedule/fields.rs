@@ -156,12 +156,7 @@ struct Item {
 }
 
 /// Adds a field to the pattern; gives its text as it is described.
-fn compile(
-    field: CronField,
-    part: &str,
-    pattern: &mut Pattern,
-    warnings: &mut Vec<String>,
-) -> Result<String, String> {
+fn compile(field: CronField, part: &str, pattern: &mut Pattern, warnings: &mut Vec<String>) -> Result<String, String> {
     let part = match part.strip_prefix('+').filter(|_| field == CronField::Weekday) {
         Some(rest) => {
             pattern.both = true;

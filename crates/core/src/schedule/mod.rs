@@ -28,4 +28,6 @@ pub use fields::{CronError, CronField};
 pub use identity::{identity, jitter};
 pub use timetable::{BlackedOut, Fire, Next, Schedule, ScheduleError};
 pub use turn::{GIVE_UP, GRACE, Progress, Turn};
-pub use zone::{UnknownTimezone, Zone, ZoneTables, ZoneVersion, install_zones, local, timezone, zone_version};
+pub use zone::{
+    UnknownTimezone, Zone, ZoneTables, ZoneVersion, install_zones, local, timezone, zone_generation, zone_version,
+};

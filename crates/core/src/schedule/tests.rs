@@ -127,11 +127,17 @@ fn forms_of_other_crons_are_taken() {
     assert_eq!(instants("0 0 * * 5,7L", "2026-01-20T00:00:00Z", 3), ["01-23T00:00", "01-25T00:00", "01-30T00:00"]);
     assert_eq!(instants("0 *,0 * * *", from, 2), ["01-01T01:00", "01-01T02:00"]);
     assert_eq!(instants("5/15 0 * * *", from, 4), ["01-01T00:05", "01-01T00:20", "01-01T00:35", "01-01T00:50"]);
-    assert_eq!(instants("0 0 * * FRI-MON", from, 5), ["01-02T00:00", "01-03T00:00", "01-04T00:00", "01-05T00:00", "01-09T00:00"]);
+    assert_eq!(
+        instants("0 0 * * FRI-MON", from, 5),
+        ["01-02T00:00", "01-03T00:00", "01-04T00:00", "01-05T00:00", "01-09T00:00"]
+    );
     assert_eq!(instants("0 22-3/2 * * *", from, 4), ["01-01T02:00", "01-01T22:00", "01-02T00:00", "01-02T02:00"]);
     assert_eq!(instants("0 0 1 NOV-FEB *", from, 4), ["02-01T00:00", "11-01T00:00", "12-01T00:00", "01-01T00:00"]);
     assert_eq!(instants("0 0 L-3 * *", from, 2), ["01-28T00:00", "02-25T00:00"]);
-    assert_eq!(instants("0 0 * * MON-FRI#1", from, 6), ["01-02T00:00", "01-05T00:00", "01-06T00:00", "01-07T00:00", "02-02T00:00", "02-03T00:00"]);
+    assert_eq!(
+        instants("0 0 * * MON-FRI#1", from, 6),
+        ["01-02T00:00", "01-05T00:00", "01-06T00:00", "01-07T00:00", "02-02T00:00", "02-03T00:00"]
+    );
     assert_eq!(instants("0 0 * * SAT-SUN", from, 3), ["01-03T00:00", "01-04T00:00", "01-10T00:00"]);
     let once = Cron::parse("0 0 0 1 1 * 2099,2100", "UTC").unwrap();
     assert_eq!(once.next_after(at(from)), Some(at("2099-01-01T00:00:00Z")));
@@ -191,7 +197,11 @@ fn tables_that_were_installed_are_used_for_what_is_made_afterwards() {
     assert!(install_zones(second));
     let moved = Cron::parse("30 2 * * *", zone).unwrap();
     assert_eq!(moved.next_after(at("2026-01-01T00:00:00Z")), Some(at("2026-01-01T02:30:00Z")));
-    assert_eq!(moved.next_after(at("2030-07-01T00:00:00Z")), Some(at("2030-07-01T01:30:00Z")), "by the rule at the end");
+    assert_eq!(
+        moved.next_after(at("2030-07-01T00:00:00Z")),
+        Some(at("2030-07-01T01:30:00Z")),
+        "by the rule at the end"
+    );
     assert_eq!(moved.next_after(at("2030-10-26T12:00:00Z")), Some(at("2030-10-27T02:30:00Z")));
     let twice = Cron::parse("30 * * * *", zone).unwrap();
     assert_eq!(twice.next_after(at("2030-10-27T00:30:00Z")), Some(at("2030-10-27T01:30:00Z")));
@@ -203,7 +213,9 @@ fn tables_that_were_installed_are_used_for_what_is_made_afterwards() {
 fn the_tables_of_this_machine_say_what_the_bundled_ones_do_about_the_past() {
     let folder = std::path::Path::new("/usr/share/zoneinfo");
     let mut compared = 0;
-    for name in ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo", "Africa/Cairo", "Pacific/Apia"] {
+    for name in
+        ["Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Tokyo", "Africa/Cairo", "Pacific/Apia"]
+    {
         let Ok(file) = std::fs::read(folder.join(name)) else { continue };
         let table = super::tzif::Transitions::read(&file).unwrap_or_else(|| panic!("{name} cannot be read"));
         let zone = timezone(name).unwrap();

@@ -205,7 +205,8 @@ impl Day {
                 // 1970-01-01 was a Thursday.
                 let first_weekday = (first + 4).rem_euclid(7);
                 let mut day = first + (weekday - first_weekday).rem_euclid(7) + (week - 1) * 7;
-                let next = if month == 12 { days_from_civil(year + 1, 1, 1) } else { days_from_civil(year, month + 1, 1) };
+                let next =
+                    if month == 12 { days_from_civil(year + 1, 1, 1) } else { days_from_civil(year, month + 1, 1) };
                 if day >= next {
                     day -= 7;
                 }

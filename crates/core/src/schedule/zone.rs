@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use chrono::{DateTime, FixedOffset, LocalResult, NaiveDateTime, Offset, TimeZone};
@@ -18,6 +19,7 @@ use super::tzif::Transitions;
 
 pub(super) const SECOND: Micros = 1_000_000;
 
+static GENERATION: AtomicU64 = AtomicU64::new(0);
 static INSTALLED: LazyLock<RwLock<Arc<ZoneTables>>> = LazyLock::new(RwLock::default);
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +73,15 @@ pub fn install_zones(tables: ZoneTables) -> bool {
     let mut installed = INSTALLED.write().unwrap_or_else(PoisonError::into_inner);
     let differs = **installed != tables;
     *installed = Arc::new(tables);
+    if differs {
+        GENERATION.fetch_add(1, Ordering::Release);
+    }
     differs
+}
+
+/// Grows whenever other tables are installed: what was made before may say something else.
+pub fn zone_generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
 }
 
 pub fn zone_version() -> ZoneVersion {

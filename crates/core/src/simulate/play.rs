@@ -9,10 +9,10 @@ use crate::advance::{Board, Change, Ending};
 use crate::diagnostic::Diagnostics;
 use crate::expr::render_json;
 use crate::plan::Decision;
+use crate::plan::EndedTasks;
 use crate::state::{RunState, TaskState};
 use crate::time::rfc3339;
 use crate::work::{Failure, Order};
-use crate::plan::EndedTasks;
 use crate::{Micros, RunId, Scope, TaskError, TaskView, Workflow};
 
 use super::items::Items;
@@ -280,8 +280,7 @@ impl Player<'_> {
                     self.ended.unsuccessful.push((index as i32, to, error.clone().unwrap_or_default()));
                     self.ended.unsuccessful.sort_by_key(|(index, ..)| *index);
                 }
-                let view =
-                    TaskView { status: to, attempts: slot.attempts as i32, output: task.output.clone(), error };
+                let view = TaskView { status: to, attempts: slot.attempts as i32, output: task.output.clone(), error };
                 self.scope.tasks.insert(self.workflow.tasks[index].name.clone(), view);
                 self.workflow.describe_end(&self.ended, &mut self.scope.run);
             }

@@ -47,7 +47,8 @@ fn differs(yaml: &str, tests: &str, expected: &[&str]) {
     assert_eq!(differences_with(yaml, tests, &[]), expected);
 }
 
-const CHAIN: &str = "{name: w, defaults: {retry: {}}, inputs: {day: {type: date, default: '${{ run.scheduled_for | date }}'}},
+const CHAIN: &str =
+    "{name: w, defaults: {retry: {}}, inputs: {day: {type: date, default: '${{ run.scheduled_for | date }}'}},
     tasks: {extract: {run: 'x ${{ inputs.day }}', env: {DAY: '${{ inputs.day }}'}},
     load: {needs: extract, function: {handler: h, payload: {rows: '${{ tasks.extract.output.rows }}'}}}},
     on_failure: {page: {run: x}}, finally: {clean: {run: x}}}";
@@ -177,8 +178,7 @@ fn approvals_and_waits_end_as_the_test_says() {
 #[test]
 fn children_are_played_where_they_are_known() {
     let parent = "{name: parent, tasks: {sub: {workflow: {name: child, inputs: {n: 2}}, timeout: 1h}}, outputs: {total: '${{ tasks.sub.output.double }}'}}";
-    let child =
-        "{name: child, inputs: {n: {type: integer}}, tasks: {a: {run: x, retry: {}}}, outputs: {double: '${{ inputs.n * 2 }}'}}";
+    let child = "{name: child, inputs: {n: {type: integer}}, tasks: {a: {run: x, retry: {}}}, outputs: {double: '${{ inputs.n * 2 }}'}}";
     let tests = "
 - {expect: {outputs: {total: 4}, tasks: {sub: {inputs: {n: 2}, output: {double: 4}}}}}
 - {tasks: {sub: {tasks: {a: {fail: gone, takes: 1m}}}}, expect: {status: failed, tasks: {sub: {status: failed, error: 'the run of workflow `child` failed: task `a`: gone'}}, duration: 183s}}

@@ -67,9 +67,7 @@ fn help(source: &str, place: Place, cause: &str) -> Option<String> {
     let value = line.split_once(": ").map_or(line, |(_, value)| value).trim_start();
     match value.chars().next() {
         Some('%' | '@' | '`' | '&' | '*' | '!') => Some("put the whole value in quotes, or below a `|`".into()),
-        Some('"' | '\'') => {
-            Some("text behind a closing quote: put the whole value in quotes, or below a `|`".into())
-        }
+        Some('"' | '\'') => Some("text behind a closing quote: put the whole value in quotes, or below a `|`".into()),
         _ => None,
     }
 }

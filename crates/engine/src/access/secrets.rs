@@ -20,6 +20,8 @@ const REMEMBERED: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<BTreeMap<String, String>>,
+    /// Who may see what the process knows: `namespace`, `namespace/NAME`, or `*`. Everybody where it is not said.
+    allowed: Option<Arc<Vec<String>>>,
     vault: Vault,
     opened: Arc<Mutex<HashMap<String, Opened>>>,
 }
@@ -47,6 +49,24 @@ impl Secrets {
     pub fn with_vault(mut self, vault: Vault) -> Self {
         self.vault = vault;
         self
+    }
+
+    /// The same, with what the process knows only for these: `namespace`, `namespace/NAME`, or `*`.
+    #[must_use]
+    pub fn allow(mut self, allowed: impl IntoIterator<Item = String>) -> Self {
+        self.allowed = Some(Arc::new(allowed.into_iter().collect()));
+        self
+    }
+
+    /// What the process knows under a name, for a namespace that may see it.
+    fn known(&self, namespace: &str, name: &str) -> Option<&String> {
+        let is_allowed = self.allowed.as_ref().is_none_or(|allowed| {
+            allowed.iter().any(|entry| match entry.split_once('/') {
+                None => entry == "*" || entry == namespace,
+                Some((owner, secret)) => (owner == "*" || owner == namespace) && (secret == "*" || secret == name),
+            })
+        });
+        self.known.get(name).filter(|_| is_allowed)
     }
 
     pub fn vault(&self) -> &Vault {
@@ -95,7 +115,7 @@ impl Secrets {
         names
             .iter()
             .filter_map(|name| {
-                let value = kept.and_then(|opened| opened.values.get(name)).or_else(|| self.known.get(name))?;
+                let value = kept.and_then(|opened| opened.values.get(name)).or_else(|| self.known(namespace, name))?;
                 Some((name.clone(), Value::String(value.clone())))
             })
             .collect()
@@ -104,12 +124,17 @@ impl Secrets {
     /// The value of one in a namespace that was prepared, for what this process itself checks by it.
     pub(crate) fn reveal(&self, namespace: &str, name: &str) -> Option<String> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        opened.get(namespace).and_then(|opened| opened.values.get(name)).or_else(|| self.known.get(name)).cloned()
+        opened
+            .get(namespace)
+            .and_then(|opened| opened.values.get(name))
+            .or_else(|| self.known(namespace, name))
+            .cloned()
     }
 
     pub(crate) fn knows(&self, namespace: &str, name: &str) -> bool {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        self.known.contains_key(name) || opened.get(namespace).is_some_and(|opened| opened.values.contains_key(name))
+        self.known(namespace, name).is_some()
+            || opened.get(namespace).is_some_and(|opened| opened.values.contains_key(name))
     }
 
     /// Declared by the workflow, but not known to this process.

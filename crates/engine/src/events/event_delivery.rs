@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError, run_scope};
-use crate::exchange::parked::event_view;
+use crate::exchange::parked::{event_view, not_callable};
 use crate::jobs::{JobRequest, JobTiming};
 use crate::schedule::firing::{FireError, Fires};
 use crate::specs::Spec;
@@ -121,6 +121,16 @@ impl Client {
         {
             return Ok(ignore("the run ended otherwise than the trigger wants"));
         }
+        if matches!(spec.source, TriggerSource::Workflow { .. })
+            && event.namespace != trigger.namespace
+            && let Some(run) = ended_run(event)
+        {
+            let followed = self.spec(self.store.run_summary(run).await?.version).await?;
+            if !followed.workflow.may_be_called_from(&trigger.namespace) {
+                let (namespace, name) = (&followed.workflow.namespace, &followed.workflow.name);
+                return Ok(fail(not_callable(namespace, name, &trigger.namespace)));
+            }
+        }
         let target = match self.latest(&trigger.namespace, &trigger.workflow).await {
             Ok(target) => target,
             Err(Error::NotFound { what }) => return Ok(fail(format!("{what} was not found"))),
@@ -214,6 +224,12 @@ impl Client {
             Err(failure) => return Ok(fail(failure.message)),
         };
         payload.insert("event".into(), event_view(event));
+        let target = handler.config.get("namespace").and_then(Value::as_str);
+        if let (Some(own), Some(target)) = (handler.namespace.as_deref(), target)
+            && own != target
+        {
+            return Ok(fail(format!("a handler of namespace `{own}` cannot create jobs in namespace `{target}`")));
+        }
         let request = match job_request(event, handler, Value::Object(payload), self.now()) {
             Ok(request) => request,
             Err(reason) => return Ok(fail(reason)),
@@ -232,8 +248,14 @@ impl Client {
         let text = |key: &str| handler.config.get(key).and_then(Value::as_str);
         let name = text("workflow").unwrap_or(&handler.handler_name);
         let namespace = text("namespace").unwrap_or(&event.namespace);
+        // A handler of a namespace acts for it, a global one for the administrator who made it.
+        let own = handler.namespace.as_deref();
         let target = match self.latest(namespace, name).await {
-            Ok(target) => target,
+            Ok(target) if own.is_none_or(|own| target.workflow.may_be_called_from(own)) => target,
+            Ok(_) => return Ok(fail(not_callable(namespace, name, own.unwrap_or_default()))),
+            Err(Error::NotFound { .. }) if own.is_some_and(|own| own != namespace) => {
+                return Ok(fail(not_callable(namespace, name, own.unwrap_or_default())));
+            }
             Err(Error::NotFound { what }) => return Ok(fail(format!("{what} was not found: apply it first"))),
             Err(error) => return Err(error),
         };

@@ -223,11 +223,19 @@ impl One<'_> {
         let spec = match client.latest(&namespace, &name).await {
             Ok(spec) => spec,
             Err(Error::NotFound { .. }) => {
-                let message = format!("there is no workflow `{name}` in namespace `{namespace}`: apply it first");
+                let own = &self.spec.workflow.namespace;
+                let message = match *own == namespace {
+                    true => format!("there is no workflow `{name}` in namespace `{namespace}`: apply it first"),
+                    false => not_callable(&namespace, &name, own),
+                };
                 return Ok(Err(failure("workflow", message)));
             }
             Err(error) => return Err(error),
         };
+        let own = &self.spec.workflow.namespace;
+        if !spec.workflow.may_be_called_from(own) {
+            return Ok(Err(failure("workflow", not_callable(&namespace, &name, own))));
+        }
         let mut ancestry = client.ancestry(self.claim.token.key.run).await?;
         ancestry.chain.push(self.spec.workflow.name.clone());
         if ancestry.chain.len() > MAX_DEPTH {
@@ -397,4 +405,12 @@ impl Ancestry {
         let depth = trigger.and_then(|trigger| trigger.get("depth")).and_then(Value::as_i64).unwrap_or(0);
         Self { chain, depth }
     }
+}
+
+/// The same for a workflow that is not there and for one that does not let others call it: what a namespace has is its
+/// own affair.
+pub(crate) fn not_callable(namespace: &str, name: &str, from: &str) -> String {
+    format!(
+        "namespace `{namespace}` has no workflow `{name}` that namespace `{from}` may use: its author lists `{from}` in `callers`"
+    )
 }

@@ -44,11 +44,7 @@ impl Loaded {
 }
 
 /// Reads what the expressions of these claims look at, however long the store is away. `None` when the node stops.
-pub(crate) async fn load(
-    shared: &Shared,
-    claims: &[WithSpec],
-    reads: impl Fn(&Task) -> Vec<&Reads>,
-) -> Option<Loaded> {
+pub(crate) async fn load(shared: &Shared, claims: &[WithSpec], reads: impl Fn(&Task) -> Vec<&Reads>) -> Option<Loaded> {
     for (claim, spec) in claims.iter().filter(|(_, spec)| !spec.workflow.secrets.is_empty()) {
         let names = spec.workflow.secrets_for(claim.token.key.index as usize);
         let (client, namespace) = (&shared.client, &spec.workflow.namespace);

@@ -90,6 +90,8 @@ struct Keeper {
     known: Timetables,
     known_before: Timetables,
     limit: usize,
+    /// Of the time zones that `known` was made with.
+    zones: u64,
     /// The latest time of day at which something was due.
     latest: Micros,
     ahead: Option<Ahead>,
@@ -122,6 +124,11 @@ impl Keeper {
     async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
+        let zones = mainspring_core::schedule::zone_generation();
+        if std::mem::replace(&mut self.zones, zones) != zones {
+            self.known.clear();
+            self.known_before.clear();
+        }
         if let Some(ahead) = self.ahead.take_if(|ahead| !ahead.waits(wall))
             && ahead.is_due(wall)
         {

@@ -60,6 +60,25 @@ impl Client {
     }
 
     /// Wakes the loop that fires triggers, wherever it runs.
+    /// Moves the next fires of triggers to what the time zones say now; how many were moved.
+    pub async fn realign_schedules(&self) -> Result<usize> {
+        const AT_ONCE: i64 = 500;
+        let mut moved = 0;
+        let mut after = None;
+        loop {
+            let page = self.store.realign_triggers(self.now(), after, AT_ONCE).await?;
+            moved += page.moved;
+            match page.last {
+                Some(last) => after = Some(last),
+                None => break,
+            }
+        }
+        if moved > 0 {
+            self.schedules_changed().await;
+        }
+        Ok(moved)
+    }
+
     pub(crate) async fn schedules_changed(&self) {
         self.announce([BusMessage::SchedulesChanged]).await;
     }

@@ -60,6 +60,7 @@ pub(crate) async fn doctor(cli: &Cli, out: &Output) -> Result {
     }
     working_folder(&mut findings);
     shell(&mut findings);
+    time_zones(&mut findings);
     watchdog(&mut findings);
     show(out, &findings.0);
     let is_well = findings.0.iter().all(|finding| finding.verdict != Verdict::Bad);
@@ -200,6 +201,19 @@ fn writable(folder: &Path) -> std::io::Result<()> {
 fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
     Failure::bad_input(format!("{} is not writable: {}", path.display(), cause(error)))
         .remedy("correct its owner or permissions, or name another place with --database")
+}
+
+fn time_zones(findings: &mut Findings) {
+    let zones = mainspring_core::schedule::zone_version();
+    if zones.source == "bundled" {
+        findings.doubtful(
+            "time zones",
+            format!("version {} as built in: this machine has no tz database", zones.version),
+            "install tzdata, or name its folder in TZDIR",
+        );
+    } else {
+        findings.good("time zones", format!("version {} of {}", zones.version, zones.source));
+    }
 }
 
 fn shell(findings: &mut Findings) {

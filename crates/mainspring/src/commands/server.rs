@@ -85,6 +85,7 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
             first_start::hand_over(app, &token, &format!("{scheme}://{}", http.address()));
         }
     }
+    let zones = tokio::spawn(crate::zones::keep_up_to_date(client.clone()));
     let signal = tokio::select! {
         signal = signals.next() => signal,
         failure = stopped(http.as_ref()) => {
@@ -93,6 +94,7 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
         }
         () = beside(client) => "end",
     };
+    zones.abort();
     let started = Instant::now();
     tracing::info!(signal, timeout = ?app.config.shutdown_timeout, running = node.handle().held(), "draining");
     if let Some(http) = &http {

@@ -56,15 +56,22 @@ fn check(path: &str, out: &Output) -> Result<Value> {
             return Ok(report(path, None, &[problem]));
         }
     };
-    match source.parse() {
-        Ok(workflow) => {
+    match source.parse_with_warnings() {
+        Ok((workflow, warnings)) => {
+            if for_people && !warnings.is_empty() {
+                source.warn(out, &warnings);
+            }
             if for_people && !out.quiet {
                 let count = workflow.tasks.len();
                 let tasks = if count == 1 { "1 task".into() } else { format!("{count} tasks") };
                 let valid = out.palette().paint(Paint::Green, "valid");
                 out.line(format_args!("{}: {valid}, workflow `{}` with {tasks}", source.name, workflow.name));
             }
-            Ok(report(path, Some(&workflow.name), &[]))
+            let mut report = report(path, Some(&workflow.name), &[]);
+            if !warnings.is_empty() {
+                report["warnings"] = json!(warnings);
+            }
+            Ok(report)
         }
         Err(problems) => {
             if for_people {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_server::{JwtAlgorithm, JwtSettings, Origins, Rates, Settings, TlsFiles};
 
 use super::ApiSettings;
@@ -40,6 +41,9 @@ pub(super) fn read(layers: &mut Layers) -> ApiSettings {
         tls: tls(layers),
         secrets_key_file: text(layers, "secrets.key_file").map(PathBuf::from),
         secrets_directory: text(layers, "secrets.directory").map(PathBuf::from),
+        secrets_allow: Some(list(layers, "secrets.allow"))
+            .filter(|allowed| !allowed.is_empty())
+            .unwrap_or_else(|| vec![DEFAULT_NAMESPACE.to_owned()]),
     }
 }
 

@@ -61,6 +61,7 @@ keys! {
     "jwt.leeway": "by how much clocks may differ",
     "secrets.key_file": "the file of the keys that seal secrets, one per line, the newest first",
     "secrets.directory": "a folder with one file per secret",
+    "secrets.allow": "which namespaces see MAINSPRING_SECRET_… and that folder: NAMESPACE or NAMESPACE/NAME; * is all, default unless given",
     "audit.retention": "entries of the audit log are forgotten after so long",
     "scheduler.interval": "the longest sleep of the loop that fires schedules",
     "scheduler.batch_size": "how many fires go into one batch when few are due",
@@ -133,6 +134,8 @@ pub(crate) struct ApiSettings {
     pub(crate) tls: Option<mainspring_server::TlsFiles>,
     pub(crate) secrets_key_file: Option<PathBuf>,
     pub(crate) secrets_directory: Option<PathBuf>,
+    /// Who sees the secrets of the environment and the folder.
+    pub(crate) secrets_allow: Vec<String>,
 }
 
 /// How schedules are kept.

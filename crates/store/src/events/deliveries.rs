@@ -177,7 +177,11 @@ impl Store {
 
     /// Who listens to an event now: handlers by priority, then triggers.
     pub async fn listeners(&self, event: &EventRow) -> Result<Listeners> {
-        let patterns = patterns(&event.name);
+        let mut patterns = patterns(&event.name);
+        if event.source == SYSTEM {
+            // What is done about everything must not hear of what it does itself: two such handlers would never end.
+            patterns.retain(|pattern| pattern != "*");
+        }
         let names = placeholders(2, patterns.len());
         let sql = AssertSqlSafe(format!(
             "{} WHERE enabled AND (namespace IS NULL OR namespace = $1) AND event_name IN ({names}) ORDER BY priority DESC, created_at, id",

@@ -13,7 +13,7 @@ use crate::names::sql;
 /// Names that stand for at least one of `run.success`, `run.failed` and `run.cancelled`.
 macro_rules! hears_runs {
     ($column:literal) => {
-        concat!("(", $column, " LIKE 'run.%' OR ", $column, " IN ('*', 'r*', 'ru*', 'run*'))")
+        concat!("(", $column, " LIKE 'run.%' OR ", $column, " IN ('r*', 'ru*', 'run*'))")
     };
 }
 pub(crate) use hears_runs;
@@ -50,7 +50,7 @@ type Turned = Vec<(bool,)>;
 
 /// Whether an event of this name, or pattern, is one that ends of runs make.
 pub(crate) fn is_about_runs(name: &str) -> bool {
-    name.starts_with("run.") || ["*", "r*", "ru*", "run*"].contains(&name)
+    name.starts_with("run.") || ["r*", "ru*", "run*"].contains(&name)
 }
 
 /// After a workflow was stored with its triggers: it, and everything that its triggers name or named.

@@ -36,10 +36,6 @@ impl Store {
             unsuccessful.push((index, state, TaskError { kind: kind.unwrap_or_default(), message, attempt }));
         }
         let flags = flags.unwrap_or(0);
-        Ok(EndedTasks {
-            cancelled: flags & RUN_CANCELLING != 0,
-            timed_out: flags & RUN_TIMED_OUT != 0,
-            unsuccessful,
-        })
+        Ok(EndedTasks { cancelled: flags & RUN_CANCELLING != 0, timed_out: flags & RUN_TIMED_OUT != 0, unsuccessful })
     }
 }

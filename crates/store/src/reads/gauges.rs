@@ -26,7 +26,9 @@ impl Store {
         Ok(REASONS
             .iter()
             .enumerate()
-            .map(|(number, name)| ((*name).to_owned(), count(number).map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0))))
+            .map(|(number, name)| {
+                ((*name).to_owned(), count(number).map_or(0, |(_, n)| u64::try_from(*n).unwrap_or(0)))
+            })
             .collect())
     }
 }

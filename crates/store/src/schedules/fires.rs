@@ -288,8 +288,7 @@ impl Store {
                     return if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) };
                 };
                 let connection = pg.warm.take(&pg.pool).await?;
-                let (fired, connection) =
-                    postgres::fires::fire_ahead(connection, now, at, term, &unit, word).await?;
+                let (fired, connection) = postgres::fires::fire_ahead(connection, now, at, term, &unit, word).await?;
                 pg.warm.keep(connection);
                 Ok(fired)
             }

@@ -4,5 +4,6 @@ pub(crate) mod backfills;
 pub(crate) mod calendars;
 pub(crate) mod fires;
 pub(crate) mod jobs;
+pub(crate) mod realign;
 pub(crate) mod trigger_sync;
 pub(crate) mod triggers;
