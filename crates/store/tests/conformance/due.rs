@@ -8,7 +8,7 @@ use crate::world::{MILLI, SECOND, World, operator};
 
 conformance! {
     async fn only_what_is_due_is_promoted(w: &mut World) {
-        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}}}").await;
+        w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x}, b: {run: x}}}").await;
         w.claim(2).await;
         assert_eq!(w.store.next_due().await.unwrap(), None);
         let first = w.now + SECOND;
@@ -47,7 +47,7 @@ conformance! {
 
     async fn a_promoted_row_goes_through_the_gate_of_its_pool(w: &mut World) {
         w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
-        w.submit("{name: w, tasks: {a: {run: x, pool: p}, b: {run: x, pool: p}}}").await;
+        w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x, pool: p}, b: {run: x, pool: p}}}").await;
         w.claim(1).await;
         w.retry("a").await;
         w.expect("running a=retrying b=ready").await;

@@ -7,7 +7,7 @@ use crate::conformance;
 use crate::world::{SECOND, World};
 
 const BOTH: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}, on_failure: {page: {run: x}},
-    finally: {clean: {run: x}, more: {needs: clean, run: x}}}";
+    finally: {clean: {run: x, retry: {}}, more: {needs: clean, run: x}}}";
 
 /// A run of `BOTH` whose first task runs.
 async fn started(w: &mut World) {

@@ -166,7 +166,7 @@ conformance! {
     }
 
     async fn one_batch_may_hold_every_kind_of_result(w: &mut World) {
-        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {run: x}, d: {run: x}, e: {needs: [a, b, c, d], run: x, trigger_rule: all_done}}}").await;
+        w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x}, b: {run: x}, c: {run: x}, d: {run: x}, e: {needs: [a, b, c, d], run: x, trigger_rule: all_done}}}").await;
         w.claim(4).await;
         let ended = vec![w.ended(w.token("d"), TaskState::Failed), w.ended(w.token("a"), TaskState::Success)];
         let due_at = w.now;

@@ -98,7 +98,7 @@ conformance! {
     }
 
     async fn everything_that_comes_back_to_a_paused_run_is_held(w: &mut World) {
-        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {run: x}, d: {needs: c, run: x}}}").await;
+        w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x}, b: {run: x}, c: {run: x}, d: {needs: c, run: x}}}").await;
         w.claim(3).await;
         w.pause().await;
         w.release("a").await;
