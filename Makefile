@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help run test test-long chaos check bench fmt clean
+.PHONY: help run ui ui-dev ui-test bench-ui test test-long chaos check bench fmt clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -22,6 +22,19 @@ chaos: ## Run the fault tests at full length, with a throwaway PostgreSQL
 
 check: ## Check format, lints, documentation, dependencies and licences
 	@scripts/check
+
+ui: ## Build the web interface into ui/dist
+	@scripts/ui build
+
+ui-dev: ## Serve the web interface with reload, against the server of MAINSPRING_SERVER (http://127.0.0.1:8080)
+	@scripts/ui dev
+
+ui-test: ## Check the web interface and walk through it in chromium, on both databases
+	@scripts/ui check
+	@scripts/postgres with --fast -- scripts/ui-test
+
+bench-ui: ## Measure the web interface against its numbers
+	@scripts/ui-bench
 
 bench: ## Measure against the floors of this machine and write bench/RESULTS.md
 	@bench/run

@@ -3,16 +3,20 @@
 //! The server writes these types, the command line and remote workers read them, and `openapi.json` is made from them.
 //! One module per resource. There is no HTTP, no SQL and no logic here: only serde and utoipa.
 
+pub mod agenda;
 pub mod audit;
 pub mod auth;
 pub mod backfills;
 pub mod calendars;
 pub mod events;
+pub mod form;
 pub mod health;
 pub mod jobs;
 pub mod live;
 pub mod name;
 pub mod namespaces;
+pub mod overview;
+pub mod packed;
 pub mod page;
 pub mod pools;
 pub mod problem;
@@ -20,6 +24,7 @@ pub mod runs;
 pub mod schedules;
 pub mod search;
 pub mod secrets;
+pub mod session;
 pub mod task_actions;
 pub mod words;
 pub mod workers;

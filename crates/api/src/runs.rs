@@ -201,6 +201,13 @@ pub struct TaskRun {
     /// Its log lines, with `include=logs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logs: Option<Vec<LogEntry>>,
+    /// The end of its log, with `include=log_tail`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log_tail: Option<Logs>,
+    /// The dead letter that waits for a person, with `include=dead_letter`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub dead_letter_id: Option<Uuid>,
 }
 
 /// An attempt that did not end its task run.
@@ -226,6 +233,12 @@ pub struct LogEntry {
     /// `info`, `error` for what went to stderr.
     pub level: LogLevel,
     pub message: String,
+    /// Its number within the log, from 1; only where lines were searched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<u64>,
+    /// Whether it holds what was searched; lines around it do not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hit: Option<bool>,
 }
 
 /// Some lines.
@@ -236,6 +249,9 @@ pub struct Logs {
     pub after: String,
     /// The same if more is stored already, else null.
     pub next: Option<String>,
+    /// `before` for what precedes these lines, or null at the beginning; only with `tail` or `before`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
 }
 
 /// A kept file.

@@ -49,6 +49,9 @@ pub struct Workflow {
     pub created_by: Option<String>,
     pub created_at: String,
     pub updated_at: String,
+    /// Its last runs, with `include`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub glance: Option<crate::packed::WorkflowGlance>,
 }
 
 /// One version of a workflow.
@@ -91,6 +94,23 @@ pub struct Graph {
     pub version: i32,
     pub nodes: Vec<GraphNode>,
     pub edges: Vec<GraphEdge>,
+    /// Where everything lies, with `layout=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layout: Option<GraphLayout>,
+}
+
+/// A picture of the graph in pixels at the usual size: left edge, top edge and width of each node, and the bends of each edge.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct GraphLayout {
+    pub width: i64,
+    pub height: i64,
+    /// Height of every box.
+    pub box_height: i64,
+    pub x: Vec<i64>,
+    pub y: Vec<i64>,
+    pub w: Vec<i64>,
+    /// Per edge the points it passes, x and y in turn.
+    pub bends: Vec<Vec<i64>>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

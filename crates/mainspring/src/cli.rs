@@ -179,6 +179,8 @@ pub(crate) enum Command {
     Events(commands::events::EventsCommand),
     /// Find workflows, runs and errors by words
     Search(commands::search::SearchArgs),
+    /// Print an address that opens the web interface and signs in once
+    Ui(commands::ui::UiArgs),
     /// Set, list and delete named pools
     #[command(subcommand, alias = "pool")]
     Pools(commands::pools::PoolsCommand),

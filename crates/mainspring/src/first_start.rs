@@ -129,20 +129,25 @@ fn key(line: &str) -> Option<[u8; 32]> {
 }
 
 /// Shows the first token once, and leaves it for the command line of who may read the folder.
-pub(crate) fn hand_over(app: &App<'_>, token: &Token, address: &str) {
+pub(crate) fn hand_over(app: &App<'_>, token: &Token) {
     // The file of another installation that was started in this folder stays as it is.
     let mut file = app.token_file();
     if file.exists() {
-        let database: String = Sha256::digest(app.config.database.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
+        let database: String =
+            Sha256::digest(app.config.database.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
         file.set_file_name(format!("admin-{database}.token"));
     }
     let kept = write_private(&file, &format!("{}\n", token.reveal()), true);
     app.out.line(format_args!("admin token, shown this once: {}", token.reveal()));
-    app.out.line(format_args!("open {address}/#token={}", token.reveal()));
     match kept {
         Ok(()) => app.out.note(format_args!("the token is also in {}", file.display())),
         Err(error) => tracing::warn!(%error, file = %file.display(), "the first token was not kept in a file"),
     }
+}
+
+/// The token that the first start left, if it can be read.
+pub(crate) fn left_token(app: &App<'_>) -> Option<Token> {
+    Token::read(std::fs::read_to_string(app.token_file()).ok()?.trim())
 }
 
 /// Writes a file that nobody else can read, under its name only when it is complete.

@@ -119,6 +119,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Jobs(command) => commands::jobs::jobs(&app, command).await,
         Command::Handlers(command) => commands::handlers::handlers(&app, command).await,
         Command::Events(command) => commands::events::events(&app, command).await,
+        Command::Ui(args) => commands::ui::ui(&app, args).await,
         Command::Search(args) => commands::search::search(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Schedules(command) => commands::schedules::schedules(&app, command).await,

@@ -113,6 +113,11 @@ impl Api {
         Ok(Some(token))
     }
 
+    /// A one-time code that signs in to the web interface as the holder of this token, for five minutes.
+    pub async fn sign_in_code(&self, token: &Token) -> Result<String, Problem> {
+        Ok(crate::ui::session::new_code(&self.state, token.id()).await?.0)
+    }
+
     /// Answers a request as if it had come over the network.
     pub async fn answer(&self, request: Request<Body>) -> Response {
         match self.router.clone().oneshot(request).await {
@@ -137,6 +142,10 @@ impl Api {
         let client = self.state.client();
         if let Err(error) = client.store().forget_requests(client.now() - crate::idempotency::KEPT_FOR).await {
             tracing::debug!(%error, "forgetting answers of old requests");
+        }
+        let over = client.now() - crate::ui::session::ABSOLUTE;
+        if let Err(error) = client.store().forget_ui_sessions(client.now(), over).await {
+            tracing::debug!(%error, "forgetting sessions that are over");
         }
         if let Some(kept) = self.state.settings().audit_kept {
             let kept = i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);

@@ -34,6 +34,7 @@ mod routes;
 mod serve;
 mod state;
 mod tls;
+mod ui;
 mod words;
 
 pub use api::{Api, LocalAnswer, LocalRequest};

@@ -22,6 +22,7 @@ mod workflows;
 
 pub use access::{
     AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
+    UiSession,
 };
 pub use cluster::sessions::{NewSession, SessionRow};
 pub use cluster::terms::Term;
@@ -36,6 +37,10 @@ pub use events::deliveries::{
 pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use events::run_ends::Concluded;
 pub use migrate::{MigrationStatus, SchemaState};
+pub use reads::interface::{
+    ActionRow, AgendaFire, ApprovalRow, AttemptSpan, ItemCount, LetterRow, MissedRow, OpenRunRow, QueueRow,
+    RecentInputsRow, StripRun, TaskMoment, UpcomingRow,
+};
 pub use reads::logs::{LogCursor, StoredChunk};
 pub use reads::performance::RunDurations;
 pub use reads::rows::{AttemptRow, ExpressionData, RunRow, RunSummary, StatusCount, TaskRunRow};
@@ -67,7 +72,7 @@ pub use schedules::trigger_sync::NewTrigger;
 pub use schedules::triggers::{TriggerFilter, TriggerRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
+pub use transfer::CopiedTable;
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use workflows::files::ArtifactRow;
 pub use workflows::versions::{RouteRow, VersionRef};
-pub use transfer::CopiedTable;

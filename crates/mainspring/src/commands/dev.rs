@@ -44,7 +44,7 @@ pub(crate) async fn dev(app: &App<'_>, args: DevArgs) -> Result {
         return Err(Failure::bad_input(format!("cannot read {}: {}", args.folder.display(), cause(&error)))
             .remedy("name a folder with workflow files; `mainspring init` makes one"));
     }
-    server::serve(app, async |client| {
+    server::serve(app, true, async |client| {
         app.out.note(format_args!("watching {}; Ctrl-C stops", args.folder.display()));
         app.out.note("start a run with `mainspring trigger NAME --follow` in another terminal");
         Watch { app, client, folder: args.folder, seen: BTreeMap::new() }.forever().await;

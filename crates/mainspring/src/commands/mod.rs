@@ -34,6 +34,7 @@ pub(crate) mod tasks;
 pub(crate) mod testing;
 pub(crate) mod tokens;
 pub(crate) mod trigger;
+pub(crate) mod ui;
 pub(crate) mod validate;
 pub(crate) mod version;
 pub(crate) mod watch;

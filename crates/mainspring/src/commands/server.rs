@@ -61,20 +61,21 @@ impl ServerArgs {
 
 pub(crate) async fn server(app: &App<'_>) -> Result {
     app.start_server_logs();
-    serve(app, async |_| std::future::pending().await).await
+    serve(app, false, async |_| std::future::pending().await).await
 }
 
-/// Serves until somebody says stop, and does something beside it.
-pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Result {
+/// Serves until somebody says stop, and does something beside it. `signs_in` prints an address that signs in at every
+/// start, not only at the first one: for a server on somebody's own machine.
+pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnce(Client)) -> Result {
     let mut signals = Signals::install()?;
     let starting = tokio::select! {
-        started = start(app) => started?,
+        started = start(app, signs_in) => started?,
         signal = signals.next() => {
             tracing::info!(signal, "stopping before anything was started");
             return Ok(Exit::Interrupted);
         }
     };
-    let Running { client, node, http, lock, first_token, probe } = starting;
+    let Running { client, node, http, lock, first_token, code, probe } = starting;
     if let Some(probe) = &probe {
         tracing::info!(address = %probe.address(), "metrics and probes");
     }
@@ -82,7 +83,11 @@ pub(crate) async fn serve(app: &App<'_>, beside: impl AsyncFnOnce(Client)) -> Re
         let scheme = if app.config.api.tls.is_some() { "https" } else { "http" };
         app.out.line(format_args!("listening on {scheme}://{}", http.address()));
         if let Some(token) = first_token {
-            first_start::hand_over(app, &token, &format!("{scheme}://{}", http.address()));
+            first_start::hand_over(app, &token);
+        }
+        if let Some(code) = code {
+            app.out.line(format_args!("open {scheme}://{}/ui/#code={code}", http.address()));
+            app.out.note("that address signs in once and within five minutes; `mainspring ui` prints another");
         }
     }
     let zones = tokio::spawn(crate::zones::keep_up_to_date(client.clone()));
@@ -121,11 +126,13 @@ struct Running {
     http: Option<HttpServer>,
     /// Made because there was none.
     first_token: Option<Token>,
+    /// Signs in to the web interface once.
+    code: Option<String>,
     lock: Option<mainspring_store::ServerLock>,
     probe: Option<ProbeServer>,
 }
 
-async fn start(app: &App<'_>) -> Result<Running> {
+async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     let config = &app.config;
     // The port first: an address that is taken is noticed before anything is claimed.
     let listener = match config.roles.contains(&Role::Api) {
@@ -153,18 +160,23 @@ async fn start(app: &App<'_>) -> Result<Running> {
     let registry = app.registry(&client);
     let client = client.with_handlers(registry.names().into_iter().map(ToOwned::to_owned));
     // What can go wrong at the start does so before anything is claimed.
-    let (mut api, mut first_token) = (None, None);
+    let (mut api, mut first_token, mut code) = (None, None, None);
     if let Some(listener) = listener {
         let served = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
         first_token = served.first_token().await.map_err(|problem| match problem.status().as_u16() {
             503 => Failure::unreachable("the database went away while the server started"),
             _ => Failure::failed(problem.detail()),
         })?;
+        let left = if signs_in { first_start::left_token(app) } else { None };
+        if let Some(token) = first_token.as_ref().or(left.as_ref()) {
+            // A token of another database makes no code; that is no reason not to start.
+            code = served.sign_in_code(token).await.ok();
+        }
         api = Some((listener, served));
     }
     let node = LocalNode::start(client.clone(), node_config, app.pool_config(), registry).await?;
     let http = api.map(|(listener, api)| listener.serve(api));
-    Ok(Running { client, node, http, first_token, lock, probe })
+    Ok(Running { client, node, http, first_token, code, lock, probe })
 }
 
 /// The listener of scrapers, if one is wanted. It answers before the database does.

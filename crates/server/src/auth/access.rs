@@ -97,6 +97,11 @@ impl Routes {
         self.register(access, handlers, false)
     }
 
+    /// Registers a static page or file under exactly its path: open to everyone, and no part of the API's document.
+    pub(crate) fn open_page(&mut self, path: &str, handlers: MethodRouter<ApiState>) {
+        self.open(path.to_owned(), &[Method::GET], Access::Open, &handlers);
+    }
+
     fn register(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Route<'_> {
         let (schemas, paths, handlers) = handlers;
         self.schemas.extend(schemas);

@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
+use axum::http::{HeaderMap, Method};
+use mainspring_core::Micros;
 use mainspring_core::work::Clock as _;
+use mainspring_store::TokenRow;
 
 use super::identity::{Grant, Identity};
 use super::token::Token;
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::ui::{cookie, session};
 
 /// Browsers cannot set headers on a WebSocket; they can name protocols: `mainspring, bearer.TOKEN`.
 const WEBSOCKET_BEARER: &str = "bearer.";
@@ -18,28 +21,49 @@ const API_KEY: &str = "x-api-key";
 const LONGEST: usize = 8 * 1024;
 
 /// Who sent these headers. `Ok(None)` if they carry no credential at all.
-pub(crate) async fn identify(state: &ApiState, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
-    let Some(credential) = credential(headers)? else { return Ok(None) };
+pub(crate) async fn identify(
+    state: &ApiState,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Option<Identity>, Problem> {
+    let credential = credential(headers)?;
+    match (credential, cookie::session(method, headers)?) {
+        (None, None) => Ok(None),
+        (None, Some(session)) => session::identify(state, &session).await.map(Some),
+        (Some(_), Some(_)) => Err(Problem::unauthorised()),
+        (Some(text), None) if Token::read(text).is_none() => {
+            let identity = state.jwt().and_then(|jwt| jwt.identify(text));
+            identity.map(Some).ok_or_else(Problem::unauthorised)
+        }
+        (Some(text), None) => identity_of(token_row(state, text).await?).map(Some),
+    }
+}
+
+/// Whether a token that is stored still opens anything.
+pub(crate) fn is_valid(row: &TokenRow, now: Micros) -> bool {
+    row.revoked_at.is_none() && row.expires_at.is_none_or(|expires_at| now < expires_at)
+}
+
+/// Who holds a token that was found valid.
+pub(crate) fn identity_of(row: TokenRow) -> Result<Identity, Problem> {
+    let grants: Vec<Grant> = serde_json::from_str(&row.grants).map_err(|error| {
+        tracing::error!(token = %row.id, %error, "the grants of a token are not readable");
+        Problem::unauthorised()
+    })?;
+    Ok(Identity { actor: format!("token:{}", row.id), name: row.name, grants })
+}
+
+/// The stored row of a valid API token.
+pub(crate) async fn token_row(state: &ApiState, credential: &str) -> Result<TokenRow, Problem> {
     let now = state.client().clock().now();
-    let Some(token) = Token::read(credential) else {
-        let identity = state.jwt().and_then(|jwt| jwt.identify(credential));
-        return identity.map(Some).ok_or_else(Problem::unauthorised);
-    };
+    let token = Token::read(credential).ok_or_else(Problem::unauthorised)?;
     let row = state.client().store().token(token.id()).await?;
     // Without a row a hash is compared too, so that the time tells nothing about which ids exist.
     let known = row.as_ref().map_or(&[0_u8; 32][..], |row| &row.hash);
     if !token.matches(known) {
         return Err(Problem::unauthorised());
     }
-    let Some(row) =
-        row.filter(|row| row.revoked_at.is_none() && row.expires_at.is_none_or(|expires_at| now < expires_at))
-    else {
-        return Err(Problem::unauthorised());
-    };
-    let grants: Vec<Grant> = serde_json::from_str(&row.grants).map_err(|error| {
-        tracing::error!(token = %row.id, %error, "the grants of a token are not readable");
-        Problem::unauthorised()
-    })?;
+    let row = row.filter(|row| is_valid(row, now)).ok_or_else(Problem::unauthorised)?;
     if row.last_used_at.is_none_or(|used| now - used > 60_000_000) {
         let client = state.client().clone();
         let id = row.id;
@@ -49,7 +73,7 @@ pub(crate) async fn identify(state: &ApiState, headers: &HeaderMap) -> Result<Op
             }
         });
     }
-    Ok(Some(Identity { actor: format!("token:{}", row.id), name: row.name, grants }))
+    Ok(row)
 }
 
 /// The one credential of a request. Two of them are refused: which one counts would be a guess.

@@ -70,6 +70,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         address::client(request.extensions().get::<Peer>().copied(), request.headers(), &state.settings().proxies);
     // A copy: a borrowed request cannot wait for the database.
     let headers = request.headers().clone();
+    let method = request.method().clone();
     let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
     if let Some(address) = address {
         seen.address(address);
@@ -86,7 +87,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     }
     let Some(entry) = entry else {
         // Who has no token learns nothing, not even what there is not.
-        identify(state, &headers, local, address, &seen, Access::Anyone).await?;
+        identify(state, (&method, &headers), local, address, &seen, Access::Anyone).await?;
         return Err(not_there(known));
     };
     if request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
@@ -103,7 +104,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if entry.access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let identity = identify(state, &headers, local, address, &seen, entry.access).await?;
+    let identity = identify(state, (&method, &headers), local, address, &seen, entry.access).await?;
     if !admits(entry.access, &identity) {
         return Err(Problem::forbidden(entry.access.role()));
     }
@@ -124,7 +125,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
 /// Who calls: the process itself, the holder of a valid token, or for signed routes somebody yet unknown.
 async fn identify(
     state: &ApiState,
-    headers: &HeaderMap,
+    (method, headers): (&Method, &HeaderMap),
     local: Option<Local>,
     address: Option<IpAddr>,
     seen: &Seen,
@@ -135,7 +136,7 @@ async fn identify(
         seen.actor(&identity.actor);
         return Ok(identity);
     }
-    let identity = match credentials::identify(state, headers).await {
+    let identity = match credentials::identify(state, method, headers).await {
         Ok(Some(identity)) => identity,
         Ok(None) if matches!(access, Access::Signed(_)) => Identity::unsigned(),
         Ok(None) => return Err(failed(state, address, seen, Problem::unauthorised())),

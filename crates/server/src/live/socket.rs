@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
 use futures_util::stream::{SelectAll, SplitSink};
 use futures_util::{SinkExt, StreamExt};
@@ -240,7 +240,7 @@ impl Connection {
 
 /// Whether the credentials still say what they said. A database that is away is no reason to close.
 pub(super) async fn still_welcome(state: &ApiState, caller: &Caller, headers: &HeaderMap) -> bool {
-    match credentials::identify(state, headers).await {
+    match credentials::identify(state, &Method::GET, headers).await {
         Ok(Some(identity)) => identity == *caller.identity(),
         // The process itself carries no token.
         Ok(None) => true,

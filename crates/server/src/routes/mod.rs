@@ -1,12 +1,14 @@
 //! One file per resource: its shapes, its handlers, and `register`, which says what each of them demands.
 
 pub(crate) mod about;
+pub(crate) mod agenda;
 pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod backfills;
 pub(crate) mod calendars;
 pub(crate) mod health;
 pub(crate) mod namespaces;
+pub(crate) mod overview;
 pub(crate) mod pools;
 pub(crate) mod runs;
 pub(crate) mod scheduler;
@@ -31,6 +33,8 @@ pub(crate) fn register(routes: &mut Routes) {
     backfills::register(routes);
     calendars::register(routes);
     schedules::register(routes);
+    agenda::register(routes);
+    overview::register(routes);
     scheduler::register(routes);
     webhooks::register(routes);
     crate::live::register(routes);
@@ -40,4 +44,5 @@ pub(crate) fn register(routes: &mut Routes) {
     task_runs::register(routes);
     workers::register(routes);
     workflows::register(routes);
+    crate::ui::register(routes);
 }

@@ -57,7 +57,19 @@ pub(crate) struct Ahead {
     n: Option<usize>,
 }
 
-fn shown(row: TriggerRow) -> Schedule {
+/// A trigger in a few words: when it fires, or what it listens to.
+pub(crate) fn in_words(row: &TriggerRow) -> String {
+    let shown = shown(row.clone());
+    let zone =
+        shown.timezone.filter(|zone| zone != DEFAULT_TIMEZONE).map(|zone| format!(" ({zone})")).unwrap_or_default();
+    let paused = if row.paused { ", paused" } else { "" };
+    match shown.description {
+        Some(words) => format!("{words}{zone}{paused}"),
+        None => format!("{} {}{paused}", shown.kind, shown.schedule),
+    }
+}
+
+pub(crate) fn shown(row: TriggerRow) -> Schedule {
     let trigger = row.trigger;
     let (schedule, timezone, description) = match &trigger.source {
         TriggerSource::Cron(cron) => {

@@ -136,9 +136,9 @@ pub(crate) async fn show(
     Path(id): Path<String>,
     Query(params): Query<tasks::ShowParams>,
 ) -> Result<Json<TaskRun>, Problem> {
-    let with_logs = tasks::wants_logs(params.include.as_deref())?;
+    let wanted = tasks::Includes::read(params.include.as_deref())?;
     let key: TaskKey = id.parse().map_err(|error| Problem::malformed(format!("the path does not fit: {error}")))?;
     let run = find(&state, &caller, key.run).await?;
     let spec = state.client().spec(run.version).await?;
-    Ok(Json(tasks::shown(&state, run, &spec, key.run, &id, with_logs).await?))
+    Ok(Json(tasks::shown(&state, run, &spec, key.run, &id, wanted).await?))
 }

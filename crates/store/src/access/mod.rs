@@ -6,9 +6,11 @@ mod idempotency;
 mod namespaces;
 mod secrets;
 mod tokens;
+mod ui_sessions;
 
 pub use audit::{AuditFilter, AuditRow};
 pub use idempotency::{Claim, KeptAnswer};
 pub use namespaces::{NamespaceRow, Quotas};
 pub use secrets::{SealedSecret, SecretRow};
 pub use tokens::{NewToken, TokenRow};
+pub use ui_sessions::UiSession;

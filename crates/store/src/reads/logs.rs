@@ -96,6 +96,39 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Chunks before the cursor, newest first, at most `limit`; of one attempt if it is given.
+    pub async fn read_logs_back(
+        &self,
+        key: TaskKey,
+        attempt: Option<i32>,
+        before: LogCursor,
+        limit: i64,
+    ) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
+        let rows: Vec<(i32, i32, String)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT attempt, chunk, lines FROM logs WHERE run_id = $1 AND idx = $2 AND item = $3 AND (attempt, chunk) < ($4, $5) \
+             AND attempt = coalesce($6, attempt) ORDER BY attempt DESC, chunk DESC LIMIT $7"
+        )
+        .bind(key.run)
+        .bind(key.index)
+        .bind(key.item)
+        .bind(before.attempt)
+        .bind(before.chunk)
+        .bind(attempt)
+        .bind(limit)
+        .fetch_all(conn)
+        .await?
+        });
+        rows.into_iter()
+            .map(|(attempt, chunk, text)| {
+                let lines = decode(&text).map_err(|reason| Error::bad_row("logs", "lines", key, reason))?;
+                Ok((LogCursor { attempt, chunk }, lines))
+            })
+            .collect()
+    }
+}
+
 fn encode(lines: &[LogLine]) -> String {
     let rows: Vec<(i64, i16, &str)> =
         lines.iter().map(|line| (line.at, line.stream.code(), line.text.as_str())).collect();

@@ -3,6 +3,7 @@
 pub(crate) mod clauses;
 pub(crate) mod failures;
 pub(crate) mod gauges;
+pub(crate) mod interface;
 pub(crate) mod live;
 pub(crate) mod logs;
 pub(crate) mod operator;

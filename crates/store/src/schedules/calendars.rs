@@ -87,6 +87,20 @@ impl Store {
         row.ok_or_else(|| Error::not_found(format!("calendar `{name}` in namespace `{namespace}`")))?.try_into()
     }
 
+    /// Calendars by a condition of the pages: `$1` is a text, `$2` the limit.
+    pub(crate) async fn calendars_where(
+        &self,
+        condition: &str,
+        text: Option<String>,
+        limit: i64,
+    ) -> Result<Vec<CalendarRow>> {
+        let sql = sqlx::AssertSqlSafe(format!(
+            "SELECT namespace, name, spec, created_at, updated_at FROM calendars {condition}"
+        ));
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(sql).bind(text).bind(limit).fetch_all(conn).await?);
+        rows.into_iter().map(CalendarRow::try_from).collect()
+    }
+
     /// The calendars of a namespace in the order of their names, those after `after`.
     pub async fn calendars(&self, namespace: &str, after: &str, limit: i64) -> Result<Vec<CalendarRow>> {
         let rows: Vec<Row> = read!(self, |conn| {

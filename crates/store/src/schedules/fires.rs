@@ -24,6 +24,11 @@ use crate::{postgres, sqlite};
 /// `backfill` of what the clock fires.
 pub(crate) const NO_BACKFILL: Uuid = Uuid::nil();
 
+/// The word for a number of the table.
+pub(crate) fn outcome_word(code: i16) -> &'static str {
+    OUTCOMES.get(code as usize).copied().unwrap_or("failed")
+}
+
 const OUTCOMES: [&str; 5] = ["fired", "skipped", "missed", "blacked_out", "failed"];
 
 /// A trigger whose time has come.

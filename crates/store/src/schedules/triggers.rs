@@ -218,6 +218,18 @@ impl Store {
         rows.into_iter().map(TriggerRow::try_from).collect()
     }
 
+    /// Triggers by a condition of the pages: `$1` is a text, `$2` the limit.
+    pub(crate) async fn triggers_where(
+        &self,
+        condition: &str,
+        text: Option<String>,
+        limit: i64,
+    ) -> Result<Vec<TriggerRow>> {
+        let sql = sqlx::AssertSqlSafe(format!("{}{condition}", select!("")));
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(sql).bind(text).bind(limit).fetch_all(conn).await?);
+        rows.into_iter().map(TriggerRow::try_from).collect()
+    }
+
     /// Stops a trigger from firing until it is resumed; nothing happens to one that is paused already.
     pub async fn pause_trigger(&self, now: Micros, id: Uuid) -> Result<TriggerRow> {
         let mut tx = self.begin().await?;

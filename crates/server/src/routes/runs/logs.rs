@@ -14,6 +14,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::log_search as search;
 use super::shapes::{find, task_key};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
@@ -26,18 +27,24 @@ use crate::words::{log_level, log_stream};
 
 /// How many chunks one answer holds at most; each holds a few hundred lines.
 const CHUNKS: i64 = 50;
+const MOST_TAIL: usize = 10_000;
+const USUAL_TAIL: usize = 200;
+/// Behind everything.
+const END: LogCursor = LogCursor { attempt: i32::MAX, chunk: i32::MAX };
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(logs)).also_at("/v1/tasks/{id}/workflow_steps/{task}/logs");
 }
 
-fn entry(attempt: i32, line: LogLine) -> LogEntry {
+pub(super) fn entry(attempt: i32, line: LogLine) -> LogEntry {
     LogEntry {
         attempt,
         timestamp: rfc3339(line.at),
         stream: log_stream(line.stream),
         level: log_level(line.stream),
         message: line.text,
+        line: None,
+        hit: None,
     }
 }
 
@@ -51,6 +58,17 @@ pub(crate) struct LogParams {
     after: Option<String>,
     /// Go on as lines come (server-sent events)
     follow: Option<bool>,
+    /// The last lines: at least so many, if there are
+    #[param(minimum = 1, maximum = 10000)]
+    tail: Option<usize>,
+    /// Only before this place, as `before` of an answer said
+    #[param(pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$")]
+    before: Option<String>,
+    /// Lines with this text, whatever its case, and 20 lines around each
+    q: Option<String>,
+    /// `text` for the whole as a file
+    #[param(example = "text")]
+    format: Option<String>,
 }
 
 /// Read the log of a task run
@@ -71,7 +89,50 @@ pub(crate) async fn logs(
     if params.follow.unwrap_or(false) {
         return Ok(follow(&state, &caller, key, params.attempt, after)?.into_response());
     }
-    Ok(Json(read(client.store(), key, params.attempt, after).await?).into_response())
+    let store = client.store();
+    match (params.format.as_deref(), params.q.as_deref()) {
+        (Some("text"), _) => return Ok(search::file(store.clone(), key, params.attempt)),
+        (Some("json") | None, Some(text)) => {
+            return Ok(Json(search::find(store, key, params.attempt, after, text).await?).into_response());
+        }
+        (Some("json") | None, None) => {}
+        (Some(_), _) => return Err(Problem::malformed("the query does not fit: format is `json` or `text`")),
+    }
+    if params.tail.is_some() || params.before.is_some() {
+        let before = params.before.as_deref().map_or(Ok(END), cursor)?;
+        return Ok(Json(back(store, key, params.attempt, before, params.tail.unwrap_or(1_000)).await?).into_response());
+    }
+    Ok(Json(read(store, key, params.attempt, after).await?).into_response())
+}
+
+/// The lines before a place: whole chunks, until there are enough lines.
+pub(crate) async fn back(
+    store: &Store,
+    key: TaskKey,
+    attempt: Option<i32>,
+    before: LogCursor,
+    lines: usize,
+) -> Result<Logs, Problem> {
+    if !(1..=MOST_TAIL).contains(&lines) {
+        return Err(Problem::malformed(format!("tail is {lines}, but must be from 1 to {MOST_TAIL}")));
+    }
+    let mut chunks = store.read_logs_back(key, attempt, before, CHUNKS + 1).await?;
+    let mut count = 0;
+    let enough = chunks.iter().position(|(_, chunk)| {
+        count += chunk.len();
+        count >= lines
+    });
+    let kept = enough.map_or(chunks.len(), |last| last + 1).min(usize::try_from(CHUNKS).unwrap_or(0));
+    let has_more = chunks.len() > kept;
+    chunks.truncate(kept);
+    let place = |place: LogCursor| format!("{}.{}", place.attempt, place.chunk);
+    let before = chunks.last().filter(|_| has_more).map(|(first, _)| place(*first));
+    let after = chunks.first().map_or_else(|| place(LogCursor::default()), |(last, _)| place(*last));
+    let items = chunks
+        .into_iter()
+        .rev()
+        .flat_map(|(place, lines)| lines.into_iter().map(move |line| entry(place.attempt, line)));
+    Ok(Logs { items: items.collect(), after, next: None, before })
 }
 
 async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> Result<Logs, Problem> {
@@ -84,7 +145,12 @@ async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCurso
         .flat_map(|(place, lines)| lines.into_iter().map(move |line| entry(place.attempt, line)))
         .collect();
     let after = format!("{}.{}", last.attempt, last.chunk);
-    Ok(Logs { items, next: has_more.then(|| after.clone()), after })
+    Ok(Logs { items, next: has_more.then(|| after.clone()), after, before: None })
+}
+
+/// The end of what a task run printed.
+pub(crate) async fn tail(store: &Store, key: TaskKey) -> Result<Logs, Problem> {
+    back(store, key, None, END, USUAL_TAIL).await
 }
 
 /// Everything that a task run printed, as far as one answer holds.

@@ -4,7 +4,10 @@ mod act;
 mod approvals;
 mod artifacts;
 mod cancel_many;
+mod log_search;
 pub(crate) mod logs;
+mod overview;
+mod retry_many;
 pub(crate) mod shapes;
 mod steps;
 mod task_actions;
@@ -17,12 +20,13 @@ use axum::extract::State;
 use mainspring_api::runs::{Progress, Run};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, time};
-use mainspring_store::{RunFilter, RunSummary};
+use mainspring_store::{RunFilter, RunSummary, Store};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+pub(crate) use self::overview::letters;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -42,6 +46,8 @@ pub(crate) fn register(routes: &mut Routes) {
     artifacts::register(routes);
     cancel_many::register(routes);
     logs::register(routes);
+    overview::register(routes);
+    retry_many::register(routes);
     steps::register(routes);
     task_actions::register(routes);
     tasks::register(routes);
@@ -50,7 +56,7 @@ pub(crate) fn register(routes: &mut Routes) {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListParams {
-    /// `pending`, `running`, `paused`, `success`, `failed` or `cancelled`
+    /// `pending`, `running`, `paused`, `success`, `failed`, `cancelled`, or several of them separated by commas
     #[param(inline, value_type = Option<RunWord>)]
     status: Option<String>,
     /// The id or name of their workflow
@@ -95,12 +101,39 @@ pub(crate) fn run_state(text: Option<&str>) -> Result<Option<RunState>, Problem>
     text.map(read).transpose()
 }
 
+/// The states that a comma-separated list names; `[None]` without one.
+fn run_states(text: Option<&str>) -> Result<Vec<Option<RunState>>, Problem> {
+    let Some(text) = text else { return Ok(vec![None]) };
+    let mut states: Vec<Option<RunState>> =
+        text.split(',').map(|word| run_state(Some(word.trim()))).collect::<Result<_, _>>()?;
+    states.sort_unstable();
+    states.dedup();
+    Ok(states)
+}
+
+/// The newest runs in any of these states: each state has its own way to be found, one statement or a few.
+async fn runs_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>]) -> Result<Vec<RunSummary>, Problem> {
+    if let [state] = states {
+        return Ok(store.list_runs(&RunFilter { state: *state, ..filter.clone() }).await?);
+    }
+    let mut found: Vec<RunSummary> = Vec::new();
+    for state in states {
+        let limit = filter.limit.saturating_add(filter.offset);
+        found.extend(store.list_runs(&RunFilter { state: *state, offset: 0, limit, ..filter.clone() }).await?);
+    }
+    found.sort_by_key(|run| std::cmp::Reverse(run.id));
+    found.dedup_by_key(|run| run.id);
+    let mut found = found.split_off(usize::try_from(filter.offset).unwrap_or(0).min(found.len()));
+    found.truncate(usize::try_from(filter.limit).unwrap_or(0));
+    Ok(found)
+}
+
 impl ListParams {
     fn filter(&self, caller: &Caller) -> Result<RunFilter, Problem> {
         let namespaces = caller.sees_of(self.namespace.as_ref().map(Name::as_str))?;
         let id = self.workflow.as_deref().and_then(|text| text.parse::<Uuid>().ok());
         Ok(RunFilter {
-            state: run_state(self.status.as_deref())?,
+            state: None,
             workflow_id: id,
             workflow: self.workflow.clone().filter(|_| id.is_none()),
             namespaces,
@@ -131,12 +164,13 @@ pub(crate) async fn list(
         filter.before = Some(filter.before.map_or(prefix.behind, |before| before.min(prefix.behind)));
     }
     let store = state.client().store();
-    let mut rows = store.list_runs(&filter).await?;
+    let states = run_states(params.status.as_deref())?;
+    let mut rows = runs_in(store, &filter, &states).await?;
     rows.retain(|run| prefix.as_ref().is_none_or(|prefix| prefix.fits(run.id)));
     let total = match page.count {
         true => {
             (filter.before, filter.offset, filter.limit) = (None, 0, crate::page::MOST_COUNTED);
-            Some(store.list_runs(&filter).await?.len() as i64)
+            Some(runs_in(store, &filter, &states).await?.len() as i64)
         }
         false => None,
     };

@@ -142,6 +142,8 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         parent_span_id: None,
         attempt_history: None,
         logs: None,
+        log_tail: None,
+        dead_letter_id: None,
     }
 }
 

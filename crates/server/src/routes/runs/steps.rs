@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::find;
-use super::tasks::{ShowParams, listed, shown, wants_logs};
+use super::tasks::{Includes, ShowParams, listed, shown};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -47,10 +47,10 @@ pub(crate) async fn show(
     Path((id, task)): Path<(Uuid, String)>,
     Query(params): Query<ShowParams>,
 ) -> Result<Json<Step>, Problem> {
-    let with_logs = wants_logs(params.include.as_deref())?;
+    let wanted = Includes::read(params.include.as_deref())?;
     let run = find(&state, &caller, id).await?;
     let spec = state.client().spec(run.version).await?;
-    Ok(Json(step(shown(&state, run, &spec, id, &task, with_logs).await?)))
+    Ok(Json(step(shown(&state, run, &spec, id, &task, wanted).await?)))
 }
 
 fn step(task: TaskRun) -> Step {

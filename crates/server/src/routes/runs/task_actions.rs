@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{find, task_key};
-use super::tasks::shown;
+use super::tasks::{Includes, shown};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -79,7 +79,7 @@ async fn aim(
 
 async fn show(state: &ApiState, spec: &Spec, key: TaskKey) -> Result<Json<TaskRun>, Problem> {
     let run = state.client().store().run_summary(key.run).await?;
-    Ok(Json(shown(state, run, spec, key.run, &key.to_string(), false).await?))
+    Ok(Json(shown(state, run, spec, key.run, &key.to_string(), Includes::default()).await?))
 }
 
 /// Act on a task run

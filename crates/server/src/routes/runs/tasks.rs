@@ -75,7 +75,7 @@ pub(super) async fn listed(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ShowParams {
-    /// `logs` for what it printed
+    /// `logs` for what it printed, `log_tail` for the end of that, `attempts`, `dead_letter`; several separated by commas
     #[param(inline, value_type = Option<Besides>)]
     pub(crate) include: Option<String>,
 }
@@ -89,18 +89,37 @@ pub(crate) async fn show(
     Path((id, task)): Path<(Uuid, String)>,
     Query(params): Query<ShowParams>,
 ) -> Result<Json<TaskRun>, Problem> {
-    let with_logs = wants_logs(params.include.as_deref())?;
+    let wanted = Includes::read(params.include.as_deref())?;
     let run = find(&state, &caller, id).await?;
     let spec = state.client().spec(run.version).await?;
-    Ok(Json(shown(&state, run, &spec, id, &task, with_logs).await?))
+    Ok(Json(shown(&state, run, &spec, id, &task, wanted).await?))
 }
 
-/// Whether `include` asks for logs.
-pub(crate) fn wants_logs(include: Option<&str>) -> Result<bool, Problem> {
-    match include {
-        None => Ok(false),
-        Some("logs") => Ok(true),
-        Some(_) => Err(Problem::malformed("the query does not fit: include may be `logs`")),
+/// What is shown beside a task run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Includes {
+    logs: bool,
+    log_tail: bool,
+    dead_letter: bool,
+}
+
+impl Includes {
+    pub(crate) fn read(include: Option<&str>) -> Result<Self, Problem> {
+        let mut wanted = Self::default();
+        for word in include.into_iter().flat_map(|words| words.split(',')) {
+            match word.trim() {
+                "logs" => wanted.logs = true,
+                "log_tail" => wanted.log_tail = true,
+                "dead_letter" => wanted.dead_letter = true,
+                // They are always shown.
+                "attempts" => {}
+                _ => {
+                    let said = "include may hold `logs`, `log_tail`, `attempts` and `dead_letter`";
+                    return Err(Problem::malformed(format!("the query does not fit: {said}")));
+                }
+            }
+        }
+        Ok(wanted)
     }
 }
 
@@ -111,7 +130,7 @@ pub(crate) async fn shown(
     spec: &Spec,
     id: RunId,
     task: &str,
-    with_logs: bool,
+    wanted: Includes,
 ) -> Result<TaskRun, Problem> {
     let client = state.client();
     let key = task_key(&spec.workflow, id, task)?;
@@ -136,7 +155,13 @@ pub(crate) async fn shown(
         let is_open = wait.kind == WaitKind::Approval && wait.outcome.is_none();
         shown.approval = is_open.then(|| super::approvals::asked(&wait));
     }
-    if with_logs {
+    if wanted.log_tail {
+        shown.log_tail = Some(super::logs::tail(client.store(), key).await?);
+    }
+    if wanted.dead_letter {
+        shown.dead_letter_id = client.store().pending_letter_of(key).await?;
+    }
+    if wanted.logs {
         shown.logs = Some(super::logs::all(client.store(), key).await?);
     }
     Ok(shown)

@@ -2,7 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use mainspring_api::workflows::{Fires, Graph, GraphEdge, GraphNode, Validation, Version, WorkflowDocument};
+use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use mainspring_api::workflows::{
+    Fires, Graph, GraphEdge, GraphLayout, GraphNode, Validation, Version, WorkflowDocument,
+};
 use mainspring_core::dag;
 use mainspring_core::schedule::{Next, Schedule};
 use mainspring_core::time::rfc3339;
@@ -81,6 +86,8 @@ pub(crate) struct GraphParams {
     namespace: Option<Name>,
     /// Of this version; the newest unless given
     version: Option<i32>,
+    /// Also where everything lies in a picture
+    layout: Option<bool>,
 }
 
 /// The graph of a workflow as JSON
@@ -91,7 +98,8 @@ pub(crate) async fn graph(
     caller: Caller,
     Path(workflow): Path<String>,
     Query(params): Query<GraphParams>,
-) -> Result<Json<Graph>, Problem> {
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let within = InNamespace { namespace: params.namespace };
     let row = find(&state, &caller, &workflow, &within).await?;
     let client = state.client();
@@ -99,6 +107,12 @@ pub(crate) async fn graph(
         None => (row.latest, row.number),
         Some(number) => (client.store().version_text(row.id, number).await?.id, number),
     };
+    let with_layout = params.layout.unwrap_or(false);
+    // A version never changes.
+    let etag = format!("\"g{id}-{}\"", u8::from(with_layout));
+    if headers.get(IF_NONE_MATCH).is_some_and(|known| known == etag.as_str()) {
+        return Ok((StatusCode::NOT_MODIFIED, [(ETAG, etag)]).into_response());
+    }
     let spec = client.spec(id).await?;
     let order = order(&spec.workflow);
     let nodes = spec.workflow.tasks.iter().enumerate().map(|(index, task)| GraphNode {
@@ -119,7 +133,32 @@ pub(crate) async fn graph(
         .iter()
         .enumerate()
         .flat_map(|(index, task)| task.needs.iter().map(move |need| GraphEdge { from: *need, to: index as i32 }));
-    Ok(Json(Graph { workflow: row.name, version: number, nodes: nodes.collect(), edges: edges.collect() }))
+    let edges: Vec<GraphEdge> = edges.collect();
+    let layout = with_layout.then(|| graph_layout(&spec.workflow, &edges));
+    let graph = Graph { workflow: row.name, version: number, nodes: nodes.collect(), edges, layout };
+    Ok(([(ETAG, etag), (CACHE_CONTROL, "private, no-cache".to_owned())], Json(graph)).into_response())
+}
+
+/// The layout, with its edges in the order of `edges`.
+fn graph_layout(workflow: &Parsed, edges: &[GraphEdge]) -> GraphLayout {
+    let picture = mainspring_core::graph::placed(workflow);
+    let mut bends: std::collections::HashMap<(usize, usize), Vec<i64>> = picture
+        .edges
+        .into_iter()
+        .map(|edge| ((edge.from, edge.to), edge.bends.into_iter().flat_map(|(x, y)| [x, y]).collect()))
+        .collect();
+    GraphLayout {
+        width: picture.size.0,
+        height: picture.size.1,
+        box_height: picture.height,
+        x: picture.boxes.iter().map(|one| one.0).collect(),
+        y: picture.boxes.iter().map(|one| one.1).collect(),
+        w: picture.boxes.iter().map(|one| one.2).collect(),
+        bends: edges
+            .iter()
+            .map(|edge| bends.remove(&(edge.from as usize, edge.to as usize)).unwrap_or_default())
+            .collect(),
+    }
 }
 
 fn order(workflow: &Parsed) -> dag::Order {

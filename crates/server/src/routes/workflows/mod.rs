@@ -1,5 +1,8 @@
 //! `/workflows`: what there is to run.
 
+mod form;
+mod glance;
+mod grid;
 mod intake;
 mod known_forms;
 mod look;
@@ -41,6 +44,8 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     routes.at(Access::InNamespace(Role::Operator), routes!(switch));
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
+    form::register(routes);
+    grid::register(routes);
     look::register(routes);
     trigger::register(routes);
 }
@@ -56,6 +61,8 @@ pub(crate) struct ListParams {
     tag: Option<String>,
     /// Only those with this in their name, title or description
     q: Option<String>,
+    /// `strip,stats,next` for the last runs of each, how they went, and when it fires next
+    include: Option<String>,
 }
 
 /// List workflows, by namespace and name
@@ -67,6 +74,14 @@ pub(crate) async fn list(
     page: Page,
     Query(params): Query<ListParams>,
 ) -> Result<Json<List<Workflow>>, Problem> {
+    let with_glance = match &params.include {
+        None => false,
+        Some(words) if words.split(',').all(|word| glance::WORDS.contains(&word.trim())) => true,
+        Some(_) => {
+            let said = format!("the query does not fit: include may hold {}", glance::WORDS.join(", "));
+            return Err(Problem::malformed(said));
+        }
+    };
     let filter = WorkflowFilter {
         namespaces: caller.sees_of(params.namespace.as_ref().map(Name::as_str))?,
         active: params.active,
@@ -85,7 +100,14 @@ pub(crate) async fn list(
         }
         false => None,
     };
-    let list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), shown);
+    let mut list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), shown);
+    if with_glance {
+        let ids: Vec<uuid::Uuid> = list.items.iter().map(|workflow| workflow.id).collect();
+        let mut found = glance::glances(&state, &ids).await?;
+        for workflow in &mut list.items {
+            workflow.glance = found.remove(&workflow.id);
+        }
+    }
     Ok(Json(list.with_total(total)))
 }
 

@@ -31,6 +31,7 @@ pub(crate) fn shown(row: WorkflowRow) -> Workflow {
         created_by,
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
+        glance: None,
     }
 }
 

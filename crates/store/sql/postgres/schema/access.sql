@@ -64,3 +64,20 @@ CREATE TABLE secrets (
     updated_at bigint NOT NULL,
     PRIMARY KEY (namespace, name)
 );
+
+-- Sessions of the web interface and the one-time codes that open them. Both hold hashes only, and end with their token.
+CREATE TABLE ui_sessions (
+    hash       bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
+    token_id   uuid NOT NULL REFERENCES api_tokens (id) ON DELETE CASCADE,
+    created_at bigint NOT NULL,
+    used_at    bigint NOT NULL
+);
+CREATE INDEX ui_sessions_of_token ON ui_sessions (token_id);
+CREATE INDEX ui_sessions_by_age ON ui_sessions (created_at);
+
+CREATE TABLE ui_codes (
+    hash       bytea PRIMARY KEY CHECK (octet_length(hash) = 32),
+    token_id   uuid NOT NULL REFERENCES api_tokens (id) ON DELETE CASCADE,
+    expires_at bigint NOT NULL
+);
+CREATE INDEX ui_codes_by_age ON ui_codes (expires_at);

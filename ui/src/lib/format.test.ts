@@ -1,0 +1,31 @@
+import { describe, expect, it } from "vitest";
+import { count, duration, instant, offset, percent, relative, shortId, wall } from "./format";
+
+const AT = Date.parse("2026-03-29T00:30:00Z");
+
+describe("times", () => {
+  it("carry their offset, also where the clock is changed", () => {
+    expect(wall(AT, "Europe/Berlin") + offset(AT, "Europe/Berlin")).toBe("2026-03-29 01:30:00+01:00");
+    expect(wall(AT + 3_600_000, "Europe/Berlin") + offset(AT + 3_600_000, "Europe/Berlin")).toBe("2026-03-29 03:30:00+02:00");
+    expect(instant(AT, AT, "utc")).toBe("00:30:00Z");
+    expect(instant(AT, AT + 86_400_000 * 3, "America/New_York")).toBe("28 Mar 20:30-04:00");
+    expect(instant(AT, AT + 86_400_000 * 400, "utc")).toBe("29 Mar 2026 00:30Z");
+    expect(offset(AT, "Asia/Kathmandu")).toBe("+05:45");
+  });
+  it("are told from now", () => {
+    expect(relative(1000, 1000)).toBe("now");
+    expect(relative(0, 12_000)).toBe("12 s ago");
+    expect(relative(3_600_000 * 5, 0)).toBe("in 5 h");
+    expect(relative(-86_400_000 * 3, 0)).toBe("3 d ago");
+  });
+});
+describe("numbers", () => {
+  it("are short and exact enough", () => {
+    expect([0, 850, 4200, 59_400, 187_000, 7_500_000, 273_600_000].map(duration)).toEqual(["0 ms", "850 ms", "4.2 s", "59 s", "3 m 07 s", "2 h 05 m", "3 d 4 h"]);
+    expect(duration(null)).toBe("");
+    expect(duration(-5)).toBe("0 ms");
+    expect(count(1_234_567)).toBe("1\u202f234\u202f567");
+    expect([0, 0.001, 0.5, 0.999, 1].map(percent)).toEqual(["0 %", "0.1 %", "50 %", "99.9 %", "100 %"]);
+    expect(shortId("01a1eb14-b933-7045-a520-80d740cdb07d")).toBe("40cdb07d");
+  });
+});
