@@ -61,6 +61,9 @@ pub struct StartBackfill {
     /// Only say which fires it would make up for.
     #[serde(default)]
     pub dry_run: bool,
+    /// Whether `to` may lie in the future; the runs of instants to come are made now then.
+    #[serde(default)]
+    pub allow_future: bool,
 }
 
 /// The fires that a backfill would make up for.

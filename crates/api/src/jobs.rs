@@ -71,7 +71,11 @@ pub struct Job {
     #[schema(value_type = Object)]
     pub payload: Value,
     pub max_retries: u32,
+    /// Before the first retry; it doubles with every failure
     pub retry_delay_ms: u64,
+    /// What the delay never exceeds
+    #[serde(default)]
+    pub max_retry_delay_ms: u64,
     pub timeout_ms: u64,
     /// low, medium, high, critical, or a number from 0 to 1000
     pub priority: Value,
@@ -160,6 +164,9 @@ pub struct NewJob {
     pub max_retries: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_delay_ms: Option<u64>,
+    /// What the delay, which doubles with every failure, never exceeds; 30 minutes unless given
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_retry_delay_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// low, medium, high, critical, or a number from 0 to 1000

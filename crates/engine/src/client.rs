@@ -242,7 +242,7 @@ impl Client {
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);
         }
-        let created = self.repeat(|| self.store.create_runs(self.now(), &runs)).await?;
+        let created = self.create_within_quota(&spec.workflow.namespace, &runs).await?;
         if spec.version.main_tasks > 5_000 {
             for id in created.iter().filter_map(|created| created.run()) {
                 self.store.proceed_run(self.now(), id).await?;

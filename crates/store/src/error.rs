@@ -69,6 +69,10 @@ impl From<sqlx::Error> for Error {
                     // SQLite: busy, locked and their refinements; full disk and I/O errors.
                     "5" | "6" | "261" | "517" | "262" => Self::Repeat(error),
                     "10" | "13" | "14" | "778" => Self::Unavailable(error),
+                    // PostgreSQL: what `create_runs_v1` says of a workflow that was deleted meanwhile.
+                    "MS001" => Self::not_found("the workflow"),
+                    // SQLite: the same, see `sqlite/runs.rs`.
+                    "1299" if database.message().ends_with("runs.state") => Self::not_found("the workflow"),
                     _ => Self::Rejected(error),
                 }
             }

@@ -1,14 +1,14 @@
-//! What a namespace may have. Read at most every few seconds, so that submitting costs nothing where there is no quota;
-//! looked at, not locked: clients that submit at the same instant may go over it by as many.
+//! What a namespace may have. Read at most every few seconds, so that submitting costs nothing where there is no quota; where
+//! there is one, the store counts those who submit at the same instant one after the other.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainspring_core::Workflow;
-use mainspring_store::{Error, Quotas, Result};
+use mainspring_store::{Created, Error, NewRun, Quotas, Result};
 
-use crate::client::Client;
+use crate::client::{Client, SubmitError};
 
 const REMEMBERED: Duration = Duration::from_secs(2);
 
@@ -45,6 +45,25 @@ impl Client {
             "namespace `{namespace}` may have {most} open runs and has {}: wait until some end, or raise max_open_runs",
             i64::from(most) - room
         )))
+    }
+
+    /// Makes runs, counted against the quota of their namespace if it has one.
+    pub(crate) async fn create_within_quota(
+        &self,
+        namespace: &str,
+        runs: &[NewRun],
+    ) -> Result<Vec<Created>, SubmitError> {
+        let Some(most) = self.quotas_of(namespace).await?.max_open_runs else {
+            return Ok(self.repeat(|| self.store.create_runs(self.now(), runs)).await?);
+        };
+        let made = self.repeat(|| self.store.create_runs_within(self.now(), runs, namespace, most)).await?;
+        made.ok_or_else(|| {
+            SubmitError::Quota(format!(
+                "namespace `{namespace}` may have {most} open runs and has no room for {} more: wait until some end, or raise \
+                 max_open_runs",
+                runs.len()
+            ))
+        })
     }
 
     /// Refuses a workflow that would be one too many; new versions of known ones are no more than before.

@@ -309,6 +309,7 @@ fn job_request(
     request.max_executions = number("max_executions");
     request.max_retries = small("max_retries");
     request.retry_delay_ms = number("retry_delay_ms");
+    request.max_retry_delay_ms = number("max_retry_delay_ms");
     request.timeout_ms = number("timeout_ms");
     request.concurrency = small("concurrency");
     request.allow_overlap = config.get("allow_overlap").and_then(Value::as_bool);

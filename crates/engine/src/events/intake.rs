@@ -128,7 +128,7 @@ impl Client {
     /// is the first to look comes to the same one.
     pub(crate) async fn tell_first(&self, wait: &WaitRow) -> Result<()> {
         let (Some(namespace), Some(name)) = (&wait.namespace, &wait.event) else { return Ok(()) };
-        let since = self.store.run_summary(wait.key.run).await?.created_at;
+        let since = self.store.hears_events_since(wait.key.run).await?;
         let mut last: Option<EventRow> = None;
         loop {
             let events = self.store.events_since(namespace, name, since, last.as_ref()).await?;
@@ -150,7 +150,7 @@ impl Client {
             return Ok(false);
         }
         let summary = self.store.run_summary(wait.key.run).await?;
-        if event.created_at < summary.created_at {
+        if event.created_at < self.store.hears_events_since(wait.key.run).await? {
             return Ok(false);
         }
         let spec = self.spec(summary.version).await?;

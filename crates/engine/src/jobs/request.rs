@@ -8,7 +8,7 @@ use mainspring_core::{Micros, Workflow};
 use mainspring_store::JobKind;
 use serde_json::{Value, json};
 
-use super::spec::{DEFAULT_RETRIES, DEFAULT_RETRY_DELAY_MS, DEFAULT_TIMEOUT_MS, JobSpec};
+use super::spec::{DEFAULT_RETRIES, DEFAULT_RETRY_DELAY_MS, DEFAULT_TIMEOUT_MS, JobSpec, LONGEST_RETRY_DELAY_MS};
 
 const MAX_NAME: usize = 255;
 const MAX_SLUG: usize = 90;
@@ -63,6 +63,8 @@ pub struct JobRequest {
     pub literal: bool,
     pub max_retries: Option<u32>,
     pub retry_delay_ms: Option<u64>,
+    /// Bounds the delay, which doubles with every failure.
+    pub max_retry_delay_ms: Option<u64>,
     pub timeout_ms: Option<u64>,
     pub priority: Option<Value>,
     pub concurrency: Option<u32>,
@@ -91,6 +93,7 @@ impl JobRequest {
             literal: false,
             max_retries: None,
             retry_delay_ms: None,
+            max_retry_delay_ms: None,
             timeout_ms: None,
             priority: None,
             concurrency: None,
@@ -186,6 +189,7 @@ impl JobRequest {
             literal: self.literal,
             max_retries: self.max_retries.unwrap_or(DEFAULT_RETRIES),
             retry_delay_ms: self.retry_delay_ms.unwrap_or(DEFAULT_RETRY_DELAY_MS),
+            max_retry_delay_ms: self.max_retry_delay_ms.unwrap_or(LONGEST_RETRY_DELAY_MS),
             timeout_ms: self.timeout_ms.unwrap_or_else(|| self.usual_timeout_ms(handler_type)),
             priority: self.priority.clone().unwrap_or_else(|| "medium".into()),
             concurrency: self.concurrency.or((!allow_overlap).then_some(1)),
@@ -319,6 +323,7 @@ fn pointer_of(path: &str) -> String {
         ("/triggers/0/workflow", "/workflow"),
         ("/triggers/0/on", "/on"),
         ("/tasks/job/retry/attempts", "/max_retries"),
+        ("/tasks/job/retry/max_delay", "/max_retry_delay_ms"),
         ("/tasks/job/retry", "/retry_delay_ms"),
         ("/tasks/job/timeout", "/timeout_ms"),
         ("/tasks/job/function/payload", "/payload"),

@@ -42,6 +42,9 @@ pub struct JobSpec {
     pub literal: bool,
     pub max_retries: u32,
     pub retry_delay_ms: u64,
+    /// The delay doubles with every failure up to this.
+    #[serde(default = "longest_retry_delay")]
+    pub max_retry_delay_ms: u64,
     pub timeout_ms: u64,
     /// A word or a number.
     pub priority: Value,
@@ -50,6 +53,13 @@ pub struct JobSpec {
     pub allow_overlap: bool,
     pub tags: Vec<String>,
     pub metadata: Value,
+}
+
+/// What a job waits at most between two attempts unless it says otherwise.
+pub(crate) const LONGEST_RETRY_DELAY_MS: u64 = 30 * 60 * 1_000;
+
+fn longest_retry_delay() -> u64 {
+    LONGEST_RETRY_DELAY_MS
 }
 
 impl JobSpec {
@@ -106,9 +116,10 @@ impl JobSpec {
     fn task(&self) -> Value {
         let payload = if self.literal { literally(&self.payload) } else { self.payload.clone() };
         let delay = format!("{}ms", self.retry_delay_ms);
+        let max_delay = format!("{}ms", self.max_retry_delay_ms.max(self.retry_delay_ms));
         let mut task = json!({
             "timeout": format!("{}ms", self.timeout_ms),
-            "retry": {"attempts": self.max_retries + 1, "backoff": "fixed", "delay": delay, "max_delay": delay, "jitter": 0},
+            "retry": {"attempts": self.max_retries + 1, "backoff": "exponential", "delay": delay, "max_delay": max_delay, "jitter": 0},
         });
         match self.handler_type.as_str() {
             "workflow" => task["workflow"] = json!({"name": self.handler_name, "inputs": payload}),

@@ -42,6 +42,8 @@ pub struct BackfillRequest {
     /// Lower than the workflow's unless given.
     pub priority: Option<i16>,
     pub created_by: String,
+    /// Whether instants that have not come yet may be made now.
+    pub allow_future: bool,
 }
 
 impl Client {
@@ -51,8 +53,9 @@ impl Client {
         if request.to <= request.from {
             return Err(Error::Invalid("the range of a backfill ends before it begins: give `to` after `from`".into()));
         }
-        if request.to > self.clock.wall() {
-            let message = "the range of a backfill ends in the future, where the schedule fires by itself: give a `to` that has passed";
+        if request.to > self.clock.wall() && !request.allow_future {
+            let message = "the range of a backfill ends in the future, where the schedule fires by itself: give a `to` that has passed, \
+                           or `allow_future` (--allow-future) to make those runs now";
             return Err(Error::Invalid(message.into()));
         }
         let schedule = self.past_schedule(row, request.from).await?;

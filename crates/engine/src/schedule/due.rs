@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mainspring_core::Micros;
-use mainspring_core::schedule::{Fire, Schedule, Turn};
+use mainspring_core::schedule::{Fire, Progress, Schedule, Turn};
 use mainspring_core::workflow::Trigger;
 use mainspring_store::{DueTrigger, FireOf, Fired, Firing, NewFire, Result};
 
@@ -76,8 +76,17 @@ impl Pending {
             Some(following) => (self.turn.fire[until - 1].nominal, Some(*following)),
             None => (self.turn.covered, self.turn.next),
         };
+        // Only fires that start a run count for `max_executions`.
+        let started = fires.iter().filter(|fire| fire.run().is_some()).count();
+        let next_if_refused = next.or_else(|| self.upcoming(covered));
+        let next = if started < until - from { next_if_refused } else { next };
         let (trigger, revision) = (self.due.id, self.due.revision);
-        Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next })
+        Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next, next_if_refused })
+    }
+
+    /// What comes after `covered` while a fire of this turn has not counted.
+    fn upcoming(&self, covered: Micros) -> Option<Fire> {
+        self.timetable.schedule.upcoming(Progress { covered, ..self.due.progress })
     }
 
     async fn new_fire(&self, shared: &Shared, fire: Fire, made_at: Option<Micros>) -> Result<NewFire> {

@@ -252,6 +252,7 @@ pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (
 /// The same fire with the reason instead of its runs.
 fn without_runs(firing: &Firing, reason: &str) -> Firing {
     let mut firing = firing.clone();
+    firing.next = firing.next.or(firing.next_if_refused);
     for fire in &mut firing.fires {
         if matches!(fire.what, FireOf::Run(_)) {
             fire.what = FireOf::Failed(format!("the database refused it: {reason}"));

@@ -41,6 +41,9 @@ pub(crate) struct BackfillArgs {
     /// Only show which runs it would make
     #[arg(long)]
     dry_run: bool,
+    /// Let the range end in the future: the runs of instants to come are made now
+    #[arg(long)]
+    allow_future: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -85,6 +88,7 @@ pub(crate) async fn backfill(app: &App<'_>, args: BackfillArgs) -> Result {
                 max_parallel: Some(args.max_parallel),
                 priority: args.priority,
                 dry_run: args.dry_run,
+                allow_future: args.allow_future,
             };
             let path = ["workflows", workflow, "backfill"];
             if args.dry_run {

@@ -76,6 +76,7 @@ pub(crate) async fn start(
         max_parallel: wanted.max_parallel,
         priority: wanted.priority,
         created_by: caller.operator(None, None).by,
+        allow_future: wanted.allow_future,
     };
     if wanted.dry_run {
         let fires = state.client().backfill_fires(&request).await?;

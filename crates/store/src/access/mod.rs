@@ -10,6 +10,7 @@ mod ui_sessions;
 
 pub use audit::{AuditFilter, AuditRow};
 pub use idempotency::{Claim, KeptAnswer};
+pub(crate) use namespaces::require_room_for_workflow;
 pub use namespaces::{NamespaceRow, Quotas};
 pub use secrets::{SealedSecret, SecretRow};
 pub use tokens::{NewToken, TokenRow};

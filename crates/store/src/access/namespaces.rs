@@ -2,8 +2,9 @@
 
 use mainspring_core::{Micros, RunId};
 
-use crate::db::{Flavor, Store, Tx, read, within, write};
+use crate::db::{Flavor, Store, Tx, locking, read, within, write};
 use crate::error::{Error, Result};
+use crate::runs::create::{Created, NewRun, create_all};
 
 /// What a namespace may have; `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
@@ -101,6 +102,34 @@ impl Store {
                 .fetch_optional(conn)
                 .await?);
         Ok(row.unwrap_or_default())
+    }
+
+    /// Makes runs, all of them or none, unless the namespace would then have more than `most` open ones: `None`, and nothing
+    /// was done. Those who ask at the same time are counted one after the other.
+    pub async fn create_runs_within(
+        &self,
+        now: Micros,
+        runs: &[NewRun],
+        namespace: &str,
+        most: i32,
+    ) -> Result<Option<Vec<Created>>> {
+        let mut tx = self.begin().await?;
+        let sql = locking!(tx, "SELECT name FROM namespaces WHERE name = $1", "FOR NO KEY UPDATE");
+        let _: Option<(String,)> = within!(tx, |conn| sqlx::query_as(sql).bind(namespace).fetch_optional(conn).await?);
+        let (open,): (i64,) = within!(tx, |conn| sqlx::query_as(
+            "SELECT count(*) FROM (SELECT DISTINCT t.run_id FROM task_runs t JOIN routes o ON o.id = t.route \
+             WHERE o.namespace = $1 LIMIT $2) open"
+        )
+        .bind(namespace)
+        .bind(i64::from(most))
+        .fetch_one(conn)
+        .await?);
+        if open + i64::try_from(runs.len()).unwrap_or(i64::MAX) > i64::from(most) {
+            return Ok(None);
+        }
+        let created = create_all(&mut tx, now, &runs.iter().collect::<Vec<_>>()).await?;
+        tx.commit().await?;
+        Ok(Some(created))
     }
 
     /// How many runs of a namespace are open, counted up to `most`. Looks at live rows only, never at history.
@@ -217,4 +246,24 @@ async fn owned_tables(tx: &mut Tx) -> Result<Vec<String>> {
     };
     let tables: Vec<(String,)> = within!(tx, |conn| sqlx::query_as(sql).fetch_all(conn).await?);
     Ok(tables.into_iter().map(|row| row.0).filter(|name| !SPARED.contains(&name.as_str())).collect())
+}
+
+/// Refuses a workflow that was just written if it is one too many for its namespace. The row with the quota is locked, so that
+/// two who add a workflow at the same time do not both take the last place.
+pub(crate) async fn require_room_for_workflow(tx: &mut Tx, namespace: &str) -> Result<()> {
+    let sql = locking!(tx, "SELECT max_workflows FROM namespaces WHERE name = $1", "FOR NO KEY UPDATE");
+    let quota: Option<(Option<i32>,)> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(namespace).fetch_optional(conn).await?);
+    let Some(most) = quota.and_then(|quota| quota.0) else { return Ok(()) };
+    let (count,): (i64,) = within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM workflows WHERE namespace = $1")
+        .bind(namespace)
+        .fetch_one(conn)
+        .await?);
+    if count <= i64::from(most) {
+        return Ok(());
+    }
+    Err(Error::Conflict(format!(
+        "namespace `{namespace}` may have {most} workflows and has {}: delete some, or raise max_workflows",
+        count - 1
+    )))
 }

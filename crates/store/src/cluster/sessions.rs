@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::cluster::terms::{self, Term};
 use crate::db::{Store, Tx, locking, read, within, write};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
 use crate::runs::limits::hand_on;
 use crate::runs::operate::{LockedRun, lock_run, stopped};
@@ -263,16 +264,19 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
         let why = if run.is_stopped() { Some(stopped(tx, row.run_id).await?) } else { None };
         match fate(row, why) {
             Fate::Undecided => {
+                // One of a run that was paused meanwhile is decided when that goes on.
+                let state = if run.state == RunState::Running { TaskState::Deciding } else { TaskState::Held };
                 within!(
                     tx,
                     sqlx::query(
-                        "UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = \
+                        "UPDATE task_runs SET state = $5, session = NULL, claim = NULL, due_at = $4 WHERE run_id = \
                          $1 AND idx = $2 AND item = $3"
                     )
                     .bind(row.run_id)
                     .bind(row.idx)
                     .bind(row.item)
                     .bind(now)
+                    .bind(state.code())
                 );
             }
             Fate::Again => {
@@ -337,11 +341,11 @@ async fn give_back(tx: &mut Tx, now: Micros, row: &LiveRow, run: &mut LockedRun)
     );
     within!(
         tx,
-        sqlx::query(
+        sqlx::query(sql!(
             "INSERT INTO attempts (run_id, idx, item, attempt, outcome, session, seq, started_at, \
              finished_at, error_kind, error) \
-             VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, 'lost', 'the worker was lost')"
-        )
+             VALUES ($1, $2, $3, $4, {attempt.lost}, $5, $6, $7, $8, 'lost', 'the worker was lost')"
+        ))
         .bind(row.run_id)
         .bind(row.idx)
         .bind(row.item)

@@ -3,7 +3,8 @@
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Db, Store, Tx, read, within};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::admission::{self, Admission};
 use crate::runs::flags::{self, CHUNK};
 use crate::workflows::versions::VersionRef;
@@ -275,14 +276,24 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
 }
 
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
+    write_run_only(tx, now, seed).await?;
+    // In a statement of its own: whoever deletes the workflow has by now done so, or will see the run.
+    let workflow: Option<(uuid::Uuid,)> = within!(tx, |conn| sqlx::query_as("SELECT id FROM workflows WHERE id = $1")
+        .bind(seed.workflow)
+        .fetch_optional(conn)
+        .await?);
+    workflow.map(drop).ok_or_else(|| Error::not_found("the workflow"))
+}
+
+async fn write_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, \
+            sql!("INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, created_at, \
              progress_at, deadline_at, waits_for, holds) \
-             VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE \
+             VALUES ($1, $2, $3, $4, CAST($5 AS smallint) | coalesce((SELECT {run_flag.followed} FROM workflows w WHERE \
              w.id = $3 AND w.followed), 0), $6, $7, $8, $9, $9, $10, CASE WHEN $11 THEN NULL ELSE \
-             $8 END, CASE WHEN $11 THEN $8 END)"
+             $8 END, CASE WHEN $11 THEN $8 END)")
         )
         .bind(seed.id)
         .bind(seed.version)

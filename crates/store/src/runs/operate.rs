@@ -11,7 +11,8 @@ use crate::db::{Store, Tx, locking, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags::{
-    CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, is_stopped,
+    CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS,
+    RUN_TIMED_OUT, is_stopped,
 };
 use crate::runs::limits::hand_on;
 use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
@@ -248,7 +249,7 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
     within!(
         tx,
         sqlx::query(
-            "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, $4), \
+            "UPDATE runs SET state = $2, flags = $3, progress_at = $4, started_at = coalesce(started_at, CASE WHEN $6 THEN $4 END), \
              waits_for = NULL, limit_id = CASE WHEN $5 THEN NULL ELSE limit_id END WHERE id = $1"
         )
         .bind(run.id)
@@ -256,6 +257,7 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
         .bind(run.flags)
         .bind(now)
         .bind(was == RunState::Pending)
+        .bind(runs_finalisers(run.flags))
     );
     if !run.is_stopped() {
         if was == RunState::Paused {
@@ -273,6 +275,13 @@ pub(crate) async fn stop_run(tx: &mut Tx, now: Micros, run: &mut LockedRun, reas
         proceed::enqueue(tx, now, run.id, proceed::CANCEL).await?;
     }
     Ok(more)
+}
+
+/// Whether a run that is stopped before it began begins after all, for the sake of its finalisers.
+fn runs_finalisers(flags: i16) -> bool {
+    let is_called_off = flags & RUN_NO_FINALISERS != 0;
+    let recovers = flags & RUN_TIMED_OUT != 0 && flags & RUN_HAS_ON_FAILURE != 0;
+    !is_called_off && (flags & RUN_HAS_FINALLY != 0 || recovers)
 }
 
 /// How the task runs of a run that was stopped end: with the words of whoever stopped it.

@@ -150,14 +150,16 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
     let flags = run.flags & !(RUN_BEING_MADE | RUN_ADMITTED);
     within!(
         tx,
-        sqlx::query(
-            "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN 1 ELSE 0 END, started_at = CASE WHEN $3 \
-             THEN $4 ELSE started_at END WHERE id = $1"
-        )
+        sqlx::query(sql!(
+            "UPDATE runs SET flags = $2, state = CASE WHEN $3 THEN {run.running} ELSE {run.pending} END, \
+             started_at = CASE WHEN $5 THEN $4 ELSE started_at END WHERE id = $1"
+        ))
         .bind(run.id)
         .bind(flags)
         .bind(admitted)
         .bind(now)
+        // One that was cancelled meanwhile never began.
+        .bind(admitted && flags & RUN_CANCELLING == 0)
     );
     if flags & RUN_CANCELLING != 0 {
         let state = if admitted { RunState::Running } else { RunState::Pending };

@@ -141,12 +141,12 @@ impl Store {
         within!(
             tx,
             sqlx::query(
-                "UPDATE runs SET state = $2, stage = $9, \
-                 flags = CAST($3 AS smallint) | coalesce((SELECT 256 FROM workflows w WHERE w.id = \
+                sql!("UPDATE runs SET state = $2, stage = $9, \
+                 flags = CAST($3 AS smallint) | coalesce((SELECT {run_flag.followed} FROM workflows w WHERE w.id = \
                  runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, \
                  finished_at = NULL, progress_at = $7, deadline_at = $8, \
-                 holds = CASE WHEN $2 = 1 THEN limit_id END, waits_for = CASE WHEN $2 = 0 THEN limit_id END \
-                 WHERE id = $1"
+                 holds = CASE WHEN $2 = {run.running} THEN limit_id END, waits_for = CASE WHEN $2 = {run.pending} THEN limit_id END \
+                 WHERE id = $1")
             )
             .bind(id)
             .bind(state.code())
@@ -163,7 +163,9 @@ impl Store {
             sqlx::query("UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL").bind(id)
         );
         within!(tx, sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1").bind(id));
-        close_letters(&mut tx, now, id, what, operator).await?;
+        let is_done_again =
+            |index: usize| reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage > stage);
+        close_letters(&mut tx, now, id, what, is_done_again, operator).await?;
         record(&mut tx, now, action, &mut run, what.word(), operator).await?;
         if again.is_empty() {
             end_stage(&mut tx, now, id).await?;
@@ -193,27 +195,47 @@ impl Reopen {
     }
 }
 
-/// Entries that wait for a person: what is done again is retried, what was settled by hand is closed alone.
-async fn close_letters(tx: &mut Tx, now: Micros, id: RunId, what: &Reopen, operator: &Operator) -> Result<()> {
-    let (status, task): (i16, Option<i32>) = match what {
-        Reopen::Failed | Reopen::From(_) => (1, None),
-        Reopen::Settled { task, state: TaskState::Skipped, .. } => (2, Some(*task as i32)),
-        Reopen::Settled { task, .. } => (3, Some(*task as i32)),
+/// Closes the entries of exactly those tasks that are done again or were settled by hand: a task that stays failed keeps its
+/// entry. An entry of the whole run is closed when everything that failed is done again.
+async fn close_letters(
+    tx: &mut Tx,
+    now: Micros,
+    id: RunId,
+    what: &Reopen,
+    is_done_again: impl Fn(usize) -> bool,
+    operator: &Operator,
+) -> Result<()> {
+    let status: i16 = match what {
+        Reopen::Failed | Reopen::From(_) => 1,
+        Reopen::Settled { state: TaskState::Skipped, .. } => 2,
+        Reopen::Settled { .. } => 3,
     };
-    within!(
-        tx,
-        sqlx::query(
-            "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, \
-             notes = coalesce($6, notes) \
-             WHERE run_id = $1 AND status = 0 AND (CAST($5 AS integer) IS NULL OR idx = $5)",
-        )
-        .bind(id)
-        .bind(&operator.by)
-        .bind(now)
-        .bind(status)
-        .bind(task)
-        .bind(&operator.reason)
-    );
+    let is_closed = |idx: Option<i32>| match (what, idx) {
+        (Reopen::Settled { task, .. }, idx) => idx == Some(*task as i32),
+        (Reopen::Failed, None) => true,
+        (Reopen::From(_), None) => false,
+        (_, Some(idx)) => is_done_again(idx as usize),
+    };
+    let pending: Vec<(Uuid, Option<i32>)> = within!(tx, |conn| sqlx::query_as(sql!(
+        "SELECT id, idx FROM dead_letters WHERE run_id = $1 AND status = {letter.pending} ORDER BY id"
+    ))
+    .bind(id)
+    .fetch_all(conn)
+    .await?);
+    for (letter, _) in pending.iter().filter(|(_, idx)| is_closed(*idx)) {
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, \
+                 notes = coalesce($5, notes) WHERE id = $1",
+            )
+            .bind(letter)
+            .bind(&operator.by)
+            .bind(now)
+            .bind(status)
+            .bind(&operator.reason)
+        );
+    }
     Ok(())
 }
 
@@ -375,12 +397,12 @@ async fn revive(tx: &mut Tx, now: Micros, run: &LockedRun, workflow: &Workflow, 
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
+            sql!("INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
              max_failures, max_lost, generation, open, succeeded, failed, skipped, version, due_at) \
-             SELECT r.id, vt.idx, -1, CASE WHEN $3 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $3 END, vt.rule, \
+             SELECT r.id, vt.idx, -1, CASE WHEN $3 = {task.ready} AND vt.pool IS NOT NULL THEN {task.gated} ELSE $3 END, vt.rule, \
              coalesce(vt.rank, r.rank), $4, vt.route, vt.pool, $5, \
                 vt.max_failures, vt.max_lost, $6, $7, $8, $9, $10, vt.version, $11 \
-             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1"
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1")
         )
         .bind(run.id)
         .bind(task.index as i32)

@@ -6,6 +6,7 @@ use mainspring_core::workflow::Task;
 
 use crate::db::{Tx, within};
 use crate::error::Result;
+use crate::names::sql;
 use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task, upstream};
 use crate::runs::operate::LockedRun;
 use crate::runs::parking::NEVER;
@@ -122,13 +123,13 @@ async fn insert(tx: &mut Tx, run: &LockedRun, index: usize, row: &Row) -> Result
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
+            sql!("INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, \
              max_failures, max_lost, generation, open, succeeded, \
                                     version, due_at, started_at) \
-             SELECT r.id, vt.idx, $3, CASE WHEN $4 = 1 AND vt.pool IS NOT NULL THEN 5 ELSE $4 END, \
+             SELECT r.id, vt.idx, $3, CASE WHEN $4 = {task.ready} AND vt.pool IS NOT NULL THEN {task.gated} ELSE $4 END, \
              vt.rule, coalesce(vt.rank, r.rank), $5, vt.route, vt.pool, \
                     $6, vt.max_failures, vt.max_lost, $7, $8, $9, vt.version, $10, NULL \
-             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1",
+             FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.idx = $2 WHERE r.id = $1"),
         )
         .bind(run.id)
         .bind(index as i32)

@@ -3,7 +3,7 @@
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::runs::proceed::{CREATE, enqueue};
 
 impl Store {
@@ -33,6 +33,19 @@ impl Store {
         Ok(row.map(|row| row.0))
     }
 
+    /// Since when a run hears events: since it was made, or since it began if it was put off.
+    pub async fn hears_events_since(&self, run: RunId) -> Result<Micros> {
+        let row: Option<(Micros,)> = read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT coalesce(d.began_at, r.created_at) FROM runs r LEFT JOIN run_details d ON d.run_id = r.id WHERE r.id = $1"
+        )
+        .bind(run)
+        .fetch_optional(conn)
+        .await?
+        });
+        row.map(|row| row.0).ok_or_else(|| Error::not_found(format!("run {run}")))
+    }
+
     /// The time of day at which the next run begins.
     pub async fn next_start(&self) -> Result<Option<Micros>> {
         let row: Option<(Micros,)> =
@@ -52,6 +65,15 @@ pub(crate) async fn put_off(tx: &mut Tx, run: RunId, until: Micros) -> Result<()
 pub(crate) async fn begin(tx: &mut Tx, now: Micros, run: RunId) -> Result<()> {
     let was_put_off = within!(tx, sqlx::query("DELETE FROM starts WHERE run_id = $1").bind(run));
     if was_put_off > 0 {
+        within!(
+            tx,
+            sqlx::query(
+                "INSERT INTO run_details (run_id, began_at) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET \
+                 began_at = excluded.began_at"
+            )
+            .bind(run)
+            .bind(now)
+        );
         enqueue(tx, now, run, CREATE).await?;
     }
     Ok(())

@@ -99,11 +99,6 @@ impl NewFire {
             _ => None,
         }
     }
-
-    /// Whether it counts for `max_executions`.
-    fn counts(&self) -> bool {
-        matches!(self.what, FireOf::Run(_) | FireOf::Failed(_))
-    }
 }
 
 /// One trigger fires: from exactly this revision and next fire to this progress.
@@ -115,6 +110,8 @@ pub struct Firing {
     pub fires: Vec<NewFire>,
     pub covered: Micros,
     pub next: Option<Fire>,
+    /// What comes next if not all of its runs start: those that do not leave room under `max_executions`.
+    pub next_if_refused: Option<Fire>,
 }
 
 impl Firing {
@@ -128,8 +125,9 @@ impl Firing {
         self.fires.iter().filter_map(NewFire::run).all(create::goes_in_bulk)
     }
 
+    /// How many fires count for `max_executions`: those that start a run.
     pub(crate) fn executions(&self) -> i64 {
-        self.fires.iter().filter(|fire| fire.counts()).count() as i64
+        self.fires.iter().filter_map(NewFire::run).count() as i64
     }
 }
 
@@ -431,7 +429,31 @@ async fn fire_within(tx: &mut Tx, now: Micros, at: Micros, term: &Term, firings:
     }
     let of: Vec<(Uuid, &NewFire)> =
         firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire))).collect();
-    Ok(Fired::Done(make(tx, now, at, NO_BACKFILL, &of).await?))
+    let created = make(tx, now, at, NO_BACKFILL, &of).await?;
+    uncount_refused(tx, firings, &created).await?;
+    Ok(Fired::Done(created))
+}
+
+/// Takes back what was counted of fires whose runs were refused. `created` is in the order of the runs.
+async fn uncount_refused(tx: &mut Tx, firings: &[Firing], created: &[Created]) -> Result<()> {
+    let mut created = created.iter();
+    for firing in firings {
+        let runs = firing.executions() as usize;
+        let refused = created.by_ref().take(runs).filter(|created| **created == Created::Refused).count();
+        if refused == 0 {
+            continue;
+        }
+        let next = firing.next.or(firing.next_if_refused);
+        within!(
+            tx,
+            sqlx::query("UPDATE triggers SET fired = fired - $2, next_nominal = $3, next_fire_at = $4 WHERE id = $1")
+                .bind(firing.trigger)
+                .bind(refused as i64)
+                .bind(next.map(|next| next.nominal))
+                .bind(next.map(|next| next.fire_at))
+        );
+    }
+    Ok(())
 }
 
 async fn end(tx: Tx, fired: Fired) -> Result<Fired> {

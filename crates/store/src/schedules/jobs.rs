@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
+use crate::access::require_room_for_workflow;
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::events::announce::{self, EventRow};
@@ -155,6 +156,7 @@ struct Row {
     created_by: String,
     created_at: Micros,
     updated_at: Micros,
+    trigger_updated_at: Micros,
     cancelled_at: Option<Micros>,
     next_nominal: Option<Micros>,
     last_fire_at: Option<Micros>,
@@ -170,6 +172,7 @@ impl TryFrom<Row> for JobRow {
     fn try_from(row: Row) -> Result<Self> {
         let bad = |column, reason: String| Error::bad_row("jobs", column, row.id, reason);
         let status = status_of(row.status).ok_or_else(|| bad("status", row.status.to_string()))?;
+        let completed_at = row.last_fire_at.filter(|_| status == JobStatus::Completed);
         Ok(Self {
             kind: kind_of(row.kind).ok_or_else(|| bad("kind", row.kind.to_string()))?,
             spec: serde_json::from_str(&row.spec).map_err(|error| bad("spec", error.to_string()))?,
@@ -181,8 +184,9 @@ impl TryFrom<Row> for JobRow {
             trigger_id: row.trigger_id,
             created_by: row.created_by,
             created_at: row.created_at,
-            updated_at: row.updated_at,
-            completed_at: row.last_fire_at.filter(|_| status == JobStatus::Completed),
+            // A pause, a resumption and the last fire are in the row of its trigger.
+            updated_at: row.updated_at.max(row.trigger_updated_at).max(completed_at.unwrap_or(Micros::MIN)),
+            completed_at,
             cancelled_at: row.cancelled_at,
             next_run: row.next_nominal.filter(|_| status == JobStatus::Active),
             last_run: row.last_run_at,
@@ -217,7 +221,7 @@ macro_rules! from {
 const COLUMNS: &str = concat!(
     "SELECT j.id, j.namespace, j.name, j.kind, ",
     status!(),
-    " AS status, j.workflow_id, t.id AS trigger_id, j.spec, j.created_by, j.created_at, j.updated_at, j.cancelled_at, t.next_nominal, \
+    " AS status, j.workflow_id, t.id AS trigger_id, j.spec, j.created_by, j.created_at, j.updated_at, t.updated_at AS trigger_updated_at, j.cancelled_at, t.next_nominal, \
      t.last_fire_at, j.last_run_at, t.problem, j.executions, j.successes, j.failures, j.measured, j.duration",
     from!()
 );
@@ -456,6 +460,7 @@ async fn claim_name(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
             .bind(now)
         );
         if claimed == 1 {
+            require_room_for_workflow(tx, &job.workflow.namespace).await?;
             return Ok(name);
         }
     }

@@ -4,7 +4,7 @@
 //! next fire, so that a fire that was prepared before finds nothing to fire.
 
 use mainspring_core::Micros;
-use mainspring_core::schedule::{Calendar, CalendarSpec, Fire, Progress, Schedule};
+use mainspring_core::schedule::{Calendar, CalendarSpec, Fire, GIVE_UP, Progress, Schedule};
 use mainspring_core::workflow::{Trigger, TriggerSource};
 use uuid::Uuid;
 
@@ -254,39 +254,60 @@ impl Store {
         let mut tx = self.begin().await?;
         let row = lock(&mut tx, id).await?;
         if row.paused {
-            let mut fires: Vec<NewFire> = Vec::new();
-            let (mut covered, mut next) = (row.covered_at, row.next);
-            if row.trigger.source.is_scheduled() && row.next.is_some() {
-                let calendar =
-                    crate::schedules::calendars::of(&mut tx, &row.namespace, row.trigger.calendar.as_deref()).await?;
-                let schedule = row.schedule(calendar.as_ref()).map_err(Error::Conflict)?;
-                let turn = schedule.give_up(row.progress(), now, row.trigger.catchup);
-                fires.extend(turn.missed.map(|missed| NewFire::missed(missed, "it was paused")));
-                fires.extend(turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
-                (covered, next) = (turn.covered, turn.next);
-            }
-            fires::insert_without_runs(&mut tx, now, id, &fires).await?;
-            within!(
-                tx,
-                sqlx::query(
-                    "UPDATE triggers SET paused = FALSE, revision = revision + 1, covered_at = $3, \
-                     next_nominal = $4, next_fire_at = $5, \
-                     updated_at = $2 WHERE id = $1"
-                )
-                .bind(id)
-                .bind(now)
-                .bind(covered)
-                .bind(next.map(|next| next.nominal))
-                .bind(next.map(|next| next.fire_at))
-            );
+            end_break(&mut tx, now, &row, "it was paused").await?;
+            within!(tx, sqlx::query("UPDATE triggers SET paused = FALSE WHERE id = $1").bind(id));
         }
         tx.commit().await?;
         self.trigger(id).await
     }
 }
 
-/// Says whether the triggers of a workflow fire. What fell due while they did not is up to their catch-up policies.
+/// A trigger that did not fire for a while goes on: what fell due meanwhile is up to its catch-up policy, and without one
+/// nothing is made up for, but for a single instant. What is given up is written down as missed, the rest fires right away.
+async fn end_break(tx: &mut Tx, now: Micros, row: &TriggerRow, reason: &str) -> Result<()> {
+    let mut fires: Vec<NewFire> = Vec::new();
+    let (mut covered, mut next) = (row.covered_at, row.next);
+    if row.trigger.source.is_scheduled() && row.next.is_some() {
+        let calendar = crate::schedules::calendars::of(tx, &row.namespace, row.trigger.calendar.as_deref()).await?;
+        let schedule = row.schedule(calendar.as_ref()).map_err(Error::Conflict)?;
+        let is_single = matches!(row.trigger.source, TriggerSource::At(_));
+        let policy = row.trigger.catchup.or((!is_single).then_some(GIVE_UP));
+        let turn = schedule.give_up(row.progress(), now, policy);
+        fires.extend(turn.missed.map(|missed| NewFire::missed(missed, reason)));
+        fires.extend(turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
+        (covered, next) = (turn.covered, turn.next);
+    }
+    fires::insert_without_runs(tx, now, row.id, &fires).await?;
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE triggers SET revision = revision + 1, covered_at = $3, next_nominal = $4, next_fire_at = $5, \
+             updated_at = $2 WHERE id = $1"
+        )
+        .bind(row.id)
+        .bind(now)
+        .bind(covered)
+        .bind(next.map(|next| next.nominal))
+        .bind(next.map(|next| next.fire_at))
+    );
+    Ok(())
+}
+
+/// Says whether the triggers of a workflow fire. What fell due while they did not is up to their catch-up policies; a paused
+/// one is left to its resumption.
 pub(crate) async fn activate(tx: &mut Tx, now: Micros, workflow_id: Uuid, active: bool) -> Result<()> {
+    if active {
+        let sql = locking!(
+            tx,
+            "SELECT id FROM triggers WHERE workflow_id = $1 AND NOT active AND NOT paused AND present ORDER BY id",
+            "FOR NO KEY UPDATE"
+        );
+        let idle: Vec<(Uuid,)> = within!(tx, |conn| sqlx::query_as(sql).bind(workflow_id).fetch_all(conn).await?);
+        for (id,) in idle {
+            let row = lock(tx, id).await?;
+            end_break(tx, now, &row, "its workflow was not active").await?;
+        }
+    }
     within!(
         tx,
         sqlx::query(

@@ -196,9 +196,27 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
             output: result.output.clone(),
         });
     }
+    close_waits(tx, &gone).await?;
     let refused: Vec<(usize, &Ended)> = handed_in.into_values().collect();
     fence(tx, &refused, reply).await?;
     Ok(gone)
+}
+
+/// What was decided to end does not wait any more. Nobody executed it, so it names no session.
+async fn close_waits(tx: &mut SqliteTx, gone: &[Gone]) -> Result<()> {
+    for row in gone.iter().filter(|row| row.session.is_none()) {
+        sqlx::query(sql!(
+            "UPDATE waits SET outcome = {waited.moot}, happened_at = $4 \
+             WHERE run_id = $1 AND idx = $2 AND item = $3 AND outcome IS NULL AND child IS NULL"
+        ))
+        .bind(row.key.run)
+        .bind(row.key.index)
+        .bind(row.key.item)
+        .bind(row.finished_at)
+        .execute(tx.connection().await?)
+        .await?;
+    }
+    Ok(())
 }
 
 async fn fence(tx: &mut SqliteTx, refused: &[(usize, &Ended)], reply: &mut Reply) -> Result<()> {

@@ -9,12 +9,13 @@ use crate::error::Result;
 use crate::names::sql;
 use crate::runs::create::RunSeed;
 
+// A run of a workflow that was deleted meanwhile has no state, which the table refuses.
 pub(super) static RUNS: Bulk = Bulk::new(
     "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
     10,
     sql!(
         ") INSERT OR ROLLBACK INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
-     SELECT id, version, workflow, state, \
+     SELECT id, version, workflow, CASE WHEN EXISTS (SELECT 1 FROM workflows w WHERE w.id = v.workflow) THEN state END, \
             flags | coalesce((SELECT {run_flag.followed} FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = {run.pending} THEN lim END, CASE WHEN state = {run.running} THEN lim END, now, CASE WHEN state = {run.running} THEN now END, now, deadline \
      FROM v WHERE v.id IS NOT NULL"
     ),

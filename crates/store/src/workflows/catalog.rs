@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Flavor, Store, locking, read, within};
+use crate::db::{Db, Flavor, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::{in_namespaces, tagged};
@@ -278,6 +278,10 @@ impl Store {
             }
         }
         let mut tx = self.begin().await?;
+        if let Tx::Postgres(tx) = &mut tx {
+            // Waits for the runs that are being made, and has those that come later find no workflow.
+            sqlx::query("LOCK TABLE runs IN SHARE MODE").execute(&mut **tx).await?;
+        }
         let sql = locking!(tx, "SELECT id FROM workflows WHERE id = $1", "FOR UPDATE");
         let found: Option<(Uuid,)> = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?);
         if found.is_none() {

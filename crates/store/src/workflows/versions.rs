@@ -9,6 +9,7 @@ use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
+use crate::access::require_room_for_workflow;
 use crate::db::{Db, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
@@ -202,7 +203,7 @@ pub(crate) async fn put_in(
     let spec = serde_json::to_string(workflow)
         .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
     let hash = content_hash(&spec, files);
-    within!(
+    let is_new = within!(
         tx,
         sqlx::query(
             "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, \
@@ -212,7 +213,10 @@ pub(crate) async fn put_in(
         .bind(&workflow.namespace)
         .bind(&workflow.name)
         .bind(now)
-    );
+    ) > 0;
+    if is_new {
+        require_room_for_workflow(tx, &workflow.namespace).await?;
+    }
     let sql = locking!(
         tx,
         "SELECT id, active, latest, updated_at FROM workflows WHERE namespace = $1 AND name = $2",

@@ -104,6 +104,17 @@ conformance! {
         assert_eq!(w.take_decisions().await, ["a"]);
     }
 
+    async fn a_lost_decision_of_a_paused_run_waits(w: &mut World) {
+        w.submit(ONE).await;
+        w.take_decisions().await;
+        w.pause().await;
+        w.lose_session().await;
+        w.expect("paused a=held b=pending").await;
+        assert!(w.take_decisions().await.is_empty());
+        w.resume().await;
+        assert_eq!(w.take_decisions().await, ["a"]);
+    }
+
     async fn a_decision_comes_too_late_for_a_cancelled_run(w: &mut World) {
         for decision in [Decision::Start, Decision::Skip] {
             w.submit(ONE).await;

@@ -1,6 +1,6 @@
 //! Tokens, the audit log, kept answers, secrets and namespaces.
 
-use mainspring_store::{AuditFilter, AuditRow, Claim, Error, KeptAnswer, NewToken, Quotas, SealedSecret};
+use mainspring_store::{AuditFilter, AuditRow, Claim, Error, KeptAnswer, NewRun, NewToken, Quotas, SealedSecret};
 use uuid::Uuid;
 
 use crate::conformance;
@@ -105,6 +105,40 @@ conformance! {
         store.delete_secret("a", "K").await.unwrap();
         assert!(matches!(store.delete_secret("a", "K").await, Err(Error::NotFound { .. })));
         assert_eq!(store.secret("b", "K").await.unwrap().updated_by, "me");
+    }
+
+    async fn the_last_place_of_a_quota_is_taken_once(world: &mut World) {
+        let store = world.store.clone();
+        let quotas = Quotas { max_open_runs: Some(1), max_workflows: Some(1) };
+        store.add_namespace(world.now, "a", None, quotas).await.unwrap();
+        let version = world.version("{name: w, namespace: a, tasks: {t: {run: x}}}").await;
+        let (one, two) = (world.new_run(&version).await, world.new_run(&version).await);
+        let ids = [one.id, two.id];
+        let (first, second) = tokio::join!(
+            store.create_runs_within(world.now, std::slice::from_ref(&one), "a", 1),
+            store.create_runs_within(world.now, std::slice::from_ref(&two), "a", 1)
+        );
+        let made: Vec<bool> = [first, second].into_iter().map(|made| made.unwrap().is_some()).collect();
+        assert_eq!(made.iter().filter(|made| **made).count(), 1, "{made:?}");
+        let other = mainspring_core::parse("{name: other, namespace: a, tasks: {t: {run: x}}}").unwrap();
+        let id = world.id();
+        let refused = store.put_version(world.now, id, &other, "", &[]).await.unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)) && refused.to_string().contains("may have 1 workflows"), "{refused}");
+        world.run = ids[made.iter().position(|made| *made).unwrap()];
+        world.versions.insert(world.run, version.id);
+        world.play(&[], &[]).await;
+    }
+
+    async fn no_run_is_made_of_a_deleted_workflow(world: &mut World) {
+        let version = world.version("{name: w, tasks: {t: {run: x}}}").await;
+        world.store.delete_workflow(version.workflow_id).await.unwrap();
+        let plain = world.new_run(&version).await;
+        let later = NewRun { start_at: Some(world.now + 1), ..world.new_run(&version).await };
+        for new in [plain, later] {
+            let refused = world.store.create_runs(world.now, std::slice::from_ref(&new)).await.unwrap_err();
+            assert!(matches!(refused, Error::NotFound { .. }), "{refused:?}");
+            assert!(world.store.run_summary(new.id).await.is_err(), "nothing is left of it");
+        }
     }
 
     async fn namespaces_have_quotas_and_go_with_everything(world: &mut World) {

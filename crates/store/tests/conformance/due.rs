@@ -173,6 +173,7 @@ conformance! {
         w.check_now().await;
         assert_eq!(w.store.begin_due_runs(w.now, start, 10).await.unwrap(), 0, "it begins once");
         assert_eq!(w.store.duties().await.unwrap(), Duties { next_start: None, has_continuations: true, ..duties });
+        assert_eq!(w.store.hears_events_since(w.run).await.unwrap(), w.now, "what was announced before is not for it");
         w.proceed().await;
         w.expect("running a=ready b=pending").await;
         assert_eq!(w.store.next_deadline().await.unwrap(), Some(start + 10 * SECOND), "its time runs from its start");
@@ -186,6 +187,9 @@ conformance! {
         w.create(NewRun { start_at: Some(w.now + SECOND), ..new }).await;
         w.cancel().await;
         w.expect("cancelled a=cancelled b=cancelled").await;
+        let summary = w.store.run_summary(w.run).await.unwrap();
+        assert_eq!(summary.started_at, None, "it never began");
+        assert!(summary.finished_at.is_some());
         assert_eq!(w.store.begin_due_runs(w.now, w.now + SECOND, 10).await.unwrap(), 0);
     }
 

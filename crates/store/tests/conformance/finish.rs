@@ -25,6 +25,19 @@ async fn dead_letters(w: &World) -> Vec<(i32, i16, i32)> {
     }
 }
 
+async fn letter_ids(w: &World) -> Vec<uuid::Uuid> {
+    use sqlx::Connection;
+    let sql = "SELECT id FROM dead_letters";
+    let rows: Vec<(uuid::Uuid,)> = if w.db.url().starts_with("postgres") {
+        let mut connection = sqlx::PgConnection::connect(w.db.url()).await.unwrap();
+        sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap()
+    } else {
+        let mut connection = sqlx::SqliteConnection::connect(w.db.url()).await.unwrap();
+        sqlx::query_as(sql).fetch_all(&mut connection).await.unwrap()
+    };
+    rows.into_iter().map(|row| row.0).collect()
+}
+
 conformance! {
     async fn a_result_moves_the_row_to_history(w: &mut World) {
         w.submit(TWO).await;
@@ -132,6 +145,10 @@ conformance! {
         w.retry("a").await;
         w.expect("failed a=failed b=upstream_failed").await;
         assert_eq!(dead_letters(w).await, [(0, 1, 2)]);
+        let id = letter_ids(w).await[0];
+        assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
+        let (seconds, _) = id.get_timestamp().unwrap().to_unix();
+        assert!((w.now / SECOND - seconds as i64).abs() < 60, "its id says when it was made");
         let again = Exchange { goes_on: vec![w.goes_on(token, GoesOnAs::Retry { due_at: 0 })], ..w.empty_exchange() };
         assert!(w.exchange(&again).await.fenced.is_empty());
         assert_eq!(dead_letters(w).await.len(), 1);

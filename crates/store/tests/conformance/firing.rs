@@ -18,6 +18,7 @@ pub(crate) fn firing(due: &DueTrigger, run: NewRun) -> Firing {
         fires: vec![NewFire { nominal: due.next_fire_at, what: FireOf::Run(Box::new(run)) }],
         covered: due.next_fire_at,
         next: Some(Fire { nominal: next, fire_at: next }),
+        next_if_refused: Some(Fire { nominal: next, fire_at: next }),
     }
 }
 
@@ -142,8 +143,36 @@ conformance! {
         }
         let row = trigger(w, "w", "a").await;
         assert_eq!(fires(w, &row).await, ["10 fired x1", "20 skipped x1", "30 fired x1", "40 fired x1"]);
-        assert_eq!(row.fired, 4);
+        assert_eq!(row.fired, 3, "a skipped fire is no execution");
         w.run = kept.unwrap();
+        w.play(&[], &[]).await;
+    }
+
+    async fn skipped_fires_leave_room_for_executions(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: a, every: 10s, max_executions: 1}], tasks: {t: {run: x}}}").await;
+        let limit = w.store.concurrency_limit("trigger/a", 1).await.unwrap();
+        let blocking = NewRun { limit: Some(limit), overlap: Some(Overlap::Skip), ..new_run(w, &version).await };
+        w.create(blocking).await;
+        let blocker = w.run;
+        let term = w.lead().await;
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let refused = NewRun { limit: Some(limit), overlap: Some(Overlap::Skip), ..new_run(w, &version).await };
+        // The last that `max_executions` allows, so that nothing comes after it.
+        let unit = [Firing { next: None, ..firing(&due[0], refused) }];
+        assert_eq!(w.store.fire(w.now, w.now, &term, &unit).await.unwrap(), Fired::Done(vec![Created::Refused]));
+        let row = trigger(w, "w", "a").await;
+        assert_eq!((row.fired, row.next), (0, unit[0].next_if_refused));
+        w.run = blocker;
+        w.play(&[], &[]).await;
+        w.pass(10 * SECOND);
+        let due = w.store.due_triggers(w.now, 10).await.unwrap();
+        let run = NewRun { limit: Some(limit), overlap: Some(Overlap::Skip), ..new_run(w, &version).await };
+        let unit = [Firing { next: None, ..firing(&due[0], run) }];
+        assert!(matches!(w.store.fire(w.now, w.now, &term, &unit).await.unwrap(), Fired::Done(_)));
+        let row = trigger(w, "w", "a").await;
+        assert_eq!((row.fired, row.next), (1, None));
+        w.run = unit_run(&unit[0]);
         w.play(&[], &[]).await;
     }
 
@@ -161,7 +190,7 @@ conformance! {
         assert_eq!(w.store.fire(w.now, w.now, &term, &[unit]).await.unwrap(), Fired::Done(vec![]));
         let row = trigger(w, "w", "a").await;
         assert_eq!(fires(w, &row).await, ["10..90 missed x9", "100 failed x1"]);
-        assert_eq!((row.fired, row.next), (1, None));
+        assert_eq!((row.fired, row.next), (0, None), "what started no run is no execution");
         let rows = w.store.fires_of(row.id, begun + 100 * SECOND, 10).await.unwrap();
         assert_eq!((rows.len(), rows[0].reason.as_deref()), (1, Some("nobody fired it")));
     }

@@ -54,6 +54,20 @@ conformance! {
         }
     }
 
+    async fn a_rerun_closes_the_dead_letters_of_what_it_does_again_alone(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x, on_exhausted: dead_letter}, b: {run: x, on_exhausted: dead_letter}, c: {run: x, on_exhausted: dead_letter}}}").await;
+        w.play(&["a", "b", "c"], &[]).await;
+        assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), 3);
+        let what = from(w, "a");
+        reopen(w, what).await;
+        assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), 2, "b and c stay failed");
+        w.play(&["a"], &[]).await;
+        assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), 3);
+        reopen(w, Reopen::Failed).await;
+        assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), 0);
+        w.play(&[], &[]).await;
+    }
+
     async fn a_cancelled_run_can_be_reopened(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {needs: b, run: x}}}").await;
         w.claim(1).await;

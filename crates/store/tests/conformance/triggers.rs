@@ -118,9 +118,23 @@ conformance! {
         assert!(unknown.to_string().contains("was not found"), "{unknown}");
     }
 
+    async fn activation_applies_the_policy(w: &mut World) {
+        let version = w.version("{name: w, triggers: [{id: none, every: 10s, catchup: none}, {id: unsaid, every: 10s}, {id: latest, every: 10s, catchup: latest}, {id: all, every: 10s, catchup: all}]}").await;
+        w.store.set_workflow_active(w.now, version.workflow_id, false, None).await.unwrap();
+        w.pass(45 * SECOND);
+        w.store.set_workflow_active(w.now, version.workflow_id, true, None).await.unwrap();
+        let expected = [("none", "10..40 missed x4", 50), ("unsaid", "10..40 missed x4", 50), ("latest", "10..30 missed x3", 40), ("all", "", 10)];
+        for (name, missed, next) in expected {
+            let row = trigger(w, "w", name).await;
+            assert!(row.active, "{name}");
+            assert_eq!(fires(w, &row).await.join(","), missed, "{name}");
+            assert_eq!((row.next.unwrap().nominal - row.created_at) / SECOND, next, "{name}");
+        }
+    }
+
     async fn the_end_of_a_pause_applies_the_policy(w: &mut World) {
-        w.version("{name: w, triggers: [{id: none, every: 10s, catchup: none}, {id: latest, every: 10s}, {id: all, every: 10s, catchup: all}]}").await;
-        let ids = [("none", "10..40 missed x4", 50), ("latest", "10..30 missed x3", 40), ("all", "", 10)];
+        w.version("{name: w, triggers: [{id: none, every: 10s, catchup: none}, {id: latest, every: 10s, catchup: latest}, {id: unsaid, every: 10s}, {id: all, every: 10s, catchup: all}]}").await;
+        let ids = [("none", "10..40 missed x4", 50), ("unsaid", "10..40 missed x4", 50), ("latest", "10..30 missed x3", 40), ("all", "", 10)];
         for (name, _, _) in ids {
             let row = w.store.pause_trigger(w.now, trigger(w, "w", name).await.id).await.unwrap();
             assert!(row.paused);

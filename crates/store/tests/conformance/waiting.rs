@@ -98,6 +98,7 @@ conformance! {
         w.conclude("a", TaskState::Success).await;
         w.expect("success a=success").await;
         assert_eq!(w.store.ended_tasks(w.run, &[0]).await.unwrap()[0].attempt, 1, "waiting is an attempt");
+        assert!(w.store.wait(w.key("a")).await.unwrap().unwrap().outcome.is_some(), "what has ended waits no more");
     }
 
     async fn a_decision_is_made_by_whoever_holds_it(w: &mut World) {

@@ -57,6 +57,20 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
          LEFT JOIN runs c ON c.id = w.child WHERE t.state = 8 AND (w.run_id IS NULL OR c.state >= 3)",
     ),
     (
+        "a wait that is open has a live task run",
+        "SELECT ID(w.run_id) || '.' || w.idx || ' kind ' || w.kind FROM waits w \
+         LEFT JOIN task_runs t ON t.run_id = w.run_id AND t.idx = w.idx AND t.item = w.item WHERE w.outcome IS NULL AND t.run_id IS NULL",
+    ),
+    (
+        "lost counts the attempts that were lost, and the last one if that ended it",
+        "SELECT ID(c.run_id) || '.' || c.idx || ' lost ' || c.lost || ' counted ' || c.counted FROM \
+         (SELECT x.run_id, x.idx, x.item, x.lost, x.ended, (SELECT count(*) FROM attempts a WHERE a.run_id = x.run_id AND a.idx = x.idx \
+           AND a.item = x.item AND a.outcome = 1) AS counted FROM \
+          (SELECT run_id, idx, item, lost, generation, 0 AS ended FROM task_runs UNION ALL SELECT run_id, idx, item, lost, generation, 1 FROM history) x \
+          WHERE x.generation = 0 AND NOT EXISTS (SELECT 1 FROM operator_actions o WHERE o.run_id = x.run_id AND o.action = 'reset_attempts')) c \
+         WHERE c.lost < c.counted OR c.lost > c.counted + c.ended",
+    ),
+    (
         "a run ends as its tasks and its flags say",
         "SELECT ID(id) || ' state ' || state || ' failed ' || failed || ' flags ' || flags FROM runs WHERE state >= 3 AND state <> \
          CASE WHEN flags & 4 <> 0 THEN 5 WHEN failed > 0 OR flags & 8 <> 0 THEN 4 ELSE 3 END",

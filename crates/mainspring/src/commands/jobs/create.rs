@@ -69,9 +69,12 @@ pub(crate) struct CreateArgs {
     /// Attempts after the first [default: 3]
     #[arg(long, value_name = "N")]
     max_retries: Option<u32>,
-    /// Between attempts, like 30s [default: 1m]
+    /// Before the first retry, like 30s; it doubles with every failure [default: 1m]
     #[arg(long, value_name = "DURATION", value_parser = milliseconds, alias = "retry-delay-ms")]
     retry_delay: Option<u64>,
+    /// What that never exceeds [default: 30m]
+    #[arg(long, value_name = "DURATION", value_parser = milliseconds, alias = "max-retry-delay-ms")]
+    max_retry_delay: Option<u64>,
     /// How long an attempt may take, like 90s [default: 5m]
     #[arg(long, value_name = "DURATION", value_parser = milliseconds, alias = "timeout-ms")]
     timeout: Option<u64>,
@@ -155,6 +158,7 @@ fn body(api: &Connection, args: CreateArgs) -> Result<NewJob> {
         payload,
         max_retries: args.max_retries,
         retry_delay_ms: args.retry_delay,
+        max_retry_delay_ms: args.max_retry_delay,
         timeout_ms: args.timeout,
         priority: args.priority.map(Value::from),
         concurrency: args.concurrency,

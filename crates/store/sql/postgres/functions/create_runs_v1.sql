@@ -4,6 +4,7 @@ CREATE FUNCTION create_runs_v1(p_now bigint, p_run uuid[], p_version bigint[], p
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
+    -- Who deletes a workflow keeps others from writing runs meanwhile: the rows are written first, and looked for after that.
     IF EXISTS (SELECT 1 FROM workflows w WHERE w.id = ANY (p_workflow) AND w.followed) THEN
         p_flags := followed_flags_v1(p_workflow, p_flags);
     END IF;
@@ -12,6 +13,9 @@ BEGIN
         INSERT INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at)
         VALUES (p_run[1], p_version[1], p_workflow[1], p_state[1], p_flags[1], p_rank[1], p_open[1], p_limit[1], CASE WHEN p_state[1] = {run.pending} THEN p_limit[1] END,
                 CASE WHEN p_state[1] = {run.running} THEN p_limit[1] END, p_now, CASE WHEN p_state[1] = {run.running} THEN p_now END, p_now, p_deadline[1]);
+        IF NOT EXISTS (SELECT 1 FROM workflows w WHERE w.id = p_workflow[1]) THEN
+            RAISE EXCEPTION 'the workflow of a run was deleted' USING ERRCODE = 'MS001';
+        END IF;
         INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)
         SELECT p_run[1], vt.idx,
                CASE WHEN vt.needs > 0 THEN {task.pending} WHEN p_state[1] <> {run.running} THEN {task.held} WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}
@@ -27,6 +31,9 @@ BEGIN
     SELECT u.run, u.version, u.workflow, u.state, u.flags, u.rank, u.open, u.lim, CASE WHEN u.state = {run.pending} THEN u.lim END, CASE WHEN u.state = {run.running} THEN u.lim END, p_now, CASE WHEN u.state = {run.running} THEN p_now END, p_now, u.deadline
     FROM unnest(p_run, p_version, p_workflow, p_state, p_flags, p_rank, p_open, p_limit, p_deadline)
          AS u(run, version, workflow, state, flags, rank, open, lim, deadline);
+    IF EXISTS (SELECT 1 FROM unnest(p_workflow) AS u(id) WHERE NOT EXISTS (SELECT 1 FROM workflows w WHERE w.id = u.id)) THEN
+        RAISE EXCEPTION 'the workflow of a run was deleted' USING ERRCODE = 'MS001';
+    END IF;
     INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)
     SELECT u.run, vt.idx,
            CASE WHEN vt.needs > 0 THEN {task.pending} WHEN u.state <> {run.running} THEN {task.held} WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}

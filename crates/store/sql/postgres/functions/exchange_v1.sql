@@ -92,6 +92,12 @@ BEGIN
             -- Who decides is not who executes.
             g_session := ARRAY(SELECT CASE WHEN f_from[g_ord[u.ord]] = {task.running} THEN u.session END
                                FROM unnest(g_session) WITH ORDINALITY AS u(session, ord) ORDER BY u.ord);
+            -- What ended does not wait any more. Child runs close their own rows, in the opposite order of locks.
+            UPDATE waits w SET outcome = {waited.moot}, happened_at = p_now
+            WHERE w.ctid = ANY (ARRAY(
+                SELECT l.tid FROM unnest(g_run, g_idx, g_item) AS u(run, idx, item)
+                CROSS JOIN LATERAL (SELECT s.ctid AS tid FROM waits s WHERE s.run_id = u.run AND s.idx = u.idx AND s.item = u.item
+                                    AND s.outcome IS NULL AND s.child IS NULL OFFSET 0) l));
         END IF;
         IF {task.failed} = ANY (g_state) THEN
             g_failures := ARRAY(SELECT (u.failures + CASE WHEN u.state = {task.failed} THEN 1 ELSE 0 END)::smallint

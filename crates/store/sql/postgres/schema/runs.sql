@@ -41,7 +41,9 @@ CREATE TABLE run_details (
     outputs        text,
     correlation_id text,
     trigger        text,
-    reason         text
+    reason         text,
+    -- When a run began that was put off: its waits match no event from before.
+    began_at       bigint
 );
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
 

@@ -39,7 +39,9 @@ CREATE TABLE run_details (
     outputs        TEXT,
     correlation_id TEXT,
     trigger        TEXT,
-    reason         TEXT
+    reason         TEXT,
+    -- When a run began that was put off: its waits match no event from before.
+    began_at       INTEGER
 );
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
 
