@@ -116,6 +116,19 @@ impl RunState {
 }
 
 impl TaskState {
+    /// The state that a task run takes up when nothing of its dependencies keeps it from starting.
+    pub fn startable(run_is_running: bool, must_be_decided: bool, has_pool: bool) -> Self {
+        if !run_is_running {
+            Self::Held
+        } else if must_be_decided {
+            Self::Deciding
+        } else if has_pool {
+            Self::Gated
+        } else {
+            Self::Ready
+        }
+    }
+
     pub fn is_terminal(self) -> bool {
         self.code() >= 10
     }

@@ -45,6 +45,23 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
+/// The state that a task run takes up when nothing of its dependencies keeps it from starting, from expressions that say
+/// whether its run is running, its flags and its pool. The twin of [`TaskState::startable`] and of `startable_v1`.
+macro_rules! startable {
+    ($run_is_running:literal, $flags:literal, $pool:literal) => {
+        concat!(
+            "CASE WHEN NOT (",
+            $run_is_running,
+            ") THEN {task.held} WHEN ",
+            $flags,
+            " & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN ",
+            $pool,
+            " IS NOT NULL THEN {task.gated} ELSE {task.ready} END"
+        )
+    };
+}
+pub(crate) use startable;
+
 /// The same for a text that is read at run time.
 pub(crate) fn render(text: &str) -> String {
     let bytes = text.as_bytes();

@@ -4,7 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, locking, read, within};
 use crate::error::Result;
-use crate::names::sql;
+use crate::names::{sql, startable};
 use crate::runs::limits::hand_on;
 
 /// What waits for somebody to look after it.
@@ -61,9 +61,8 @@ impl Store {
                 let Some((state,)) = locked else { continue };
                 let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
                     sqlx::query_as(
-                    sql!("UPDATE task_runs SET state = CASE WHEN $3 <> {run.running} THEN {task.held} WHEN state = {task.waiting} OR flags & {task_flag.has_condition} <> 0 THEN {task.deciding} \
-                     WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, due_at = $2 \
-                     WHERE run_id = $1 AND state IN ({task.retrying}, {task.waiting}) AND due_at <= $2 RETURNING state, pool")
+                    sql!(concat!("UPDATE task_runs SET state = CASE WHEN $3 = {run.running} AND state = {task.waiting} THEN {task.deciding} ELSE ", startable!("$3 = {run.running}", "flags", "pool"), " END, due_at = $2 \
+                     WHERE run_id = $1 AND state IN ({task.retrying}, {task.waiting}) AND due_at <= $2 RETURNING state, pool"))
                 )
                 .bind(run)
                 .bind(now)

@@ -5,7 +5,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
-use crate::names::sql;
+use crate::names::{sql, startable};
 use crate::runs::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::runs::limits::hand_on;
 use crate::runs::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run, stopped};
@@ -194,11 +194,13 @@ async fn admit_chunk(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<Option
     });
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let moved: Vec<(i16, Option<i32>)> = within!(tx, |conn| {
-        sqlx::query_as(
-            sql!("UPDATE task_runs SET state = CASE WHEN flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
+        sqlx::query_as(sql!(concat!(
+            "UPDATE task_runs SET state = ",
+            startable!("TRUE", "flags", "pool"),
+            ", \
              due_at = CASE WHEN failures > 0 AND due_at > $2 + idx THEN due_at ELSE $2 + idx END \
-             WHERE run_id = $1 AND state = {task.held} AND (idx, item) <= ($3, $4) RETURNING state, pool"),
-        )
+             WHERE run_id = $1 AND state = {task.held} AND (idx, item) <= ($3, $4) RETURNING state, pool"
+        )))
         .bind(run.id)
         .bind(now)
         .bind(last_idx)

@@ -6,7 +6,7 @@ use mainspring_core::{Micros, RunId};
 use super::SqliteTx;
 use super::settle::counts_code;
 use crate::error::Result;
-use crate::names::sql;
+use crate::names::{sql, startable};
 use crate::runs::settle::Gone;
 
 /// Counts ended items and lets as many go that waited for their turn. Returns the pools that these now wait for.
@@ -42,11 +42,10 @@ pub(super) async fn count(
         .await?;
         if open.is_some_and(|(open,)| open > 0) {
             let released: Vec<(i16, Option<i32>)> = sqlx::query_as(
-                sql!("UPDATE task_runs SET state = CASE WHEN NOT $4 THEN {task.held} WHEN flags & {task_flag.has_condition} <> 0 THEN {task.deciding} \
-                        WHEN pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
+                sql!(concat!("UPDATE task_runs SET state = ", startable!("$4", "flags", "pool"), ", \
                      due_at = $5 + item \
                  WHERE rowid IN (SELECT rowid FROM task_runs WHERE run_id = $1 AND idx = $2 AND item >= 0 AND state = {task.pending} ORDER BY item LIMIT $3) \
-                 RETURNING state, pool"),
+                 RETURNING state, pool")),
             )
             .bind(run)
             .bind(index)

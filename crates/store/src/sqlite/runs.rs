@@ -6,7 +6,7 @@ use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use super::limits::limits;
 use crate::error::Result;
-use crate::names::sql;
+use crate::names::{sql, startable};
 use crate::runs::create::RunSeed;
 
 // A run of a workflow that was deleted meanwhile has no state, which the table refuses.
@@ -30,14 +30,15 @@ pub(super) static DETAILS: Bulk = Bulk::new(
 pub(super) static TASK_RUNS: Bulk = Bulk::new(
     "WITH v(run, version, state, rank, due) AS (VALUES ",
     5,
-    sql!(
+    sql!(concat!(
         ") INSERT OR ROLLBACK INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at) \
      SELECT v.run, vt.idx, \
-            CASE WHEN vt.needs > 0 THEN {task.pending} WHEN v.state <> {run.running} THEN {task.held} \
-                 WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
+            CASE WHEN vt.needs > 0 THEN {task.pending} ELSE ",
+        startable!("v.state = {run.running}", "vt.flags", "vt.pool"),
+        " END, \
             vt.rule, coalesce(vt.rank, v.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, v.due + vt.idx \
      FROM v CROSS JOIN version_tasks vt ON vt.version = v.version AND vt.stage = {stage.main}"
-    ),
+    )),
 );
 
 /// Makes the runs and their first rows, and what they were given.

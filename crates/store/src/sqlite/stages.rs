@@ -6,7 +6,7 @@ use mainspring_core::{Micros, RunId};
 
 use super::SqliteTx;
 use crate::error::{Error, Result};
-use crate::names::sql;
+use crate::names::{sql, startable};
 use crate::runs::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
 
 #[derive(sqlx::FromRow)]
@@ -23,15 +23,14 @@ struct RunRow {
 /// A reopened run enters its stages again: attempt numbers go on where they stopped.
 async fn enter_stage(tx: &mut SqliteTx, now: Micros, run: RunId, stage: i16) -> Result<i32> {
     let made = sqlx::query(
-        sql!("INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
+        sql!(concat!("INSERT INTO task_runs (run_id, idx, attempt, state, rule, rank, flags, route, pool, max_failures, max_lost, generation, open, version, due_at) \
          SELECT r.id, vt.idx, \
                 coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = r.id AND h.idx = vt.idx), 0), \
-                CASE WHEN vt.needs > 0 THEN {task.pending} WHEN r.state <> {run.running} THEN {task.held} \
-                     WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding} WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END, \
+                CASE WHEN vt.needs > 0 THEN {task.pending} ELSE ", startable!("r.state = {run.running}", "vt.flags", "vt.pool"), " END, \
                 vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, r.generation, vt.needs, \
                 vt.version, $1 + vt.idx \
          FROM runs r CROSS JOIN version_tasks vt ON vt.version = r.version AND vt.stage = $3 \
-         WHERE r.id = $2"),
+         WHERE r.id = $2")),
     )
     .bind(now)
     .bind(run)

@@ -460,13 +460,5 @@ pub(crate) fn labels_text(labels: &BTreeMap<String, String>) -> String {
 
 /// The state a row without open dependencies takes up.
 pub(crate) fn startable(run_is_running: bool, flags: i16, pool: Option<i32>) -> TaskState {
-    if !run_is_running {
-        TaskState::Held
-    } else if flags & flags::HAS_CONDITION != 0 {
-        TaskState::Deciding
-    } else if pool.is_some() {
-        TaskState::Gated
-    } else {
-        TaskState::Ready
-    }
+    TaskState::startable(run_is_running, flags & flags::HAS_CONDITION != 0, pool.is_some())
 }

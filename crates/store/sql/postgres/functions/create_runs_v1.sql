@@ -18,8 +18,7 @@ BEGIN
         END IF;
         INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)
         SELECT p_run[1], vt.idx,
-               CASE WHEN vt.needs > 0 THEN {task.pending} WHEN p_state[1] <> {run.running} THEN {task.held} WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}
-                    WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END,
+               CASE WHEN vt.needs > 0 THEN {task.pending} ELSE startable_v1(p_state[1], vt.flags, vt.pool) END,
                vt.rule, coalesce(vt.rank, p_rank[1]), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, p_now + 1 + vt.idx
         FROM version_tasks vt WHERE vt.version = p_version[1] AND vt.stage = {stage.main};
         IF cardinality(p_pools) > 0 THEN
@@ -36,8 +35,7 @@ BEGIN
     END IF;
     INSERT INTO task_runs (run_id, idx, state, rule, rank, flags, route, pool, max_failures, max_lost, open, version, due_at)
     SELECT u.run, vt.idx,
-           CASE WHEN vt.needs > 0 THEN {task.pending} WHEN u.state <> {run.running} THEN {task.held} WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}
-                WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END,
+           CASE WHEN vt.needs > 0 THEN {task.pending} ELSE startable_v1(u.state, vt.flags, vt.pool) END,
            vt.rule, coalesce(vt.rank, u.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, vt.needs, vt.version, p_now + u.ord + vt.idx
     FROM unnest(p_run, p_version, p_state, p_rank) WITH ORDINALITY AS u(run, version, state, rank, ord)
     JOIN version_tasks vt ON vt.version = u.version AND vt.stage = {stage.main};

@@ -8,8 +8,7 @@ BEGIN
     SELECT r.id, vt.idx,
            -- A reopened run enters its stages again: attempt numbers go on where they stopped.
            coalesce((SELECT max(h.attempt) FROM history_superseded h WHERE h.run_id = r.id AND h.idx = vt.idx), 0),
-           CASE WHEN vt.needs > 0 THEN {task.pending} WHEN r.state <> {run.running} THEN {task.held} WHEN vt.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}
-                WHEN vt.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END,
+           CASE WHEN vt.needs > 0 THEN {task.pending} ELSE startable_v1(r.state, vt.flags, vt.pool) END,
            vt.rule, coalesce(vt.rank, r.rank), vt.flags, vt.route, vt.pool, vt.max_failures, vt.max_lost, r.generation, vt.needs, vt.version,
            p_now + vt.idx
     FROM runs r JOIN version_tasks vt ON vt.version = r.version AND vt.stage = p_stage

@@ -205,8 +205,7 @@ BEGIN
 
         WITH back AS (
             UPDATE task_runs t SET
-                state = CASE WHEN x_outcome[y.ord] = {attempt.failed} THEN {task.retrying} WHEN y.state <> {run.running} THEN {task.held}
-                             WHEN t.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END,
+                state = CASE WHEN x_outcome[y.ord] = {attempt.failed} THEN {task.retrying} ELSE startable_v1(y.state, 0::smallint, t.pool) END,
                 failures = t.failures + CASE WHEN x_outcome[y.ord] = {attempt.failed} THEN 1 ELSE 0 END,
                 due_at = CASE WHEN x_outcome[y.ord] = {attempt.failed} THEN x_due[y.ord] ELSE p_now END,
                 session = NULL, claim = NULL, started_at = NULL
@@ -251,15 +250,15 @@ BEGIN
     IF cardinality(d_run) > 0 THEN
         FOR settled IN
             WITH start AS (
-                SELECT t.tid, r.state AS rs, t.pool AS po, t.rank AS rk, array_position(w_route, t.route) AS w,
+                SELECT t.tid, startable_v1(r.state, 0::smallint, t.pool) AS may, t.rank AS rk, array_position(w_route, t.route) AS w,
                        row_number() OVER (PARTITION BY t.route, t.pool IS NULL AND r.state = {run.running} ORDER BY t.rank, t.run_id, t.idx, t.item) AS nth
                 FROM unnest(d_run, d_idx, d_item, d_session) AS d(run, idx, item, session)
                 CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.* FROM task_runs l WHERE l.run_id = d.run AND l.idx = d.idx AND l.item = d.item
                                     AND l.state = {task.deciding} AND l.session IS NOT DISTINCT FROM d.session OFFSET 0) t
                 CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = d.run OFFSET 0) r
             ), final AS (
-                SELECT s.*, (CASE WHEN s.rs <> {run.running} THEN {task.held} WHEN s.po IS NOT NULL THEN {task.gated}
-                                  WHEN s.w IS NOT NULL AND s.nth <= w_slots[s.w] AND s.rk <= w_rank[s.w] THEN {task.running} ELSE {task.ready} END)::smallint AS ns
+                SELECT s.*, (CASE WHEN s.may = {task.ready} AND s.w IS NOT NULL AND s.nth <= w_slots[s.w] AND s.rk <= w_rank[s.w]
+                                  THEN {task.running} ELSE s.may END)::smallint AS ns
                 FROM start s
             )
             UPDATE task_runs t SET state = x.ns, flags = t.flags & ~{task_flag.has_condition}::smallint, due_at = p_now + x.nth,

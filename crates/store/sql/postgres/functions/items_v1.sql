@@ -27,8 +27,7 @@ BEGIN
         CONTINUE WHEN NOT FOUND OR left_open = 0;
         WITH go AS (
             UPDATE task_runs t SET
-                state = CASE WHEN run_state <> {run.running} THEN {task.held} WHEN t.flags & {task_flag.has_condition} <> 0 THEN {task.deciding}
-                             WHEN t.pool IS NOT NULL THEN {task.gated} ELSE {task.ready} END,
+                state = startable_v1(run_state, t.flags, t.pool),
                 due_at = p_now + t.item
             WHERE t.ctid = ANY (ARRAY(
                 SELECT s.ctid FROM task_runs s WHERE s.run_id = e.run AND s.idx = e.idx AND s.item >= 0 AND s.state = {task.pending}

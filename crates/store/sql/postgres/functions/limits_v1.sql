@@ -39,7 +39,7 @@ BEGIN
                 UPDATE runs SET state = {run.running}, waits_for = NULL, holds = l.id, started_at = p_now, progress_at = p_now, seq = seq + 1 WHERE id = admitted;
                 INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) SELECT r.id, r.seq, {transition.admitted}, {run.running}, r.stage, p_now FROM runs r WHERE r.id = admitted;
                 IF n BETWEEN 1 AND 5000 AND NOT EXISTS (SELECT 1 FROM task_runs t WHERE t.run_id = admitted AND t.state = {task.held} AND t.pool IS NOT NULL) THEN
-                    UPDATE task_runs t SET state = CASE WHEN t.flags & {task_flag.has_condition} <> 0 THEN {task.deciding} ELSE {task.ready} END, due_at = p_now + t.idx
+                    UPDATE task_runs t SET state = startable_v1({run.running}::smallint, t.flags, NULL), due_at = p_now + t.idx
                     WHERE t.run_id = admitted AND t.state = {task.held};
                 ELSE
                     -- Many rows, rows with a gate of their own, or none, so that the run is over: in units of their own.

@@ -104,7 +104,7 @@ BEGIN
                 ), hit AS (
                     -- OFFSET 0 makes it one look through the key per dependent. A planner that is free, and believes that few rows
                     -- are pending, reads every live row there is and compares each with every dependent.
-                    SELECT t.tid, d.run, d.dep AS i, d.s, d.f, d.k, r.state AS rs, t.route AS rt, t.rank AS rk, t.flags AS fl, t.pool AS po,
+                    SELECT t.tid, d.run, d.dep AS i, d.s, d.f, d.k, t.route AS rt, t.rank AS rk, startable_v1(r.state, t.flags, t.pool) AS may,
                            verdict_v1(t.rule, t.open - d.s - d.f - d.k, t.succeeded + d.s, t.failed + d.f, t.skipped + d.k) AS v
                     FROM dep d
                     CROSS JOIN LATERAL (SELECT l.ctid AS tid, l.route, l.rank, l.flags, l.pool, l.rule, l.open, l.succeeded, l.failed, l.skipped
@@ -112,17 +112,14 @@ BEGIN
                     CROSS JOIN LATERAL (SELECT l.state FROM runs l WHERE l.id = d.run OFFSET 0) r
                 ), candidate AS (
                     SELECT h.*, array_position(w_route, h.rt) AS w,
-                           row_number() OVER (PARTITION BY h.v = {verdict.start} AND h.rs = {run.running} AND h.fl & {task_flag.has_condition} = 0 AND h.po IS NULL, h.rt ORDER BY h.rk, h.run, h.i) AS nth,
-                           row_number() OVER (PARTITION BY h.v = {verdict.start} AND h.rs = {run.running} AND h.fl & {task_flag.has_condition} <> 0) AS nth_decide
+                           row_number() OVER (PARTITION BY h.v = {verdict.start} AND h.may = {task.ready}, h.rt ORDER BY h.rk, h.run, h.i) AS nth,
+                           row_number() OVER (PARTITION BY h.v = {verdict.start} AND h.may = {task.deciding}) AS nth_decide
                     FROM hit h WHERE h.v < {task.success}
                 ), final AS (
                     SELECT p.tid, p.s, p.f, p.k,
                            (CASE WHEN p.v = {verdict.wait} THEN {task.pending}
-                                 WHEN p.rs <> {run.running} THEN {task.held}
-                                 WHEN p.fl & {task_flag.has_condition} <> 0 THEN {task.deciding}
-                                 WHEN p.po IS NOT NULL THEN {task.gated}
-                                 WHEN p.w IS NOT NULL AND p.nth <= w_slots[p.w] AND p.rk <= w_rank[p.w] THEN {task.running}
-                                 ELSE {task.ready} END)::smallint AS ns,
+                                 WHEN p.may = {task.ready} AND p.w IS NOT NULL AND p.nth <= w_slots[p.w] AND p.rk <= w_rank[p.w] THEN {task.running}
+                                 ELSE p.may END)::smallint AS ns,
                            p.w, p.nth_decide, p.nth
                     FROM candidate p
                 ), gone AS (
