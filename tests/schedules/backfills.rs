@@ -12,7 +12,8 @@ use crate::scene::{DAY, HOUR, Scene};
 
 fn request(trigger: &TriggerRow, from: Micros, to: Micros, max_parallel: u32) -> BackfillRequest {
     let created_by = "somebody".to_owned();
-    BackfillRequest { trigger: trigger.clone(), from, to, max_parallel: Some(max_parallel), priority: None, created_by }
+    let (max_parallel, trigger) = (Some(max_parallel), trigger.clone());
+    BackfillRequest { trigger, from, to, max_parallel, priority: None, created_by, allow_future: false }
 }
 
 async fn open(scene: &Scene, backfill: &BackfillRow) -> usize {
@@ -47,6 +48,17 @@ on_both! {
         assert_eq!(scene.fires(&row).await.len(), 32);
         assert_eq!(scene.db.store().backfills(row.workflow_id, i64::MAX, 10).await.unwrap().len(), 2);
         assert_eq!(scene.trigger(&row).await.fired, 0, "it does not count for the schedule");
+    }
+
+    async fn a_range_that_ends_in_the_future_must_be_asked_for(scene: &Scene) {
+        let row = scene.apply("{name: w, triggers: [{every: 1h}], tasks: {t: {function: noop}}}").await;
+        let wanted = request(&row, row.created_at - HOUR, scene.wall() + 10 * HOUR, 1);
+        let refused = scene.client().start_backfill(&wanted).await.unwrap_err();
+        assert!(refused.to_string().contains("ends in the future"), "{refused}");
+        assert!(scene.db.store().backfills(row.workflow_id, i64::MAX, 10).await.unwrap().is_empty());
+        let asked_for = BackfillRequest { allow_future: true, ..wanted };
+        let backfill = scene.client().start_backfill(&asked_for).await.unwrap();
+        scene.wait_for("it is done", async || is(scene, &backfill, "done").await).await;
     }
 
     async fn no_more_runs_are_open_than_were_asked_for(scene: &Scene) {

@@ -102,7 +102,7 @@ on_both! {
     async fn slots_are_taken_ahead_where_nobody_could_give_one_back(scene: &Scene) {
         let row = scene.apply(&format!("{{name: w, triggers: [{{every: 1s, overlap: skip}}], {WAITS}}}")).await;
         scene.wait_for("three are due", async || scene.fires(&row).await.len() >= 3).await;
-        if scene.db.store().writes_alone() {
+        if scene.db.store().fire_policy().writes_alone {
             scene.wait_for("one is made before its time", async || scene.made_ahead() > 0).await;
         } else {
             assert_eq!(scene.made_ahead(), 0, "its limit would be locked");

@@ -57,7 +57,7 @@ impl Scene {
         let fire_at = row.next.unwrap().fire_at;
         let made = self.made_ahead();
         self.pass(fire_at - self.wall() - 100_000);
-        if self.db.store().writes_alone() {
+        if self.db.store().fire_policy().writes_alone {
             // There it begins to be made at the last moment.
             return self.turns(2).await;
         }

@@ -68,6 +68,7 @@ pub use schedules::jobs::{
     ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob,
 };
 pub use schedules::realign::Realigned;
+pub use schedules::staged::{FirePolicy, Staged, StagedFires};
 pub use schedules::trigger_sync::NewTrigger;
 pub use schedules::triggers::{TriggerFilter, TriggerRow};
 pub use snapshot::HeldSnapshot;

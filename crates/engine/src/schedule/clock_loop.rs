@@ -142,7 +142,7 @@ impl Keeper {
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
             return self.look_ahead(shared, term, next.map(|next| next.0)).await;
         }
-        if store.writes_alone() {
+        if store.fire_policy().writes_alone {
             // These would wait for what is prepared, and that for its time.
             self.ahead = None;
         }
@@ -182,7 +182,7 @@ impl Keeper {
     ) -> Result<Ahead> {
         let count = due.len();
         let mut units = Units::new(Arc::clone(shared), term.clone(), at);
-        let side_by_side = shared.client.store.units_ahead();
+        let side_by_side = shared.client.store.fire_policy().units;
         let mut pending = self.pending(shared, term, due, at).await?;
         let made_at = shared.client.clock.ahead(at);
         let later = pending.split_off(pending.len().min(MOST_AHEAD));

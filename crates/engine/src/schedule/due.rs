@@ -48,13 +48,13 @@ impl Pending {
     pub(crate) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
         let takes_slots = self.spec.workflow.concurrency.is_some() || is_exclusive(self.timetable.trigger.overlap);
         // Slots that nobody can give back meanwhile may as well be taken before.
-        let alone = shared.client.store.writes_alone();
-        if takes_slots && !alone || self.turn.fire.len() > 1 {
+        let policy = shared.client.store.fire_policy();
+        if takes_slots && !policy.writes_alone || self.turn.fire.len() > 1 {
             return Ok(None);
         }
         let firing = self.next_part(shared, 1, Some(made_at)).await?;
         self.done = 0;
-        Ok((firing.is_plain() || alone && firing.goes_in_bulk()).then_some(firing))
+        Ok(policy.stages(&firing).then_some(firing))
     }
 
     /// The next so many fires of it, with the state it is in afterwards. Made now, or at that time.

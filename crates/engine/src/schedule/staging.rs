@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
-use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Term};
+use mainspring_store::{Created, Error, FireOf, Fired, Firing, NewFire, NewRun, Result, Staged, Term};
 use mainspring_telemetry::Event;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -157,7 +157,8 @@ async fn fire_ahead(
     mut word: oneshot::Receiver<()>,
 ) -> Result<Fired> {
     let client = &shared.client;
-    let lead = if client.store.writes_alone() { shared.pace.lead(unit.len()) } else { LONGEST_LEAD };
+    let policy = client.store.fire_policy();
+    let lead = if policy.writes_alone { shared.pace.lead(unit.len()) } else { LONGEST_LEAD };
     let early = at - client.clock.wall() - lead.as_micros() as Micros;
     if let Ok(early) = u64::try_from(early) {
         tokio::select! {
@@ -169,22 +170,30 @@ async fn fire_ahead(
         }
     }
     let (began, made_at) = (Instant::now(), client.clock.ahead(at));
-    let word = async {
-        client.timekeeping.note_made_ahead(unit.len());
-        shared.pace.note(unit.len(), began.elapsed());
-        word.await.is_ok()
+    let staged = match client.store.stage_fires(made_at, at, term, unit).await {
+        Ok(Staged::Ready(staged)) => staged,
+        Ok(Staged::Stale) => return Ok(Fired::Stale),
+        Ok(Staged::Deposed) => return Ok(Fired::Deposed),
+        Err(error) => return Ok(failed_ahead(&error)),
     };
-    match client.store.fire_ahead(made_at, at, term, unit, word).await {
-        Ok(Fired::Done(created)) => {
+    client.timekeeping.note_made_ahead(unit.len());
+    shared.pace.note(unit.len(), began.elapsed());
+    if !matches!(tokio::time::timeout(policy.longest_wait, word).await, Ok(Ok(()))) {
+        // Dropped: nothing has happened.
+        return Ok(Fired::Stale);
+    }
+    match staged.commit().await {
+        Ok(created) => {
             after(shared, unit, &created).await?;
             Ok(Fired::Done(created))
         }
-        Ok(other) => Ok(other),
-        Err(error) => {
-            tracing::debug!(%error, "fires that were made ahead failed; the next turn looks at them");
-            Ok(Fired::Stale)
-        }
+        Err(error) => Ok(failed_ahead(&error)),
     }
+}
+
+fn failed_ahead(error: &Error) -> Fired {
+    tracing::debug!(%error, "fires that were staged failed; the next turn looks at them");
+    Fired::Stale
 }
 
 /// What making a fire took lately.

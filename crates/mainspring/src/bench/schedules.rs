@@ -218,7 +218,7 @@ enum Bare {
 impl Bare {
     async fn of(bench: &Bench) -> anyhow::Result<Self> {
         let (store, clock) = (bench.client.store(), bench.client.clock());
-        if !store.writes_alone() {
+        if !store.fire_policy().writes_alone {
             let row = store.take_term("bench", clock.new_id(), clock.new_id(), None).await?;
             return Ok(Self::Row(store.clone(), row.context("somebody holds the benchmark's row")?));
         }

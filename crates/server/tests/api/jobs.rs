@@ -17,7 +17,7 @@ on_both! {
         for (field, value) in [
             ("name", json!("daily-cleanup")), ("title", json!("Daily Cleanup")), ("type", json!("cron")), ("status", json!("active")),
             ("schedule", json!("0 2 * * *")), ("timezone", json!("UTC")), ("handler_type", json!("function")), ("max_retries", json!(3)),
-            ("retry_delay_ms", json!(60_000)), ("timeout_ms", json!(300_000)), ("priority", json!("medium")), ("concurrency", json!(1)),
+            ("retry_delay_ms", json!(60_000)), ("max_retry_delay_ms", json!(1_800_000)), ("timeout_ms", json!(300_000)), ("priority", json!("medium")), ("concurrency", json!(1)),
             ("allow_overlap", json!(false)), ("executions_count", json!(0)), ("success_count", json!(0)), ("failure_count", json!(0)),
             ("avg_duration_ms", json!(null)), ("last_run", json!(null)), ("namespace", json!("default")), ("created_by", json!("alice")),
             ("payload", json!({"retention_days": 30})), ("tags", json!(["upkeep"])), ("metadata", json!({"team": "ops"})),
@@ -94,6 +94,8 @@ on_both! {
         assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
         let resumed = api.post(&format!("{at}/resume")).role(Role::Operator).send().await.expect(200).body();
         assert_eq!((&resumed["status"], &resumed["next_run"]), (&json!("active"), &job["next_run"]));
+        let times = [&job, &paused, &resumed].map(|job| job["updated_at"].as_str().unwrap());
+        assert!(times.is_sorted_by(|one, next| one < next), "each of these is a change: {times:?}");
         let moved = api.put(&format!("{at}/schedule")).role(Role::Author).json(json!({"schedule": "30 3 * * *", "timezone": "Asia/Tokyo"})).send().await.expect(200).body();
         assert_eq!((&moved["schedule"], &moved["timezone"]), (&json!("30 3 * * *"), &json!("Asia/Tokyo")));
         assert!(moved["next_run"].as_str().unwrap().contains("T18:30:00"), "{moved}");

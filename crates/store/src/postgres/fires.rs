@@ -1,7 +1,5 @@
 //! Firing many triggers with a few statements over arrays.
 
-use std::future::Future;
-
 use mainspring_core::Micros;
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, Postgres};
@@ -15,39 +13,8 @@ use crate::runs::create::Created;
 use crate::schedules::fires::{FireSeed, Fired, Firing, PlainUnit};
 use crate::schedules::trigger_sync::TriggerSeed;
 
-/// Fires a unit on a connection of its own, all of it or nothing.
-pub(crate) async fn fire(
-    connection: PoolConnection<Postgres>,
-    now: Micros,
-    at: Micros,
-    term: &Term,
-    unit: &PlainUnit<'_>,
-) -> Result<(Fired, PoolConnection<Postgres>)> {
-    let mut tx = PgTx::begin_on(connection).await?;
-    let fired = make(&mut tx, now, at, term, unit).await?;
-    end(tx, fired).await
-}
-
-/// The same, but it becomes true only when the word is given. Whoever stalls meanwhile is thrown out soon: others wait for
-/// the rows, and for the term.
-pub(crate) async fn fire_ahead(
-    connection: PoolConnection<Postgres>,
-    now: Micros,
-    at: Micros,
-    term: &Term,
-    unit: &PlainUnit<'_>,
-    word: impl Future<Output = bool>,
-) -> Result<(Fired, PoolConnection<Postgres>)> {
-    let mut tx = PgTx::begin_on(connection).await?;
-    sqlx::query("SET LOCAL idle_in_transaction_session_timeout = '3s'").execute(&mut *tx).await?;
-    let fired = match make(&mut tx, now, at, term, unit).await? {
-        Fired::Done(_) if !word.await => Fired::Stale,
-        fired => fired,
-    };
-    end(tx, fired).await
-}
-
-async fn make(
+/// Everything of a unit but its commit.
+pub(crate) async fn make(
     connection: &mut PgConnection,
     now: Micros,
     at: Micros,
@@ -67,14 +34,6 @@ async fn make(
         insert(connection, at, &unit.fires).await?;
     }
     Ok(Fired::Done(unit.runs.iter().map(|run| Created::New(run.id)).collect()))
-}
-
-async fn end(tx: PgTx, fired: Fired) -> Result<(Fired, PoolConnection<Postgres>)> {
-    let connection = match fired {
-        Fired::Done(_) => tx.commit_keeping().await?,
-        Fired::Stale | Fired::Deposed => tx.roll_back().await?,
-    };
-    Ok((fired, connection))
 }
 
 /// A unit of nothing: its statements are parsed and planned, and the functions compiled.

@@ -41,9 +41,18 @@ impl PgTx {
 
     /// Begins on a connection that is held already.
     pub(crate) async fn begin_on(connection: PoolConnection<Postgres>) -> Result<Self> {
+        Self::begin_with(connection, "BEGIN").await
+    }
+
+    /// The same for one whose locks others wait for: if it stalls, the database soon ends it.
+    pub(crate) async fn begin_brief_on(connection: PoolConnection<Postgres>) -> Result<Self> {
+        Self::begin_with(connection, "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'").await
+    }
+
+    async fn begin_with(connection: PoolConnection<Postgres>, statements: &'static str) -> Result<Self> {
         // Before the first await: whatever is dropped from here on is rolled back.
         let mut tx = Self { connection: Some(connection) };
-        match sqlx::raw_sql("BEGIN").execute(&mut *tx).await {
+        match sqlx::raw_sql(statements).execute(&mut *tx).await {
             Ok(_) => Ok(tx),
             Err(error) => {
                 tx.close();

@@ -167,8 +167,16 @@ impl Store {
         let (mut year, mut month) = month_of(now);
         for _ in 0..3 {
             let (next_year, next_month) = if month == 12 { (year + 1, 1) } else { (year, month + 1) };
+            let name = format!("history_{year:04}_{month:02}");
+            // Asked for first: `IF NOT EXISTS` writes a notice into the log every time.
+            let (is_there,): (bool,) =
+                sqlx::query_as("SELECT to_regclass($1) IS NOT NULL").bind(&name).fetch_one(&pg.pool).await?;
+            if is_there {
+                (year, month) = (next_year, next_month);
+                continue;
+            }
             let sql = format!(
-                "CREATE TABLE IF NOT EXISTS history_{year:04}_{month:02} PARTITION OF history FOR VALUES FROM ('{}') TO ('{}')",
+                "CREATE TABLE IF NOT EXISTS {name} PARTITION OF history FOR VALUES FROM ('{}') TO ('{}')",
                 first_id(year, month),
                 first_id(next_year, next_month)
             );

@@ -4,8 +4,6 @@
 //! it happens or nothing. Whoever prepared it from rows that have changed since finds it stale and looks again.
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::time::Duration;
 
 use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
 use mainspring_core::state::RunState;
@@ -214,9 +212,6 @@ impl From<Row> for FireRow {
     }
 }
 
-/// Where all who write wait for each other, a unit that was made ahead waits no longer for its word.
-const LONGEST_WALL: Duration = Duration::from_secs(1);
-
 impl Store {
     /// Triggers whose time has come, the longest overdue first.
     pub async fn due_triggers(&self, now: Micros, limit: i64) -> Result<Vec<DueTrigger>> {
@@ -256,69 +251,6 @@ impl Store {
         .fetch_optional(conn)
         .await?
         }))
-    }
-
-    /// Fires triggers, all of them or none, as the leader of this term. `now` is when the runs are made, `at` the time of
-    /// day that the clock went by.
-    pub async fn fire(&self, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
-        if let Db::Postgres(pg) = &*self.db
-            && let Some(unit) = PlainUnit::of(now, firings)
-        {
-            let connection = pg.warm.take(&pg.pool).await?;
-            let (fired, connection) = postgres::fires::fire(connection, now, at, term, &unit).await?;
-            pg.warm.keep(connection);
-            return Ok(fired);
-        }
-        let mut tx = self.begin().await?;
-        let fired = fire_within(&mut tx, now, at, term, firings).await?;
-        end(tx, fired).await
-    }
-
-    /// Makes a unit before its time and commits it when `word` says yes; if it says no, nothing has happened. The word is
-    /// asked for when all but the commit is done, and must come soon: nobody sees the unit before, and whoever wants to
-    /// change one of its triggers waits, or whoever wants to change anything at all if [`Self::writes_alone`].
-    pub async fn fire_ahead(
-        &self,
-        now: Micros,
-        at: Micros,
-        term: &Term,
-        firings: &[Firing],
-        word: impl Future<Output = bool>,
-    ) -> Result<Fired> {
-        match &*self.db {
-            Db::Postgres(pg) => {
-                let Some(unit) = PlainUnit::of(now, firings) else {
-                    return if word.await { self.fire(now, at, term, firings).await } else { Ok(Fired::Stale) };
-                };
-                let connection = pg.warm.take(&pg.pool).await?;
-                let (fired, connection) = postgres::fires::fire_ahead(connection, now, at, term, &unit, word).await?;
-                pg.warm.keep(connection);
-                Ok(fired)
-            }
-            Db::Sqlite(_) => {
-                let mut tx = self.begin().await?;
-                let fired = fire_within(&mut tx, now, at, term, firings).await?;
-                let heard = tokio::time::timeout(LONGEST_WALL, word);
-                let fired = match fired {
-                    Fired::Done(_) if !heard.await.unwrap_or(false) => Fired::Stale,
-                    fired => fired,
-                };
-                end(tx, fired).await
-            }
-        }
-    }
-
-    /// How many units can be made ahead side by side.
-    pub fn units_ahead(&self) -> usize {
-        match &*self.db {
-            Db::Postgres(pg) => pg.warm.size(),
-            Db::Sqlite(_) => 1,
-        }
-    }
-
-    /// Whether all who write wait for each other.
-    pub fn writes_alone(&self) -> bool {
-        matches!(&*self.db, Db::Sqlite(_))
     }
 
     /// Has the database understand once what firing will ask of it, so that the first who fire are not late for it.
@@ -399,7 +331,7 @@ pub(crate) struct PlainUnit<'u> {
 }
 
 impl<'u> PlainUnit<'u> {
-    fn of(now: Micros, firings: &'u [Firing]) -> Option<Self> {
+    pub(crate) fn of(now: Micros, firings: &'u [Firing]) -> Option<Self> {
         let all = || firings.iter().flat_map(|firing| firing.fires.iter().map(|fire| (firing.trigger, fire)));
         let runs: Vec<&NewRun> = all().filter_map(|(_, fire)| fire.run()).collect();
         if !runs.iter().all(|run| is_plain(run)) {
@@ -416,7 +348,13 @@ fn is_plain(run: &NewRun) -> bool {
 }
 
 /// Fires a unit within a transaction; all of it is to be undone if it is not done.
-async fn fire_within(tx: &mut Tx, now: Micros, at: Micros, term: &Term, firings: &[Firing]) -> Result<Fired> {
+pub(crate) async fn fire_within(
+    tx: &mut Tx,
+    now: Micros,
+    at: Micros,
+    term: &Term,
+    firings: &[Firing],
+) -> Result<Fired> {
     if !terms::hold(tx, term).await? {
         return Ok(Fired::Deposed);
     }
@@ -454,13 +392,6 @@ async fn uncount_refused(tx: &mut Tx, firings: &[Firing], created: &[Created]) -
         );
     }
     Ok(())
-}
-
-async fn end(tx: Tx, fired: Fired) -> Result<Fired> {
-    if matches!(fired, Fired::Done(_)) {
-        tx.commit().await?;
-    }
-    Ok(fired)
 }
 
 /// Makes the runs of these fires and writes all of them down; what became of the runs, in order.

@@ -5,5 +5,6 @@ pub(crate) mod calendars;
 pub(crate) mod fires;
 pub(crate) mod jobs;
 pub(crate) mod realign;
+pub(crate) mod staged;
 pub(crate) mod trigger_sync;
 pub(crate) mod triggers;
