@@ -38,7 +38,7 @@ pub(crate) async fn apply(database: &TestDatabase, mutation: Mutation) {
 async fn mutated(database: &TestDatabase, mutation: Mutation) -> String {
     let head = format!("CREATE FUNCTION {}(", mutation.function);
     let steps = database.store().migration_status().await.unwrap();
-    let texts: Vec<&str> = steps.iter().map(|step| step.up_sql(Flavor::Postgres)).collect();
+    let texts: Vec<String> = steps.iter().map(|step| step.up_sql(Flavor::Postgres)).collect();
     // The newest definition is the one in force.
     let text = texts.iter().rev().find_map(|text| text.rfind(&head).map(|at| &text[at..]));
     let text = text.unwrap_or_else(|| panic!("no migration makes {}", mutation.function));

@@ -10,7 +10,7 @@ use mainspring_core::time;
 fn local_time(at: Micros) -> String {
     let zone = timezone(zone_name()).or_else(|_| timezone("UTC"));
     // Without the offset: every time of a table has the same.
-    zone.map_or_else(|_| time::rfc3339_short(at), |zone| local(at, zone).chars().take(19).collect())
+    zone.map_or_else(|_| time::rfc3339_short(at), |zone| local(at, &zone).chars().take(19).collect())
 }
 
 /// The same from a time of the API; anything else is shown as it is.

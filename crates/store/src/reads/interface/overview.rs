@@ -156,7 +156,7 @@ impl Store {
     pub async fn asked_approvals(&self, namespaces: Option<&[String]>, limit: i64) -> Result<Vec<ApprovalRow>> {
         // The states are written out: only so is the index over rows that are due used.
         let waiting = TaskState::Waiting.code();
-        let due = [TaskState::Retrying, TaskState::Scheduled, TaskState::Waiting].map(|state| state.code().to_string());
+        let due = [TaskState::Retrying, TaskState::Waiting].map(|state| state.code().to_string());
         let sql = AssertSqlSafe(format!(
             "SELECT k.run_id, k.idx, k.item, r.version, k.body, k.created_at, k.due_at, w.namespace, w.name AS workflow \
              FROM task_runs t JOIN waits k ON k.run_id = t.run_id AND k.idx = t.idx AND k.item = t.item \
