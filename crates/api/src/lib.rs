@@ -8,6 +8,7 @@ pub mod audit;
 pub mod auth;
 pub mod backfills;
 pub mod calendars;
+pub mod cluster;
 pub mod events;
 pub mod form;
 pub mod health;

@@ -1,4 +1,4 @@
-//! Workers, the cluster and its queues.
+//! Workers.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -30,30 +30,4 @@ pub struct Worker {
     pub slots: i32,
     /// How many task runs it executes.
     pub running: i64,
-}
-
-/// Who takes part.
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Cluster {
-    /// The node that leads, or null.
-    pub leader: Option<String>,
-    /// Rises with every change of the leader.
-    pub epoch: i64,
-    pub members: Vec<Member>,
-    pub queues: Vec<Queue>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Member {
-    pub node: String,
-    pub workers: Vec<String>,
-    pub leads: bool,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Queue {
-    pub namespace: String,
-    pub queue: String,
-    /// Task runs that a worker could take now.
-    pub ready: i64,
 }

@@ -16,9 +16,14 @@ use crate::access::quotas::KnownQuotas;
 use crate::access::secrets::Secrets;
 use crate::bus::{AccessChange, AccessChanges, Bus, BusMessage, ClaimableRoutes};
 use crate::clock::SystemClock;
+use crate::coordination::database::DatabaseCoordinator;
+use crate::coordination::etcd::EtcdCoordinator;
+use crate::coordination::{CoordinationError, CoordinationHealth, Coordinator, EtcdSettings, LockGuard};
 use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
 use crate::metering;
+use crate::redis::wake::RedisWake;
+use crate::redis::{Redis, RedisSettings};
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
 
@@ -69,6 +74,8 @@ pub struct Client {
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
     pub(crate) live: Live,
+    pub(crate) coordinator: Arc<dyn Coordinator>,
+    pub(crate) redis: Option<Redis>,
     pub(crate) quotas: Arc<KnownQuotas>,
     pub(crate) metrics: Metrics,
 }
@@ -90,6 +97,7 @@ impl Client {
         let limits = Arc::new(Limits::new(store.clone()));
         let hints: Arc<Hints> = Arc::default();
         let bus = Bus::new(&store, Arc::clone(&hints));
+        let coordinator = Arc::new(DatabaseCoordinator::new(store.clone(), Arc::clone(&clock)));
         let live = Live::new(store.clone(), Arc::clone(&specs), Arc::clone(&clock), hints, bus.clone());
         Self {
             store,
@@ -102,6 +110,8 @@ impl Client {
             minimum_interval: None,
             handlers: Arc::default(),
             live,
+            coordinator,
+            redis: None,
             quotas: Arc::default(),
             metrics: Metrics::default(),
         }
@@ -119,6 +129,57 @@ impl Client {
     pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
         self.minimum_interval = interval;
         self
+    }
+
+    /// The same, coordinated by etcd beside the database. Settings that cannot work are refused; an etcd that is away is not.
+    pub async fn with_etcd(mut self, settings: &EtcdSettings) -> Result<Self, CoordinationError> {
+        let database = Arc::new(DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)));
+        let etcd = Arc::new(EtcdCoordinator::new(settings, database)?);
+        match etcd.check().await {
+            Ok(()) | Err(CoordinationError::Unreachable(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.coordinator = etcd;
+        Ok(self)
+    }
+
+    /// The same with Redis beside the database. It is not asked anything yet: one that is away may come.
+    #[must_use]
+    pub fn with_redis(mut self, settings: &RedisSettings) -> Self {
+        let redis = Redis { settings: settings.clone(), status: Arc::default() };
+        self.bus.prefer(Arc::new(RedisWake::new(redis.settings.clone(), Arc::clone(&redis.status))));
+        self.redis = Some(redis);
+        self
+    }
+
+    /// How Redis is doing; `None` if there is none.
+    pub fn redis_health(&self) -> Option<CoordinationHealth> {
+        let cause = self.redis.as_ref()?.status.cause();
+        Some(cause.map_or(CoordinationHealth::Healthy, CoordinationHealth::Degraded))
+    }
+
+    /// What coordinates the nodes: `database` or `etcd`.
+    pub fn coordination(&self) -> &'static str {
+        self.coordinator.kind()
+    }
+
+    pub fn coordination_health(&self) -> CoordinationHealth {
+        self.coordinator.health()
+    }
+
+    /// The members that etcd has a live lease of; `None` without etcd, or when it cannot say.
+    pub fn members_present(&self) -> Option<Vec<uuid::Uuid>> {
+        self.coordinator.present()
+    }
+
+    /// Waits for a named lock. `ttl` is how long it outlives a holder that fell silent.
+    pub async fn lock(&self, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
+        self.coordinator.lock(name, ttl).await
+    }
+
+    /// The same in the database, whatever coordinates: for what happens before all nodes are configured alike.
+    pub async fn lock_in_database(&self, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
+        DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)).lock(name, ttl).await
     }
 
     /// What can be followed while it happens.

@@ -17,14 +17,22 @@ use uuid::Uuid;
 
 use crate::bus::MAX_LANES;
 use crate::client::Client;
-use crate::coordination::leader;
-use crate::duties::{lease_renewal, promotion, run_end_relay, sampling};
+use crate::coordination::{Member, election};
+use crate::duties::claim_sweep::ClaimSweep;
+use crate::duties::limit_reconciliation::LimitReconciliation;
+use crate::duties::retention::Retention;
+use crate::duties::run_expiry::RunExpiry;
+use crate::duties::{leader_duty, lease_renewal, promotion, run_end_relay, sampling, session_reaper};
 use crate::exchange::inbox::Inbox;
 use crate::exchange::logs::LogBarrier;
 use crate::exchange::{completions, lane, logs};
+use crate::redis::{events_in, events_out};
 use crate::schedule::staging::Pace;
 use crate::schedule::status::TimekeepingStatus;
 use crate::schedule::{backfills, clock_loop};
+
+/// How long draining waits until leadership is given up.
+const RESIGNING: Duration = Duration::from_secs(2);
 
 /// Whoever executes tasks for this node. The worker crate's pool, in the binary.
 pub trait Workforce: Send + Sync + 'static {
@@ -57,6 +65,10 @@ pub struct NodeConfig {
     pub serves_remote: bool,
     /// Whether this node may lead.
     pub leads: bool,
+    /// What this process does, for others to see.
+    pub roles: Vec<String>,
+    /// Where its HTTP server listens, for others to see.
+    pub address: Option<String>,
     /// The longest sleep of the loop that fires triggers.
     pub schedule_interval: Duration,
     /// How many fires go into one unit when few are due.
@@ -79,6 +91,8 @@ impl Default for NodeConfig {
             retention: None,
             serves_remote: false,
             leads: true,
+            roles: Vec::new(),
+            address: None,
             schedule_interval: Duration::from_secs(1),
             schedule_batch: 100,
         }
@@ -101,6 +115,10 @@ pub(crate) struct Shared {
     pub(crate) pace: Pace,
     /// Names of the queues by route, for metrics.
     pub(crate) queues: Mutex<HashMap<i32, Arc<str>>>,
+    /// Set when this node is to give up leadership and not to stand for election again.
+    pub(crate) resign: CancellationToken,
+    /// Set when it has done so.
+    pub(crate) resigned: CancellationToken,
 }
 
 impl std::fmt::Debug for Shared {
@@ -146,6 +164,18 @@ impl Shared {
         *next = Some(next.map_or(due_at, |known| known.min(due_at)));
     }
 
+    /// How this process presents itself to others.
+    fn member(&self) -> Member {
+        Member {
+            node: self.id,
+            name: self.config.name.clone(),
+            address: self.config.address.clone(),
+            roles: self.config.roles.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at: self.client.now(),
+        }
+    }
+
     pub(crate) fn new_session(&self) -> NewSession {
         new_session(&self.config, self.id)
     }
@@ -161,6 +191,19 @@ fn new_session(config: &NodeConfig, node: Uuid) -> NewSession {
         slots: i32::try_from(config.process_slots).unwrap_or(i32::MAX),
         remote: false,
     }
+}
+
+/// Everything that only the leader does, and the election of one.
+fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
+    tasks.spawn(election::run(Arc::clone(shared)));
+    tasks.spawn(session_reaper::run(Arc::clone(shared)));
+    tasks.spawn(clock_loop::run(Arc::clone(shared)));
+    tasks.spawn(backfills::run(Arc::clone(shared)));
+    tasks.spawn(run_end_relay::run(Arc::clone(shared)));
+    tasks.spawn(leader_duty::run(Arc::clone(shared), RunExpiry));
+    tasks.spawn(leader_duty::run(Arc::clone(shared), ClaimSweep));
+    tasks.spawn(leader_duty::run(Arc::clone(shared), LimitReconciliation));
+    tasks.spawn(leader_duty::run(Arc::clone(shared), Retention::default()));
 }
 
 /// A running node.
@@ -228,6 +271,8 @@ impl Node {
             term: watch::Sender::new(None),
             pace: Pace::default(),
             queues: Mutex::default(),
+            resign: CancellationToken::new(),
+            resigned: CancellationToken::new(),
         });
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
@@ -241,11 +286,14 @@ impl Node {
         tasks.spawn(sampling::run(Arc::clone(&shared)));
         shared.client.bus.send_in_background();
         shared.client.bus.listen();
+        let coordinator = Arc::clone(&shared.client.coordinator);
+        tasks.spawn(coordinator.keep_membership(shared.member(), shared.stop.clone()));
         if shared.config.leads {
-            tasks.spawn(leader::run(Arc::clone(&shared)));
-            tasks.spawn(run_end_relay::run(Arc::clone(&shared)));
-            tasks.spawn(clock_loop::run(Arc::clone(&shared)));
-            tasks.spawn(backfills::run(Arc::clone(&shared)));
+            start_leader_duties(&shared, &mut tasks);
+            if let Some(redis) = &shared.client.redis {
+                tasks.spawn(events_in::run(Arc::clone(&shared), redis.clone()));
+                tasks.spawn(events_out::run(Arc::clone(&shared), redis.clone()));
+            }
         }
         shared.client.bus.look_here();
         Ok(Self { shared, tasks })
@@ -255,8 +303,12 @@ impl Node {
         NodeHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Takes no more work. What runs goes on and is handed in.
+    /// Gives up leadership, then takes no more work. What runs goes on and is handed in.
     pub async fn drain(&self) {
+        if self.shared.config.leads {
+            self.shared.resign.cancel();
+            let _ = tokio::time::timeout(RESIGNING, self.shared.resigned.cancelled()).await;
+        }
         self.shared.inbox().drain();
         let session = self.shared.inbox().session;
         if let Err(error) = self.shared.client.store.drain_session(session).await {

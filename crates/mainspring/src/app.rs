@@ -78,6 +78,18 @@ impl<'a> App<'a> {
             .with_minimum_interval(self.config.scheduler.minimum_interval)
     }
 
+    /// The same client, coordinated as configured.
+    pub(crate) async fn coordinated(&self, client: Client) -> Result<Client> {
+        let client = match &self.config.redis {
+            None => client,
+            Some(settings) => client.with_redis(settings),
+        };
+        match &self.config.etcd {
+            None => Ok(client),
+            Some(settings) => Ok(client.with_etcd(settings).await?),
+        }
+    }
+
     pub(crate) fn api_settings(&self) -> mainspring_server::Settings {
         self.config.api.settings.clone()
     }
@@ -115,6 +127,7 @@ impl<'a> App<'a> {
             retention: self.config.retention,
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
+            roles: self.config.role_names(),
             schedule_interval: self.config.scheduler.interval,
             schedule_batch: self.config.scheduler.batch_size,
             ..defaults

@@ -63,6 +63,8 @@ Maintain
   migrate      Bring the database schema up, down, or show where it is
   doctor       Check configuration, database and machine, with remedies
   bench        Measure what this database and machine can carry
+  cluster      Show nodes, the leader, and what etcd and Redis say
+  lock         Run a command while holding a lock that only one process has
   completions  Print a completion script for a shell
   version      Print the version
   help         Print this, or the help of a command
@@ -210,6 +212,10 @@ pub(crate) enum Command {
     Doctor,
     /// Measure what this database and machine can carry
     Bench(BenchArgs),
+    /// Show nodes, the leader, and what etcd and Redis say
+    Cluster,
+    /// Run a command while holding a lock that only one process has
+    Lock(commands::lock::LockArgs),
     /// Print a completion script for a shell
     Completions(commands::completions::CompletionsArgs),
     /// Print the version
@@ -230,6 +236,7 @@ impl Cli {
             Command::Server(args) => flags.extend(args.flags()),
             Command::Run(args) => flags.extend(args.flags()),
             Command::Dev(args) => flags.extend(args.flags()),
+            Command::Lock(args) => flags.extend(args.flags()),
             _ => {}
         }
         flags

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use mainspring_engine::CoordinationError;
 use mainspring_store::Error as StoreError;
 
 /// Every exit code this program uses.
@@ -64,6 +65,18 @@ pub(crate) fn cause(error: &std::io::Error) -> String {
     let text = error.to_string();
     let words = text.split(" (os error").next().unwrap_or(&text);
     words.chars().next().map_or_else(String::new, |first| first.to_lowercase().chain(words.chars().skip(1)).collect())
+}
+
+impl From<CoordinationError> for Failure {
+    fn from(error: CoordinationError) -> Self {
+        match error {
+            CoordinationError::Store(error) => error.into(),
+            CoordinationError::Unreachable(_) => Self::unreachable(error.to_string())
+                .remedy("check that etcd runs there and that --etcd (ETCD_ENDPOINTS, etcd.endpoints) names it"),
+            CoordinationError::Refused(message) => Self::bad_input(message)
+                .remedy("see etcd.endpoints, username, password_file, ca, cert and key in docs/high-availability.md"),
+        }
+    }
 }
 
 impl From<StoreError> for Failure {

@@ -121,6 +121,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Events(command) => commands::events::events(&app, command).await,
         Command::Ui(args) => commands::ui::ui(&app, args).await,
         Command::Search(args) => commands::search::search(&app, args).await,
+        Command::Cluster => commands::cluster::cluster(&app).await,
+        Command::Lock(args) => commands::lock::lock(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Schedules(command) => commands::schedules::schedules(&app, command).await,
         Command::Calendars(command) => commands::calendars::calendars(&app, command).await,

@@ -18,6 +18,11 @@ impl Signals {
         Ok(Self { interrupt: install(SignalKind::interrupt())?, terminate: install(SignalKind::terminate())? })
     }
 
+    /// The next SIGINT; others are taken and change nothing.
+    pub(crate) async fn interrupted(&mut self) {
+        while self.next().await != "SIGINT" {}
+    }
+
     /// The next one, by name.
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {

@@ -9,7 +9,7 @@ use axum::extract::Request;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
-use mainspring_engine::Client;
+use mainspring_engine::{Client, CoordinationError};
 use mainspring_store::NewToken;
 use tower::ServiceExt;
 
@@ -20,6 +20,8 @@ use crate::router::assemble;
 use crate::state::{ApiState, Settings};
 
 const FIRST_TOKEN_TRIES: u32 = 30;
+/// A node that dies while it makes the first token holds others up for this long.
+const FIRST_TOKEN_LOCK: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// Clones share everything.
@@ -86,6 +88,21 @@ impl Api {
 
     /// Makes the first token of an installation that has none: everything, everywhere. `None` if there is one already.
     pub async fn first_token(&self) -> Result<Option<Token>, Problem> {
+        let client = self.state.client();
+        if client.store().has_tokens(client.now()).await? {
+            return Ok(None);
+        }
+        // Of several nodes that start on an empty database one makes it.
+        let lock = client.lock_in_database("first-token", FIRST_TOKEN_LOCK).await.map_err(|error| match error {
+            CoordinationError::Store(error) => Problem::from(error),
+            _ => Problem::internal(),
+        })?;
+        let made = self.make_first_token().await;
+        lock.release().await;
+        made
+    }
+
+    async fn make_first_token(&self) -> Result<Option<Token>, Problem> {
         let client = self.state.client();
         let now = client.now();
         if client.store().has_tokens(now).await? {

@@ -65,6 +65,10 @@ pub struct HttpServer {
 }
 
 impl HttpListener {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Speaks TLS with this certificate. Fails with what is wrong with the files.
     pub fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         self.tls = Some(Tls(tls::acceptor(files)?));

@@ -410,6 +410,17 @@ table limits with (fillfactor=50)
     PRIMARY KEY (id)
     CREATE UNIQUE INDEX limits_kind_key_key ON public.limits USING btree (kind, key)
 
+table locks with (fillfactor=50)
+    name text not null
+    fence bigint not null
+    holder uuid not null
+    holder_name text not null
+    ttl_ms bigint not null
+    beat bigint not null
+    released boolean not null
+    PRIMARY KEY (name)
+    CHECK ((ttl_ms > 0))
+
 table logs
     run_id uuid not null
     idx integer not null
@@ -418,6 +429,17 @@ table logs
     chunk integer not null
     lines text not null
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
+
+table members with (fillfactor=50)
+    node uuid not null
+    name text not null
+    address text
+    roles text not null
+    version text not null
+    started_at bigint not null
+    beat bigint not null
+    beat_at bigint not null
+    PRIMARY KEY (node)
 
 table namespaces
     name text not null

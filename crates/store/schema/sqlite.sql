@@ -327,6 +327,16 @@ CREATE TABLE limits (
     UNIQUE (kind, key)
 );
 
+CREATE TABLE locks (
+    name         TEXT PRIMARY KEY,
+    fence        INTEGER NOT NULL,
+    holder       BLOB NOT NULL,
+    holder_name  TEXT NOT NULL,
+    ttl_ms       INTEGER NOT NULL CHECK (ttl_ms > 0),
+    beat         INTEGER NOT NULL,
+    released     BOOLEAN NOT NULL
+);
+
 CREATE TABLE logs (
     run_id      BLOB NOT NULL,
     idx         INTEGER NOT NULL,
@@ -335,6 +345,17 @@ CREATE TABLE logs (
     chunk       INTEGER NOT NULL,
     lines       TEXT NOT NULL,
     PRIMARY KEY (run_id, idx, item, attempt, chunk)
+);
+
+CREATE TABLE members (
+    node        BLOB PRIMARY KEY,
+    name        TEXT NOT NULL,
+    address     TEXT,
+    roles       TEXT NOT NULL,
+    version     TEXT NOT NULL,
+    started_at  INTEGER NOT NULL,
+    beat        INTEGER NOT NULL,
+    beat_at     INTEGER NOT NULL
 );
 
 CREATE TABLE namespaces (

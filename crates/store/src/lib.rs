@@ -24,6 +24,8 @@ pub use access::{
     AuditFilter, AuditRow, Claim, KeptAnswer, NamespaceRow, NewToken, Quotas, SealedSecret, SecretRow, TokenRow,
     UiSession,
 };
+pub use cluster::locks::LockRow;
+pub use cluster::members::{MemberRow, NewMember};
 pub use cluster::sessions::{NewSession, SessionRow};
 pub use cluster::terms::Term;
 pub use cluster::wake::Listener;

@@ -10,6 +10,7 @@ pub mod invariants;
 pub mod node;
 pub mod proxy;
 pub mod server;
+pub mod services;
 pub mod transactions;
 pub mod wait;
 pub mod witness;

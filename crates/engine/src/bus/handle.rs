@@ -67,6 +67,11 @@ impl Bus {
         Self { links, _guard: Arc::new(stop.clone().drop_guard()), stop }
     }
 
+    /// Prefers a further way to other processes. Before anything listens.
+    pub(crate) fn prefer(&self, transport: Arc<dyn BusTransport>) {
+        self.links.transports.lock().unwrap_or_else(PoisonError::into_inner).insert(0, transport);
+    }
+
     /// Says what happened: to the loops of this process now, to other processes soon.
     pub(crate) fn publish(&self, message: BusMessage) {
         if self.links.has_transports() {
@@ -182,6 +187,7 @@ impl Links {
             // The exchange brings the requests to whoever holds the attempts.
             BusMessage::CancelRequested(_) => signals.claimable(ClaimableRoutes::Any),
             BusMessage::AccessChanged(change) => signals.access_changed(change),
+            BusMessage::LeadershipReleased => signals.leadership_released(),
             BusMessage::RunChangesWanted => self.hints.wanted_elsewhere(),
         }
     }
@@ -192,6 +198,7 @@ impl Links {
         self.signals.wake_promotion();
         self.signals.events_pending();
         self.signals.schedules_changed();
+        self.signals.leadership_released();
         self.hints.heard_of_many();
     }
 }

@@ -23,6 +23,8 @@ pub(crate) enum BusMessage {
     CancelRequested(Vec<i64>),
     /// Caches of tokens, roles, workflows, quotas or secrets are out of date.
     AccessChanged(AccessChange),
+    /// The leader gave up its term: another node may take it at once.
+    LeadershipReleased,
     /// A process has live subscribers and wants [`BusMessage::RunsChanged`] of other processes for a while.
     RunChangesWanted,
 }

@@ -19,6 +19,7 @@ pub(crate) struct Pending {
     pub(crate) events: bool,
     pub(crate) cancel: Option<CancelledSessions>,
     pub(crate) access: BTreeSet<AccessChange>,
+    pub(crate) leadership: bool,
     pub(crate) run_changes_wanted: bool,
 }
 
@@ -56,6 +57,7 @@ impl Pending {
                     self.access.insert(change.clone());
                 }
             }
+            BusMessage::LeadershipReleased => self.leadership = true,
             BusMessage::RunChangesWanted => self.run_changes_wanted = true,
         }
     }

@@ -20,6 +20,7 @@ pub(crate) struct Signals {
     events: Notify,
     schedules: Notify,
     due: Notify,
+    leadership: Notify,
     access: broadcast::Sender<AccessChange>,
 }
 
@@ -32,6 +33,7 @@ impl Default for Signals {
             events: Notify::new(),
             schedules: Notify::new(),
             due: Notify::new(),
+            leadership: Notify::new(),
             access: broadcast::channel(ACCESS_CHANGES).0,
         }
     }
@@ -101,6 +103,14 @@ impl Signals {
 
     pub(crate) async fn promotion_woken(&self) {
         self.due.notified().await;
+    }
+
+    pub(crate) fn leadership_released(&self) {
+        self.leadership.notify_one();
+    }
+
+    pub(crate) async fn leadership_was_released(&self) {
+        self.leadership.notified().await;
     }
 
     pub(crate) fn access_changed(&self, change: AccessChange) {

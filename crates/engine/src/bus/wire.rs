@@ -53,6 +53,7 @@ fn message_lines(pending: &Pending) -> Vec<String> {
         (pending.routes, "routes"),
         (pending.schedules, "schedules"),
         (pending.events, "events"),
+        (pending.leadership, "leadership"),
         (pending.run_changes_wanted, "wants-runs"),
     ];
     lines.extend(flags.iter().filter(|(set, _)| *set).map(|(_, line)| (*line).to_owned()));
@@ -110,6 +111,7 @@ fn read(line: &str) -> Option<Line> {
         "routes" => BusMessage::RoutesChanged,
         "schedules" => BusMessage::SchedulesChanged,
         "events" => BusMessage::EventsPending,
+        "leadership" => BusMessage::LeadershipReleased,
         "wants-runs" => BusMessage::RunChangesWanted,
         "cancel" => BusMessage::CancelRequested(numbers(rest)?),
         "access" => {
@@ -153,13 +155,14 @@ mod tests {
                     [None, Some("team".to_owned())].map(|namespace| AccessChange { kind: *kind, namespace })
                 })
                 .collect(),
+            leadership: true,
             run_changes_wanted: true,
         };
         let texts = encode("me", &pending, &runs(1), LONGEST);
         assert_eq!(texts.len(), 1);
         assert!(decode("me", &texts[0]).is_empty(), "a process does not hear itself");
         let heard = decode("you", &texts[0]);
-        assert_eq!(heard.len(), 5 + 1 + 10 + 1);
+        assert_eq!(heard.len(), 6 + 1 + 10 + 1);
         assert!(!heard.contains(&Line::Unknown));
         assert!(heard.contains(&Line::Message(BusMessage::Claimable(ClaimableRoutes::These([3, 7].into())))));
         assert!(heard.contains(&Line::Message(BusMessage::CancelRequested(vec![5]))));

@@ -1,6 +1,12 @@
 //! Loops beside the exchange: what every node does all the time, and what only the leader does.
 
+pub(crate) mod claim_sweep;
+pub(crate) mod leader_duty;
 pub(crate) mod lease_renewal;
+pub(crate) mod limit_reconciliation;
 pub(crate) mod promotion;
+pub(crate) mod retention;
 pub(crate) mod run_end_relay;
+pub(crate) mod run_expiry;
 pub(crate) mod sampling;
+pub(crate) mod session_reaper;

@@ -71,6 +71,11 @@ impl Client {
     /// Announces an event. It is durable when this returns; whoever waits for it is told soon after, and what it started
     /// so far is in the receipt.
     pub async fn emit(&self, event: NewEvent) -> std::result::Result<Receipt, AnswerError> {
+        self.emit_as(self.clock.new_id(), event).await
+    }
+
+    /// The same under an id that is settled: the same id again is the same event, whatever it carries then.
+    pub(crate) async fn emit_as(&self, id: Uuid, event: NewEvent) -> std::result::Result<Receipt, AnswerError> {
         let length = event.name.chars().count();
         if !(1..=MAX_NAME).contains(&length) {
             return Err(AnswerError::Name(length));
@@ -94,7 +99,7 @@ impl Client {
             return Err(AnswerError::Nul(what));
         }
         let row = EventRow {
-            id: self.clock.new_id(),
+            id,
             namespace: event.namespace,
             name: event.name,
             key,

@@ -87,7 +87,7 @@ impl LiveMessage {
     }
 
     /// A numbered event.
-    pub(super) fn event(run: &RunSummary, spec: &Spec, event: &RunEvent) -> Self {
+    pub(crate) fn event(run: &RunSummary, spec: &Spec, event: &RunEvent) -> Self {
         let (kind, mut payload) = match &event.what {
             Happened::TaskEnded { key, state, attempt } => {
                 (MessageType::TaskStatus, ended(run, spec, *key, *state, attempt))

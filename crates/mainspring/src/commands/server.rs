@@ -36,6 +36,12 @@ pub(crate) struct ServerArgs {
     /// Labels of this worker
     #[arg(long, value_name = "KEY=VALUE,…")]
     labels: Option<String>,
+    /// Redis, for wake-ups and events: redis://HOST:6379 [env: REDIS_URL]
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// Endpoints of etcd, for quicker failover: http://HOST:2379,… [env: ETCD_ENDPOINTS]
+    #[arg(long, value_name = "URL,…")]
+    etcd: Option<String>,
     /// How log lines are written: text or json [default: text on a terminal, otherwise json]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -51,6 +57,8 @@ impl ServerArgs {
             ("worker.slots", "slots", &slots),
             ("worker.queues", "queues", &self.queues),
             ("worker.labels", "labels", &self.labels),
+            ("redis.url", "redis", &self.redis),
+            ("etcd.endpoints", "etcd", &self.etcd),
             ("log.format", "log-format", &self.log_format),
         ]
         .into_iter()
@@ -105,10 +113,12 @@ pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnc
     if let Some(http) = &http {
         http.drain();
     }
+    // Leadership is released first, then the node drains. A supervisor may repeat its SIGTERM; a person who has no patience
+    // presses Ctrl-C again.
     tokio::select! {
         () = node.shutdown(app.config.shutdown_timeout) => {}
-        signal = signals.next() => {
-            tracing::warn!(signal, "stopping at once; what runs is killed and done again elsewhere");
+        () = signals.interrupted() => {
+            tracing::warn!("stopping at once; what runs is killed and done again elsewhere");
             std::process::exit(Exit::Interrupted as i32);
         }
     }
@@ -144,17 +154,17 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     app.ensure_secrets_key()?;
     first_start::vault(config)?;
     let store = database::connect_patiently(config).await?;
-    let client = app.client(store).with_metrics(metrics);
+    let client = app.coordinated(app.client(store).with_metrics(metrics)).await?;
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
-    let node_config = app.node_config();
-    let roles: Vec<&str> =
-        Role::ALL.iter().filter(|(_, role)| config.roles.contains(role)).map(|(name, _)| *name).collect();
+    let mut node_config = app.node_config();
+    node_config.address = listener.as_ref().map(|listener| listener.address().to_string());
     tracing::info!(
         worker = node_config.name,
         database = database::shown(&config.database),
         slots = node_config.process_slots,
-        roles = roles.join(","),
+        roles = node_config.roles.join(","),
+        coordination = client.coordination(),
         "starting"
     );
     let registry = app.registry(&client);

@@ -14,6 +14,7 @@ const SECRET_PREFIX: &str = "MAINSPRING_SECRET_";
 const NOT_SETTINGS: &[&str] = &[
     "MAINSPRING_ATTEMPT",
     "MAINSPRING_CONFIG",
+    "MAINSPRING_FENCE",
     "MAINSPRING_FENCING_TOKEN",
     "MAINSPRING_IDEMPOTENCY_KEY",
     "MAINSPRING_NAMESPACE",
@@ -35,7 +36,9 @@ const NOT_SETTINGS_PREFIXES: &[&str] = &[SECRET_PREFIX, "MAINSPRING_EXPR_", "MAI
 const COMMON: &[(&str, &str)] = &[
     ("DATABASE_URL", "database"),
     ("DB_MAX_OPEN_CONNS", "database_connections"),
+    ("ETCD_ENDPOINTS", "etcd.endpoints"),
     ("LOG_LEVEL", "log.level"),
+    ("REDIS_URL", "redis.url"),
     ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),
 ];

@@ -5,6 +5,7 @@
 //! setting that silently does nothing is worse than none.
 
 mod api;
+mod coordination;
 mod environment;
 mod file;
 mod layers;
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use mainspring_engine::{EtcdSettings, RedisSettings};
 use mainspring_worker::http::Allow;
 use mainspring_worker::{OnStoreLoss, SmtpConfig};
 
@@ -86,6 +88,14 @@ keys! {
     "smtp.user": "the user at the mail server",
     "smtp.password": "the password at the mail server",
     "smtp.security": "none, starttls or tls",
+    "etcd.endpoints": "endpoints of etcd, like http://HOST:2379; with them nodes notice each other's end sooner",
+    "etcd.username": "the user at etcd",
+    "etcd.password_file": "the file with its password",
+    "etcd.ca": "a PEM file with the authority that signed etcd's certificates",
+    "etcd.cert": "a PEM file with a certificate of this node for etcd",
+    "etcd.key": "the PEM file of its private key",
+    "etcd.prefix": "what every key in etcd begins with",
+    "redis.url": "redis://HOST:6379 or rediss://HOST:6379, for wake-ups and events",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after so long",
     "log.level": "error, warn, info, debug, trace, or a filter",
@@ -166,6 +176,8 @@ pub(crate) struct Config {
     pub(crate) worker: WorkerSettings,
     pub(crate) http: HttpSettings,
     pub(crate) smtp: Option<SmtpConfig>,
+    pub(crate) etcd: Option<EtcdSettings>,
+    pub(crate) redis: Option<RedisSettings>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
     /// A filter of log lines; `None` leaves it to the command.
@@ -174,6 +186,13 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// What was said and where, for whoever asks why.
     pub(crate) said: Vec<(&'static str, Setting)>,
+}
+
+impl Config {
+    /// What this node does, in words.
+    pub(crate) fn role_names(&self) -> Vec<String> {
+        Role::ALL.iter().filter(|(_, role)| self.roles.contains(role)).map(|(name, _)| (*name).to_owned()).collect()
+    }
 }
 
 /// A flag that sets a key.

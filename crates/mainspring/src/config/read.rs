@@ -42,6 +42,8 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         worker,
         http: http(layers),
         smtp: smtp(layers),
+        etcd: super::coordination::etcd(layers),
+        redis: super::coordination::redis(layers),
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
         log_level,

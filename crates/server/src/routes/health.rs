@@ -8,7 +8,7 @@ use axum::extract::State;
 use mainspring_api::health::{Component, HealthReport, HealthStatus};
 use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
-use mainspring_engine::LEADERSHIP;
+use mainspring_engine::{CoordinationHealth, LEADERSHIP};
 use serde_json::{Value, json};
 use utoipa_axum::routes;
 
@@ -38,9 +38,11 @@ fn component(status: HealthStatus, since: Instant, message: impl Into<String>, d
 pub(crate) async fn health(State(state): State<ApiState>) -> Json<HealthReport> {
     let (database, coordination, schedules, workers) =
         tokio::join!(database(&state), coordination(&state), schedules(&state), workers(&state));
+    let redis = redis(&state).map(|component| ("redis", component));
     let components: BTreeMap<String, Component> =
         [("database", database), ("coordination", coordination), ("schedules", schedules), ("workers", workers)]
             .into_iter()
+            .chain(redis)
             .map(|(name, component)| (name.to_owned(), component))
             .collect();
     let status = components.values().map(|component| component.status).max().unwrap_or(HealthStatus::Healthy);
@@ -66,14 +68,33 @@ async fn coordination(state: &ApiState) -> Component {
     match tokio::time::timeout(PATIENCE, look).await {
         Ok(Ok((term, sessions))) => {
             let leader = term.filter(|term| !term.released).map(|term| term.node.to_string());
-            let details = json!({"leader": leader, "workers": sessions.len()});
-            match leader {
-                Some(_) => component(HealthStatus::Healthy, since, "a node leads", details),
-                None => component(HealthStatus::Degraded, since, "no node leads", details),
+            let details = json!({
+                "leader": leader, "workers": sessions.len(), "coordinator": state.client().coordination(),
+            });
+            match (leader, state.client().coordination_health()) {
+                (Some(_), CoordinationHealth::Healthy) => {
+                    component(HealthStatus::Healthy, since, "a node leads", details)
+                }
+                (Some(_), CoordinationHealth::Degraded(cause)) => {
+                    let message = format!("the database coordinates alone: {cause}");
+                    component(HealthStatus::Degraded, since, message, details)
+                }
+                (None, _) => component(HealthStatus::Degraded, since, "no node leads", details),
             }
         }
         _ => component(HealthStatus::Unhealthy, since, "the database does not answer", json!({})),
     }
+}
+
+/// Redis, if it is configured: nothing waits for it, so it is never worse than degraded.
+fn redis(state: &ApiState) -> Option<Component> {
+    let since = Instant::now();
+    Some(match state.client().redis_health()? {
+        CoordinationHealth::Healthy => component(HealthStatus::Healthy, since, "it answers", json!({})),
+        CoordinationHealth::Degraded(cause) => {
+            component(HealthStatus::Degraded, since, format!("nodes poll instead: {cause}"), json!({}))
+        }
+    })
 }
 
 /// How late the next fire is says more than what this node did: another may lead.

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod backfills;
 pub(crate) mod calendars;
+pub(crate) mod cluster;
 pub(crate) mod health;
 pub(crate) mod namespaces;
 pub(crate) mod overview;
@@ -38,6 +39,7 @@ pub(crate) fn register(routes: &mut Routes) {
     scheduler::register(routes);
     webhooks::register(routes);
     crate::live::register(routes);
+    cluster::register(routes);
     health::register(routes);
     runs::register(routes);
     search::register(routes);

@@ -1,12 +1,11 @@
-//! `/workers` and `/cluster`: who executes, who leads, what waits.
+//! `/workers`: which processes execute tasks.
 
 use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::State;
-use mainspring_api::workers::{Cluster, Member, Queue, Worker, WorkerStatus};
+use mainspring_api::workers::{Worker, WorkerStatus};
 use mainspring_core::time::rfc3339;
-use mainspring_engine::LEADERSHIP;
 use mainspring_store::SessionRow;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -27,7 +26,6 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Anywhere(Role::Viewer), routes!(list));
     routes.at(Access::Anywhere(Role::Viewer), routes!(show));
     routes.at(Access::Everywhere(Role::Operator), routes!(drain));
-    routes.at(Access::Anywhere(Role::Viewer), routes!(cluster));
 }
 
 fn status(row: &SessionRow) -> WorkerStatus {
@@ -108,26 +106,4 @@ pub(crate) async fn drain(State(state): State<ApiState>, Path(id): Path<String>)
     store.drain_session(row.id).await?;
     let running = store.running_by_session().await?.into_iter().collect();
     Ok(Json(shown(SessionRow { draining: true, ..row }, &running)))
-}
-
-/// Show the members of the cluster, its leader and its queues
-#[utoipa::path(get, path = "/cluster", tag = "cluster", responses((status = 200, body = Cluster)))]
-pub(crate) async fn cluster(State(state): State<ApiState>) -> Result<Json<Cluster>, Problem> {
-    let store = state.client().store();
-    let term = store.term(LEADERSHIP).await?;
-    let leader = term.as_ref().filter(|term| !term.released).map(|term| term.node.to_string());
-    let mut members: Vec<Member> = Vec::new();
-    for session in store.live_sessions().await? {
-        let node = session.node.to_string();
-        match members.iter_mut().find(|member| member.node == node) {
-            Some(member) => member.workers.push(session.worker),
-            None => {
-                let leads = leader.as_ref() == Some(&node);
-                members.push(Member { node, workers: vec![session.worker], leads });
-            }
-        }
-    }
-    let queues = store.ready_by_queue().await?;
-    let queues = queues.into_iter().map(|(namespace, queue, ready)| Queue { namespace, queue, ready }).collect();
-    Ok(Json(Cluster { leader, epoch: term.map_or(0, |term| term.epoch), members, queues }))
 }

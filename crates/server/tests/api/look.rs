@@ -32,6 +32,10 @@ on_both! {
         assert_eq!((&list["items"][0]["id"], &list["items"][0]["status"]), (&json!("test"), &json!("active")));
         let cluster = api.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(cluster["members"][0]["workers"], json!(["test"]));
+        for field in ["node", "name", "address", "roles", "version", "since", "alive", "leads"] {
+            assert!(cluster["members"][0].get(field).is_some(), "{cluster} lacks {field}");
+        }
+        assert_eq!(cluster["coordination"]["kind"], "database");
         let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
         api.post("/api/v1/workers/test/drain").bearer(&guest).send().await.expect(403);
         assert_eq!(api.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(200).body()["status"], "draining");
@@ -43,6 +47,16 @@ on_both! {
         let gone = api.get("/api/v1/workers/test").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(gone["status"], "inactive");
         api.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(409);
+    }
+
+    async fn queues_of_other_namespaces_are_not_named(api: &TestApi) {
+        api.store("{name: etl, tasks: {a: {run: 'true'}}}").await;
+        api.post("/api/v1/workflows/etl/trigger").role(Role::Operator).json(json!({})).send().await.expect(201);
+        let all = api.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!(all["queues"][0]["namespace"], "default", "{all}");
+        let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
+        let seen = api.get("/api/v1/cluster").bearer(&guest).send().await.expect(200).body();
+        assert_eq!(seen["queues"], json!([]));
     }
 
     async fn words_are_found(api: &TestApi) {

@@ -409,11 +409,11 @@ impl Drop for PassingFolder {
 /// Makes the folder for its owner alone; one that is there already is left as it is.
 fn make_folder(file: &Path) -> Result<()> {
     match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| {
-                Error::BadUrl(format!("the folder {} cannot be created: {error}", folder.display()))
-            })
-        }
+        Some(folder) if !folder.as_os_str().is_empty() => std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)
+            .map_err(|error| Error::BadUrl(format!("the folder {} cannot be created: {error}", folder.display()))),
         _ => Ok(()),
     }
 }
@@ -438,7 +438,9 @@ fn make_private(file: &Path) -> Result<()> {
             continue;
         }
         match std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)) {
-            Ok(()) => tracing::warn!(file = %path.display(), "other users could read the database; now only its owner can"),
+            Ok(()) => {
+                tracing::warn!(file = %path.display(), "other users could read the database; now only its owner can")
+            }
             Err(error) => tracing::warn!(%error, file = %path.display(), "other users can read the database"),
         }
     }

@@ -5,6 +5,7 @@
 
 mod big;
 mod claims;
+mod cluster;
 mod concurrency;
 mod cut;
 mod decisions;

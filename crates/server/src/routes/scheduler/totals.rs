@@ -65,7 +65,6 @@ pub(crate) async fn stats(
     }))
 }
 
-
 /// List the functions that jobs can name
 #[utoipa::path(get, path = "/scheduler/handlers", tag = "jobs", params(PageParams),
     responses((status = 200, body = List<Handler>)))]

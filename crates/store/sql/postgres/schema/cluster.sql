@@ -47,3 +47,26 @@ CREATE TABLE terms (
     beat        bigint NOT NULL,
     released    boolean NOT NULL DEFAULT FALSE
 ) WITH (fillfactor = 50);
+
+-- Processes that take part. A beat that stands still says that one is gone.
+CREATE TABLE members (
+    node        uuid PRIMARY KEY,
+    name        text NOT NULL,
+    address     text,
+    roles       text NOT NULL,
+    version     text NOT NULL,
+    started_at  bigint NOT NULL,
+    beat        bigint NOT NULL,
+    beat_at     bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- Named locks. The fencing value rises with every holder, so a row is never deleted.
+CREATE TABLE locks (
+    name         text PRIMARY KEY,
+    fence        bigint NOT NULL,
+    holder       uuid NOT NULL,
+    holder_name  text NOT NULL,
+    ttl_ms       bigint NOT NULL CHECK (ttl_ms > 0),
+    beat         bigint NOT NULL,
+    released     boolean NOT NULL
+) WITH (fillfactor = 50);

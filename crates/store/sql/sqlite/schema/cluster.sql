@@ -47,3 +47,26 @@ CREATE TABLE terms (
     beat        INTEGER NOT NULL,
     released    BOOLEAN NOT NULL DEFAULT FALSE
 ) WITHOUT ROWID;
+
+-- Processes that take part. A beat that stands still says that one is gone.
+CREATE TABLE members (
+    node        BLOB PRIMARY KEY,
+    name        TEXT NOT NULL,
+    address     TEXT,
+    roles       TEXT NOT NULL,
+    version     TEXT NOT NULL,
+    started_at  INTEGER NOT NULL,
+    beat        INTEGER NOT NULL,
+    beat_at     INTEGER NOT NULL
+);
+
+-- Named locks. The fencing value rises with every holder, so a row is never deleted.
+CREATE TABLE locks (
+    name         TEXT PRIMARY KEY,
+    fence        INTEGER NOT NULL,
+    holder       BLOB NOT NULL,
+    holder_name  TEXT NOT NULL,
+    ttl_ms       INTEGER NOT NULL CHECK (ttl_ms > 0),
+    beat         INTEGER NOT NULL,
+    released     BOOLEAN NOT NULL
+);

@@ -1,0 +1,46 @@
+//! Forgets what is older than it is to be kept, and makes room for what comes.
+
+use std::time::{Duration, Instant};
+
+use mainspring_store::{Result, Term};
+
+use super::leader_duty::LeaderDuty;
+use crate::node::{NodeConfig, Shared};
+
+/// Seldom: which events may go depends on every run that is open.
+const FORGET_EVENTS_EVERY: Duration = Duration::from_secs(3_600);
+/// Events are kept at least this long, however soon runs are forgotten.
+const SHORTEST_EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Lanes of nodes that are gone, and nodes that never said goodbye.
+const FORGET_NODES_AFTER: i64 = 3_600_000_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Retention {
+    forgot_events: Option<Instant>,
+}
+
+impl LeaderDuty for Retention {
+    const NAME: &'static str = "forgetting what is old";
+
+    fn interval(&self, _: &NodeConfig) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    async fn act(&mut self, shared: &Shared, _: &Term) -> Result<()> {
+        let store = &shared.client.store;
+        let now = shared.client.now();
+        store.ensure_history_partitions(now).await?;
+        store.forget_lanes(now - FORGET_NODES_AFTER).await?;
+        store.forget_members(now - FORGET_NODES_AFTER).await?;
+        let Some(retention) = shared.config.retention else { return Ok(()) };
+        let before = now - retention.as_micros() as i64;
+        while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
+        store.forget_fires(before).await?;
+        if self.forgot_events.is_none_or(|last| last.elapsed() >= FORGET_EVENTS_EVERY) {
+            let before = now - retention.max(SHORTEST_EVENT_RETENTION).as_micros() as i64;
+            while store.forget_events(before).await? > 0 && !shared.stop.is_cancelled() {}
+            self.forgot_events = Some(Instant::now());
+        }
+        Ok(())
+    }
+}

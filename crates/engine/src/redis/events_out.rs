@@ -1,0 +1,147 @@
+//! Lifecycle events to the outside: the numbered log of every run, in `stream:scheduler:events.out`, at least once.
+//!
+//! The leader watches which runs change and appends what their logs have gained. How far each run was told is kept in Redis
+//! beside the stream: a Redis that forgot it is told again, and so is what was told while the position could not be kept.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::RunId;
+use mainspring_store::{Error, RunEvent, RunSummary};
+
+use super::connection::{Connection, RedisError};
+use super::settings::{Redis, RedisSettings};
+use crate::live::{Followed, LiveMessage, MessageType, WideFilter, WideFollower};
+use crate::node::Shared;
+use crate::specs::Spec;
+
+const STREAM: &str = "stream:scheduler:events.out";
+const POSITION: &str = "scheduler:events.out:position:";
+/// How long a position is kept after the last event of its run.
+const POSITION_LASTS: &str = "86400";
+const KEPT: &str = "100000";
+const PAGE: i64 = 100;
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Runs that change meanwhile are looked at together.
+const GATHER: Duration = Duration::from_millis(50);
+
+#[derive(Debug, thiserror::Error)]
+enum RelayError {
+    #[error(transparent)]
+    Redis(#[from] RedisError),
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
+pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
+    let Redis { settings, status } = redis;
+    let mut terms = shared.term.subscribe();
+    loop {
+        match shared.stop.run_until_cancelled(terms.wait_for(Option::is_some)).await {
+            Some(Ok(_)) => {}
+            _ => return,
+        }
+        let mut relay = Relay { shared: &shared, changed: BTreeSet::new() };
+        tokio::select! {
+            error = relay.run(&settings) => match error {
+                Err(RelayError::Redis(error)) => status.trouble(error.to_string()),
+                Err(RelayError::Store(error)) => tracing::debug!(%error, "reading what to tell Redis"),
+                Ok(()) => {}
+            },
+            _ = terms.wait_for(Option::is_none) => {}
+            () = shared.stop.cancelled() => return,
+        }
+        let _ = shared.stop.run_until_cancelled(tokio::time::sleep(AFTER_ERROR)).await;
+    }
+}
+
+struct Relay<'a> {
+    shared: &'a Shared,
+    changed: BTreeSet<RunId>,
+}
+
+impl Relay<'_> {
+    /// Follows until something is amiss. It begins with a snapshot: what changed meanwhile is found by positions.
+    async fn run(&mut self, settings: &RedisSettings) -> Result<(), RelayError> {
+        let mut redis = Connection::open(settings).await?;
+        let types = vec![MessageType::WorkflowStatus, MessageType::TaskStatus];
+        let filter = WideFilter { namespaces: None, workflow: None, types };
+        let mut follower = self.shared.client.live.follow(filter).await?;
+        loop {
+            if !self.gather(&mut follower).await? {
+                return Ok(());
+            }
+            while let Some(run) = self.changed.first().copied() {
+                self.relay(&mut redis, run).await?;
+                self.changed.remove(&run);
+            }
+        }
+    }
+
+    /// Waits for changes, and takes those that come right after; false when there will be none any more.
+    async fn gather(&mut self, follower: &mut WideFollower) -> Result<bool, RelayError> {
+        let mut next = follower.next().await?;
+        let until = tokio::time::Instant::now() + GATHER;
+        loop {
+            match next {
+                Followed::Message(LiveMessage { run: Some(run), .. }) => _ = self.changed.insert(run),
+                Followed::Message(_) => {}
+                Followed::Over(_) => return Ok(false),
+            }
+            next = match tokio::time::timeout_at(until, follower.next()).await {
+                Ok(message) => message?,
+                Err(_) => return Ok(true),
+            };
+        }
+    }
+
+    async fn relay(&self, redis: &mut Connection, run: RunId) -> Result<(), RelayError> {
+        let client = &self.shared.client;
+        let key = format!("{POSITION}{run}");
+        let position = redis.ask(&["GET", &key]).await?;
+        let mut position: i64 = position.text().and_then(|text| text.parse().ok()).unwrap_or(0);
+        loop {
+            let (summary, log) = match client.store.run_summary(run).await {
+                Ok(summary) => (summary, client.store.run_log(run, position, PAGE).await?),
+                Err(Error::NotFound { .. }) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            };
+            if log.events.is_empty() {
+                return Ok(());
+            }
+            let spec = client.specs.get(summary.version).await?;
+            for event in &log.events {
+                tell(redis, &summary, &spec, event).await?;
+                position = event.seq;
+            }
+            redis.ask(&["SET", &key, &position.to_string(), "EX", POSITION_LASTS]).await?;
+        }
+    }
+}
+
+async fn tell(redis: &mut Connection, run: &RunSummary, spec: &Spec, event: &RunEvent) -> Result<(), RedisError> {
+    let message = LiveMessage::event(run, spec, event);
+    let (id, seq) = (run.id.to_string(), event.seq.to_string());
+    let arguments = [
+        "XADD",
+        STREAM,
+        "MAXLEN",
+        "~",
+        KEPT,
+        "*",
+        "event",
+        message.kind.word(),
+        "namespace",
+        &run.namespace,
+        "workflow",
+        &run.workflow,
+        "run",
+        &id,
+        "seq",
+        &seq,
+        "data",
+        &message.text,
+    ];
+    redis.ask(&arguments).await.map(|_| ())
+}

@@ -1,0 +1,14 @@
+//! Redis Streams beside the database: wake-ups between nodes, events from outside, lifecycle events to the outside.
+//!
+//! Redis never decides: what it loses, the database still has, and every loop also looks by itself. Nodes speak RESP2 over
+//! a connection of their own for each loop; the few commands that streams need do not justify a client library.
+
+pub(crate) mod connection;
+pub(crate) mod events_in;
+pub(crate) mod events_out;
+pub(crate) mod resp;
+pub(crate) mod settings;
+pub(crate) mod wake;
+
+pub(crate) use settings::Redis;
+pub use settings::RedisSettings;

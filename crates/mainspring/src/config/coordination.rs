@@ -1,0 +1,105 @@
+//! The settings of what coordinates nodes beside the database.
+
+use std::path::PathBuf;
+
+use mainspring_engine::{EtcdSettings, RedisSettings};
+
+use super::layers::Layers;
+use super::read::{list, text};
+
+const DEFAULT_PREFIX: &str = "/mainspring";
+
+pub(super) fn etcd(layers: &mut Layers) -> Option<EtcdSettings> {
+    let endpoints = list(layers, "etcd.endpoints");
+    if endpoints.is_empty() {
+        for key in ["etcd.username", "etcd.password_file", "etcd.ca", "etcd.cert", "etcd.key", "etcd.prefix"] {
+            if layers.get(key).is_some() {
+                layers.complain_about(key, "means nothing without etcd.endpoints");
+            }
+        }
+        return None;
+    }
+    let username = text(layers, "etcd.username");
+    let password = text(layers, "etcd.password_file").and_then(|file| match std::fs::read_to_string(&file) {
+        Ok(password) => Some(password.trim_end_matches(['\r', '\n']).to_owned()),
+        Err(error) => {
+            layers.complain_about("etcd.password_file", format!("it cannot be read: {error}"));
+            None
+        }
+    });
+    match (&username, layers.get("etcd.password_file").is_some()) {
+        (Some(_), false) => layers.complain_about("etcd.username", "needs etcd.password_file"),
+        (None, true) => layers.complain_about("etcd.password_file", "needs etcd.username"),
+        _ => {}
+    }
+    let path = |key: &str| text(layers, key).map(PathBuf::from);
+    let (ca, certificate, key) = (path("etcd.ca"), path("etcd.cert"), path("etcd.key"));
+    let certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (Some(_), None) => {
+            layers.complain_about("etcd.cert", "needs etcd.key");
+            None
+        }
+        (None, Some(_)) => {
+            layers.complain_about("etcd.key", "needs etcd.cert");
+            None
+        }
+        (None, None) => None,
+    };
+    let prefix = text(layers, "etcd.prefix").unwrap_or_else(|| DEFAULT_PREFIX.into());
+    if !prefix.starts_with('/') || prefix.trim_end_matches('/').is_empty() {
+        layers.complain_about("etcd.prefix", "must begin with / and name something, like /mainspring");
+    }
+    Some(EtcdSettings { endpoints, username, password, ca, certificate, prefix })
+}
+
+pub(super) fn redis(layers: &mut Layers) -> Option<RedisSettings> {
+    match RedisSettings::parse(&text(layers, "redis.url")?) {
+        Ok(settings) => Some(settings),
+        Err(cause) => {
+            // Without the value: it may hold a password.
+            layers.complain(format!("redis.url: {cause}"));
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::layers::{Source, Word};
+    use super::*;
+
+    fn check(settings: &[(&'static str, &str)]) -> (Option<EtcdSettings>, Vec<String>) {
+        let mut layers = Layers::default();
+        for (key, value) in settings {
+            layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+        }
+        (etcd(&mut layers), layers.into_problems())
+    }
+
+    #[test]
+    fn endpoints_switch_etcd_on() {
+        assert!(check(&[]).0.is_none());
+        let (settings, problems) = check(&[("etcd.endpoints", "http://a:2379, http://b:2379")]);
+        assert!(problems.is_empty(), "{problems:?}");
+        let settings = settings.unwrap();
+        assert_eq!((settings.endpoints.len(), settings.prefix.as_str()), (2, "/mainspring"));
+    }
+
+    #[test]
+    fn halves_of_settings_are_refused() {
+        for (settings, cause) in [
+            (vec![("etcd.prefix", "/x")], "means nothing without"),
+            (vec![("etcd.endpoints", "a"), ("etcd.username", "u")], "needs etcd.password_file"),
+            (vec![("etcd.endpoints", "a"), ("etcd.cert", "c")], "needs etcd.key"),
+            (vec![("etcd.endpoints", "a"), ("etcd.prefix", "x")], "must begin with /"),
+            (
+                vec![("etcd.endpoints", "a"), ("etcd.username", "u"), ("etcd.password_file", "/nowhere")],
+                "cannot be read",
+            ),
+        ] {
+            let problems = check(&settings).1;
+            assert!(problems.iter().any(|problem| problem.contains(cause)), "{settings:?}: {problems:?}");
+        }
+    }
+}

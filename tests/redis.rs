@@ -1,0 +1,197 @@
+//! Nodes beside Redis: wake-ups, events in and out, and a Redis that comes and goes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_engine::{Client, CoordinationHealth, NodeConfig, RedisSettings, Submission, SystemClock};
+use mainspring_store::{Flavor, Store};
+use mainspring_testkit::TestDatabase;
+use mainspring_testkit::node::TestNode;
+use mainspring_testkit::services::Service;
+use mainspring_testkit::wait::until;
+use mainspring_worker::Registry;
+use sqlx::{Connection, PgConnection};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks Redis as any program would; the reply as its lines.
+fn redis(service: &Service, arguments: &[&str]) -> Vec<String> {
+    let mut stream = TcpStream::connect(service.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut command = format!("*{}\r\n", arguments.len());
+    for argument in arguments {
+        command.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
+    }
+    stream.write_all(command.as_bytes()).unwrap();
+    let mut lines = Vec::new();
+    read(&mut BufReader::new(stream), &mut lines);
+    lines
+}
+
+fn read(stream: &mut impl BufRead, lines: &mut Vec<String>) {
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    let line = line.trim_end();
+    let number = || line[1..].parse::<i64>().unwrap();
+    match &line[..1] {
+        "$" if number() >= 0 => {
+            let mut bytes = vec![0; number() as usize + 2];
+            stream.read_exact(&mut bytes).unwrap();
+            lines.push(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned());
+        }
+        "*" => (0..number().max(0)).for_each(|_| read(stream, lines)),
+        _ => lines.push(line.to_owned()),
+    }
+}
+
+fn client(store: &Store, service: &Service) -> Client {
+    let settings = RedisSettings::parse(&service.url()).unwrap();
+    Client::new(store.clone(), Arc::new(SystemClock::new())).with_redis(&settings)
+}
+
+async fn node(store: &Store, service: &Service) -> TestNode {
+    let config = NodeConfig { heartbeat: Duration::from_millis(100), ..NodeConfig::default() };
+    TestNode::start_as(client(store, service), config, Registry::builder().build()).await.unwrap()
+}
+
+const WAITING: &str = "{name: waiting, tasks: {a: {wait: {event: paid, key: '7'}, timeout: 10m}}}";
+const QUICK: &str = "{name: quick, tasks: {a: {function: {handler: noop}}}}";
+
+async fn submit(client: &Client, source: &str) -> mainspring_core::RunId {
+    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = client.put_workflow(workflow, source).await.unwrap();
+    client.submit(&spec, Submission::default()).await.unwrap().run().unwrap()
+}
+
+async fn ended(client: &Client, run: mainspring_core::RunId) {
+    until("the run ends", PATIENCE, async || {
+        Ok(client.store().run_summary(run).await?.state.is_terminal().then_some(()))
+    })
+    .await
+    .unwrap();
+}
+
+/// Two nodes hear of work through the stream alone, and go on when it is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_that_is_flushed_or_killed_stops_nothing() {
+    for flavor in [Flavor::Postgres, Flavor::Sqlite] {
+        let (mut service, database) = (Service::redis().await.unwrap(), TestDatabase::new(flavor).await);
+        let node = node(database.store(), &service).await;
+        let client = client(database.store(), &service);
+        let health = async |healthy: bool| {
+            until("Redis is seen as it is", PATIENCE, async || {
+                let is = node.client().redis_health() == Some(CoordinationHealth::Healthy);
+                Ok((is == healthy).then_some(()))
+            })
+            .await
+            .unwrap();
+        };
+        ended(&client, submit(&client, QUICK).await).await;
+        assert!(redis(&service, &["XLEN", "stream:scheduler:wake"])[0] != ":0", "wake-ups go through the stream");
+        redis(&service, &["FLUSHALL"]);
+        ended(&client, submit(&client, QUICK).await).await;
+        service.kill().unwrap();
+        health(false).await;
+        ended(&client, submit(&client, QUICK).await).await;
+        service.restart().await.unwrap();
+        health(true).await;
+        ended(&client, submit(&client, QUICK).await).await;
+        node.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_from_the_stream_are_stored_once_and_acknowledged_after() {
+    let (service, database) = (Service::redis().await.unwrap(), TestDatabase::postgres().await);
+    let stream = "stream:scheduler:events.in";
+    // What was sent before any node listened counts too.
+    redis(&service, &["XADD", stream, "*", "event_name", "early"]);
+    let node = node(database.store(), &service).await;
+    let client = node.client().clone();
+    let run = submit(&client, WAITING).await;
+    let paid = ["XADD", stream, "*", "event_name", "paid", "key", "7", "data", "{\"amount\": 3}", "id", "order-7"];
+    redis(&service, &paid);
+    ended(&client, run).await;
+    redis(&service, &paid);
+    for wrong in [["XADD", stream, "*", "nonsense", "x"], ["XADD", stream, "*", "event_name", "a\0b"]] {
+        redis(&service, &wrong);
+    }
+    redis(&service, &["XADD", stream, "*", "event_name", "broken", "data", "{"]);
+    until("everything is acknowledged", PATIENCE, async || {
+        let pending = redis(&service, &["XPENDING", stream, "scheduler-events"]);
+        let rejected = redis(&service, &["XLEN", "stream:scheduler:events.in.rejected"]);
+        Ok((pending[0] == ":0" && rejected[0] == ":3").then_some(()))
+    })
+    .await
+    .unwrap();
+    let mut looking = PgConnection::connect(database.url()).await.unwrap();
+    let stored: Vec<(String,)> = sqlx::query_as("SELECT name FROM events WHERE source LIKE 'redis %' ORDER BY name")
+        .fetch_all(&mut looking)
+        .await
+        .unwrap();
+    assert_eq!(stored, [("early".to_owned(),), ("paid".to_owned(),)], "the second order-7 is the first");
+    // A flushed Redis has forgotten the group too.
+    redis(&service, &["FLUSHALL"]);
+    redis(&service, &["XADD", stream, "*", "event_name", "late"]);
+    until("it is read all the same", PATIENCE, async || {
+        let (count,): (i64,) =
+            sqlx::query_as("SELECT count(*) FROM events WHERE name = 'late'").fetch_one(&mut looking).await?;
+        Ok((count == 1).then_some(()))
+    })
+    .await
+    .unwrap();
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_numbered_event_of_a_run_goes_out() {
+    let (service, database) = (Service::redis().await.unwrap(), TestDatabase::postgres().await);
+    let node = node(database.store(), &service).await;
+    let client = node.client().clone();
+    let all_told = async |run: mainspring_core::RunId| {
+        let log = client.store().run_log(run, 0, 100).await.unwrap();
+        let expected: Vec<i64> = log.events.iter().map(|event| event.seq).collect();
+        until("all of it is in the stream", PATIENCE, async || {
+            let lines = redis(&service, &["XRANGE", "stream:scheduler:events.out", "-", "+"]);
+            let runs = lines.iter().enumerate().filter(|(at, line)| {
+                line.as_str() == run.to_string() && lines.get(at.wrapping_sub(1)).is_some_and(|name| name == "run")
+            });
+            let told: Vec<i64> = runs.filter_map(|(at, _)| lines.get(at + 2)?.parse().ok()).collect();
+            Ok((told == expected).then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    let first = submit(&client, QUICK).await;
+    ended(&client, first).await;
+    all_told(first).await;
+    redis(&service, &["FLUSHALL"]);
+    let second = submit(&client, QUICK).await;
+    ended(&client, second).await;
+    all_told(second).await;
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_redis_that_wants_a_password_is_named_in_the_health_report() {
+    let (service, database) = (Service::redis_with_password("secret").await.unwrap(), TestDatabase::sqlite().await);
+    let node = node(database.store(), &service).await;
+    let cause = until("the trouble is known", PATIENCE, async || match node.client().redis_health() {
+        Some(CoordinationHealth::Degraded(cause)) => Ok(Some(cause)),
+        _ => Ok(None),
+    })
+    .await
+    .unwrap();
+    assert!(cause.contains("NOAUTH"), "{cause}");
+    node.stop().await;
+    let url = service.url().replace("redis://", "redis://:secret@");
+    let settings = RedisSettings::parse(&url).unwrap();
+    let client = Client::new(database.store().clone(), Arc::new(SystemClock::new())).with_redis(&settings);
+    let node = TestNode::start_as(client, NodeConfig::default(), Registry::builder().build()).await.unwrap();
+    let run = submit(node.client(), QUICK).await;
+    ended(node.client(), run).await;
+    assert_eq!(node.client().redis_health(), Some(CoordinationHealth::Healthy));
+    node.stop().await;
+}
