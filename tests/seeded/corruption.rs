@@ -2,6 +2,8 @@
 
 use mainspring_core::state::RunState;
 use mainspring_store::{Exchange, Flavor};
+use mainspring_testkit::{TestDatabase, transactions};
+use sqlx::{Connection, PgConnection};
 
 use crate::driver::{Driver, execute};
 
@@ -74,4 +76,16 @@ async fn find_what_is_spoilt(flavor: Flavor) {
             assert_eq!(driver.violations().await, [], "{table} was restored");
         }
     }
+}
+
+/// A connection that went back to its pool inside a transaction looks like this.
+#[tokio::test]
+async fn a_transaction_that_was_left_open_is_found() {
+    let database = TestDatabase::postgres().await;
+    assert_eq!(transactions::open(database.url()).await.unwrap(), [""; 0]);
+    let mut forgotten = PgConnection::connect(database.url()).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT 1").execute(&mut forgotten).await.unwrap();
+    assert_eq!(transactions::open(database.url()).await.unwrap().len(), 1);
+    sqlx::raw_sql("ROLLBACK").execute(&mut forgotten).await.unwrap();
+    assert_eq!(transactions::check(database.url()).await.unwrap(), []);
 }

@@ -7,6 +7,7 @@ pub mod agenda;
 pub mod audit;
 pub mod auth;
 pub mod backfills;
+pub mod bulk;
 pub mod calendars;
 pub mod cluster;
 pub mod events;

@@ -1,5 +1,6 @@
 //! What can be asked of the store from anywhere: submit, cancel, pause, resume, do again.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskError, TaskView, Workflow};
-use mainspring_store::{CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store};
+use mainspring_store::{
+    CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store, after_commit, is_within_unit,
+};
 use mainspring_telemetry::Metrics;
 use serde_json::{Map, Value};
 
@@ -26,6 +29,7 @@ use crate::redis::wake::RedisWake;
 use crate::redis::{Redis, RedisSettings};
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
+use crate::submitter::{Leaves, Submitter};
 
 /// A run somebody wants.
 #[derive(Debug, Clone, Default)]
@@ -66,6 +70,7 @@ pub struct Client {
     pub(crate) specs: Arc<Specs>,
     pub(crate) limits: Arc<Limits>,
     pub(crate) bus: Bus,
+    pub(crate) submitter: Arc<Submitter>,
     pub(crate) secrets: Secrets,
     /// What is known of the loop that fires triggers, if it runs in this process.
     pub(crate) timekeeping: Arc<Timekeeping>,
@@ -81,7 +86,7 @@ pub struct Client {
 }
 
 /// Where something is claimable is seldom known where it happens.
-const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
+pub(crate) const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
 
 /// Which workflows a run was started by, the first first.
 #[derive(Debug, Clone, Default)]
@@ -105,6 +110,7 @@ impl Client {
             specs,
             limits,
             bus,
+            submitter: Arc::default(),
             secrets: Secrets::default(),
             timekeeping: Arc::default(),
             minimum_interval: None,
@@ -296,28 +302,90 @@ impl Client {
 
     /// Makes runs of one version, all of them or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
-        if let Some(cause) = self.over_quota(&spec.workflow.namespace, submissions.len()).await? {
-            return Err(SubmitError::Quota(cause));
-        }
+        self.check_run_quota(&spec.workflow.namespace, submissions.len()).await?;
         let mut runs = Vec::with_capacity(submissions.len());
         for submission in submissions {
             runs.push(self.prepare(spec, submission).await?);
         }
-        let created = self.create_within_quota(&spec.workflow.namespace, &runs).await?;
-        if spec.version.main_tasks > 5_000 {
-            for id in created.iter().filter_map(|created| created.run()) {
-                self.store.proceed_run(self.now(), id).await?;
+        self.create(&runs).await
+    }
+
+    /// A run as it would be made, with its inputs checked, within the quota of its namespace.
+    pub async fn prepare_run(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
+        self.prepare(spec, submission).await
+    }
+
+    async fn check_run_quota(&self, namespace: &str, more: usize) -> Result<(), SubmitError> {
+        match self.over_quota(namespace, more).await? {
+            Some(cause) => Err(SubmitError::Quota(cause)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether a run may be made together with those of others: nothing about it is decided by the database, and its
+    /// namespace has no quota to be counted against.
+    pub async fn gathers(&self, run: &NewRun) -> mainspring_store::Result<bool> {
+        Ok(run.is_plain() && self.quotas_of(&run.version.namespace).await?.max_open_runs.is_none())
+    }
+
+    /// Makes runs, those of each namespace counted against its quota; what became of them, in order.
+    async fn create_counted(&self, runs: &[NewRun]) -> Result<Vec<Created>, SubmitError> {
+        let mut namespaces: Vec<&str> = runs.iter().map(|run| run.version.namespace.as_str()).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        if let [namespace] = namespaces.as_slice() {
+            return self.create_within_quota(namespace, runs).await;
+        }
+        let mut created = vec![Created::Refused; runs.len()];
+        for namespace in namespaces {
+            let own = runs.iter().enumerate().filter(|(_, run)| run.version.namespace == namespace);
+            let (places, own): (Vec<usize>, Vec<NewRun>) = own.map(|(place, run)| (place, run.clone())).unzip();
+            for (place, made) in places.into_iter().zip(self.create_within_quota(namespace, &own).await?) {
+                created[place] = made;
             }
         }
+        Ok(created)
+    }
+
+    /// Makes prepared runs, all of them or none. A single plain one gathers with those of others.
+    pub async fn create(&self, runs: &[NewRun]) -> Result<Vec<Created>, SubmitError> {
+        if let [run] = runs
+            && !is_within_unit()
+            && self.gathers(run).await?
+        {
+            self.submit_plain(run.clone(), Box::new(|_| Leaves::default())).await?;
+            return Ok(vec![Created::New(run.id)]);
+        }
+        let created = self.create_counted(runs).await?;
         for (run, created) in runs.iter().zip(&created) {
+            if let Some(id) = created.run().filter(|_| run.version.main_tasks > 5_000) {
+                self.proceed(id).await?;
+            }
             if matches!(created, Created::Queued(_)) {
                 self.make_room_for(run).await?;
             }
         }
+        let is_new = |created: &Created| matches!(created, Created::New(_) | Created::Queued(_));
+        self.meter(runs.iter().zip(&created).filter(|(_, created)| is_new(created)).map(|(run, _)| run));
         let made: Vec<RunId> = created.iter().filter_map(|created| created.run()).collect();
-        metering::runs_created(&self.metrics, &spec.workflow, made.len());
         self.announce([BusMessage::RunsChanged(made), ANY_WORK]).await;
         Ok(created)
+    }
+
+    /// Counts runs that were made, once they are.
+    pub(crate) fn meter<'r>(&self, runs: impl Iterator<Item = &'r NewRun>) {
+        let mut counts: HashMap<i64, usize> = HashMap::new();
+        for run in runs {
+            *counts.entry(run.version.id).or_default() += 1;
+        }
+        let (metrics, specs) = (self.metrics.clone(), Arc::clone(&self.specs));
+        after_commit(move || {
+            for (version, count) in counts {
+                if let Some(spec) = specs.cached(version) {
+                    metering::runs_created(&metrics, &spec.workflow, count);
+                }
+            }
+        });
     }
 
     /// Validates inputs and finds the limit that a run counts against.
@@ -332,6 +400,8 @@ impl Client {
         spec: &Spec,
         submission: Submission,
     ) -> Result<NewRun, SubmitError> {
+        // Whatever starts a run: a request, an event, a schedule, a job or another run.
+        self.check_run_quota(&spec.workflow.namespace, 1).await?;
         for (what, text) in
             [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
         {
@@ -468,6 +538,28 @@ impl Client {
             self.bus.publish(message);
         }
         self.bus.flush().await;
+    }
+
+    /// Sends what was said within the unit of a request, after its commit.
+    pub async fn committed(&self) {
+        self.bus.flush().await;
+    }
+
+    /// Makes the rest of a big run, after the commit of the request that wanted it.
+    async fn proceed(&self, run: RunId) -> mainspring_store::Result<()> {
+        if !is_within_unit() {
+            return self.store.proceed_run(self.now(), run).await;
+        }
+        let client = self.clone();
+        after_commit(move || {
+            tokio::spawn(async move {
+                if let Err(error) = client.store.proceed_run(client.now(), run).await {
+                    tracing::debug!(%error, %run, "making a big run; the leader goes on with it");
+                }
+                client.announce_work().await;
+            });
+        });
+        Ok(())
     }
 
     /// Task runs may have become claimable somewhere.

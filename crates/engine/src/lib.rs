@@ -20,6 +20,7 @@ mod redis;
 mod repairs;
 mod schedule;
 mod specs;
+mod submitter;
 mod why;
 
 pub use access::secrets::Secrets;
@@ -38,4 +39,5 @@ pub use schedule::backfills::BackfillRequest;
 pub use schedule::firing::{FireError, Fires};
 pub use schedule::status::TimekeepingStatus;
 pub use specs::Spec;
+pub use submitter::{Leaves, LeavesAt};
 pub use why::Obstacles;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainspring_core::workflow::{Overlap, Trigger, Workflow};
-use mainspring_store::{Result, Store};
+use mainspring_store::{Result, Store, sees_uncommitted};
 use uuid::Uuid;
 
 /// What was read ahead is good for so long: meanwhile another version may give a limit another capacity.
@@ -71,6 +71,9 @@ impl Limits {
         }
         let wanted: Vec<(String, i32)> = names.iter().map(|name| (name.key.clone(), name.capacity)).collect();
         let ids = self.store.concurrency_limits(&wanted).await?;
+        if sees_uncommitted() {
+            return Ok(());
+        }
         let now = Instant::now();
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.extend(names.into_iter().zip(ids).map(|(name, id)| (name, (id, now))));

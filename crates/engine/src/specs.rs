@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_core::work::{Bundle, Order};
 use mainspring_core::{Scope, Workflow};
-use mainspring_store::{Store, VersionRef};
+use mainspring_store::{Store, VersionRef, sees_uncommitted};
 use serde_json::{Map, Value};
 
 /// How many tasks of versions are kept in memory; a version counts as some, however few it has.
@@ -112,6 +112,10 @@ impl Specs {
     }
 
     pub(crate) fn keep(&self, spec: Spec) -> Arc<Spec> {
+        if sees_uncommitted() {
+            // It may be undone, and its number given to another one.
+            return Arc::new(spec);
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.specs.get(&spec.version.id) {
             return Arc::clone(known);

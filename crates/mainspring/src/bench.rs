@@ -1,5 +1,6 @@
 //! `mainspring bench`: the workloads that show what a database and a machine can carry.
 
+mod http;
 mod latency;
 mod report;
 mod schedules;
@@ -30,6 +31,12 @@ pub(crate) enum Workload {
     Enqueue,
     /// A chain of 40 and a fan-out of N with `run: "true"`.
     Shell,
+    /// Triggers over HTTP, by one client and by 32.
+    HttpTrigger,
+    /// Lists of 20 runs beside 100,000, without and with a count.
+    HttpList,
+    /// One-task runs over HTTP, 1,000 in a request.
+    Bulk,
     /// N cron triggers that are due in the same second: until all have fired.
     Schedules,
 }
@@ -75,6 +82,9 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
         Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,
         Workload::Enqueue => bench.enqueue(args.n.unwrap_or(100_000)).await,
         Workload::Shell => bench.shell(args.n.unwrap_or(1_000)).await,
+        Workload::HttpTrigger => bench.http_trigger(args.n.unwrap_or(20_000)).await,
+        Workload::HttpList => bench.http_list(args.n.unwrap_or(1_000)).await,
+        Workload::Bulk => bench.bulk(args.n.unwrap_or(100_000)).await,
         Workload::Schedules if args.steady => {
             let of = if args.limited { Of::Jobs } else { Of::Workflows };
             bench.schedules_steady(args.n.unwrap_or(1_000), of).await

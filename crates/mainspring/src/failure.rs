@@ -89,6 +89,7 @@ impl From<StoreError> for Failure {
             | StoreError::NotFound { .. }
             | StoreError::Conflict(_)
             | StoreError::Invalid(_)
+            | StoreError::KeyTaken
             | StoreError::NewerSchema { .. }
             | StoreError::OlderSchema { .. }
             | StoreError::BadUrl(_)

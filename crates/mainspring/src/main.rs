@@ -9,6 +9,7 @@ mod cli;
 mod commands;
 mod config;
 mod database;
+mod descriptors;
 mod failure;
 mod first_start;
 mod host;

@@ -15,6 +15,7 @@ use mainspring_telemetry::Event;
 
 use crate::detach;
 use crate::headers::{REQUEST_ID, RequestId};
+use crate::idempotency::Replayed;
 use crate::state::ApiState;
 
 const LONGEST_PATH: usize = 500;
@@ -29,6 +30,25 @@ struct Learnt {
     address: Option<IpAddr>,
     namespace: Option<String>,
     quiet: bool,
+    /// Its row was written with what it did.
+    recorded: bool,
+}
+
+/// What is known of a request from its first moment, for whoever records it. Clones share what is learnt.
+#[derive(Debug, Clone)]
+pub(crate) struct Trace {
+    pub(crate) seen: Seen,
+    id: RequestId,
+    method: Method,
+    path: String,
+}
+
+impl Trace {
+    /// The entry of the audit log for this answer, unless it leaves none or has one already.
+    pub(crate) fn row(&self, state: &ApiState, status: StatusCode) -> Option<AuditRow> {
+        let learnt = self.seen.with(|learnt| learnt.clone());
+        is_recorded(&self.method, status, &learnt).then(|| row(state, self, status, learnt))
+    }
 }
 
 impl Seen {
@@ -49,6 +69,11 @@ impl Seen {
         self.with(|learnt| learnt.quiet = quiet);
     }
 
+    /// The row is written.
+    pub(crate) fn recorded(&self) {
+        self.with(|learnt| learnt.recorded = true);
+    }
+
     fn with<T>(&self, change: impl FnOnce(&mut Learnt) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -61,11 +86,12 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let trace = Trace { seen: seen.clone(), id: id.clone(), method: method.clone(), path };
     request.extensions_mut().insert(id.clone());
-    request.extensions_mut().insert(seen.clone());
+    request.extensions_mut().insert(seen);
+    request.extensions_mut().insert(trace.clone());
     let mut response = next.run(request).await;
     let status = response.status();
-    let learnt = seen.with(|learnt| learnt.clone());
     tracing::debug!(
         request_id = id.0,
         %method,
@@ -80,8 +106,9 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
         status: status.as_u16(),
         seconds: started.elapsed().as_secs_f64(),
     });
-    if is_recorded(&method, status, &learnt) {
-        let row = row(&state, &id, &method, path, status, learnt);
+    // An answer that is given again tells of nothing new.
+    let is_new = response.extensions().get::<Replayed>().is_none();
+    if let Some(row) = trace.row(&state, status).filter(|_| is_new) {
         let client = state.client().clone();
         // Also for a client that does not wait for its answer.
         let recorded = detach::finish(&state, async move {
@@ -113,6 +140,9 @@ fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
     let is_refusal =
         matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST);
     let is_write = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && learnt.actor.is_some();
+    if learnt.recorded {
+        return false;
+    }
     // A quiet route is recorded when it refuses somebody who is known.
     match learnt.quiet {
         true => is_refusal && learnt.actor.is_some(),
@@ -120,24 +150,17 @@ fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
     }
 }
 
-fn row(
-    state: &ApiState,
-    id: &RequestId,
-    method: &Method,
-    path: String,
-    status: StatusCode,
-    learnt: Learnt,
-) -> AuditRow {
+fn row(state: &ApiState, trace: &Trace, status: StatusCode, learnt: Learnt) -> AuditRow {
     AuditRow {
         id: state.client().clock().new_id(),
         at: state.client().now(),
         actor: learnt.actor.unwrap_or_else(|| "unknown".into()),
         address: learnt.address.map(|address| address.to_string()),
-        method: method.as_str().chars().take(20).collect(),
-        path: path.replace('\0', ""),
+        method: trace.method.as_str().chars().take(20).collect(),
+        path: trace.path.replace('\0', ""),
         namespace: learnt.namespace.map(|name| name.chars().take(128).filter(|c| *c != '\0').collect()),
         status: i16::try_from(status.as_u16()).unwrap_or(0),
-        request_id: id.0.clone(),
+        request_id: trace.id.0.clone(),
         detail: None,
     }
 }

@@ -1,24 +1,34 @@
-//! `Idempotency-Key`: a write that is repeated under the same key is answered, not done again.
+//! One commit per request: the claim of its `Idempotency-Key`, what it writes, its audit row and the answer that is kept.
 //!
-//! Keys belong to who sends them. The key is claimed with the hash of method, path, query, body and the caller's
-//! grants before the handler
-//! runs; its answer is kept beside it for a day. Answers that say "nobody knows" (5xx, 429) are not kept: the claim is
-//! given back and the repetition is done. A handler whose answer must not be stored marks it with [`DoNotKeep`].
+//! A request that is repeated under the same key is answered, not done again. Keys belong to who sends them. The key is
+//! claimed with the hash of method, path, query, body and the caller's grants as the first statement of the request's
+//! transaction, and its answer is kept for a day; a second request under the same key waits for the first. Answers that
+//! tell nothing certain (5xx, 429), and refusals of the caller, are not kept. A handler whose answer must not be stored
+//! marks it with [`DoNotKeep`].
+//!
+//! Work that takes many transactions by nature ([`InPieces`]) claims its key before and keeps its answer afterwards: every
+//! piece of it may be repeated.
+
+mod gathering;
+mod pieces;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
-use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use mainspring_core::Micros;
-use mainspring_store::{Claim, KeptAnswer};
+use mainspring_store::{Claim, Error, KeptAnswer, Record, RequestKey, Unit};
 use sha2::{Digest, Sha256};
 
+pub(crate) use self::gathering::Gathering;
+use self::gathering::Committed;
+use crate::audit::Trace;
 use crate::auth::caller::Caller;
 use crate::body::{self, BodyLimit};
+use crate::detach;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -27,8 +37,6 @@ const REPLAY: &str = "idempotent-replay";
 const LONGEST: usize = 255;
 /// Answers up to this size are kept whole.
 const LARGEST_KEPT: usize = 1 << 20;
-/// A request without an answer for so long was left by a process that died.
-const ABANDONED_AFTER: Micros = 120_000_000;
 /// How long answers are kept.
 pub(crate) const KEPT_FOR: Micros = 24 * 3_600 * 1_000_000;
 
@@ -40,58 +48,135 @@ pub(crate) struct DoNotKeep;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keyless;
 
+/// In the extensions of a request: it is done in many transactions.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InPieces;
+
 /// In the extensions of a response: it was given before, to the same caller with the same rights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replayed;
 
-/// The key of this request, for handlers that hand it on to where the work is made.
-#[derive(Debug, Clone)]
-pub(crate) struct IdempotencyKey(pub(crate) Option<String>);
-
-impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(key_of(&parts.headers)?.map(str::to_owned)))
-    }
-}
-
 pub(crate) async fn layer(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    match answer(&state, request, next).await {
-        Ok(response) | Err(response) => response,
-    }
+    answer(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Response, Response> {
-    let is_write = !matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
-        && request.extensions().get::<Keyless>().is_none();
-    let key = key_of(request.headers()).map_err(IntoResponse::into_response)?.map(str::to_owned);
+async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Response, Problem> {
     let caller = request.extensions().get::<Caller>().cloned();
-    let (Some(key), Some(caller), true) = (key, caller, is_write) else {
+    let (Some(caller), false) = (caller, detach::is_read(request.method())) else {
         return Ok(next.run(request).await);
     };
-    let (request, hash) = hashed(request, &caller).await.map_err(IntoResponse::into_response)?;
-    let (client, actor) = (state.client(), caller.identity().actor.as_str());
-    let store = client.store();
-    let (now, claim) = (client.now(), client.clock().new_id());
-    let claimed = store
-        .claim_request(now, now - ABANDONED_AFTER, (actor, &key), &hash, claim)
-        .await
-        .map_err(|error| Problem::from(error).into_response())?;
-    match claimed {
-        Claim::Mine => {}
-        Claim::Answered(kept) => return Ok(replay(kept)),
-        Claim::UnderWay => {
-            let problem = Problem::conflict("the same request is under way: repeat it in a moment to get its answer");
-            return Ok(problem.with_header(RETRY_AFTER, HeaderValue::from_static("1")).into_response());
+    let is_keyless = request.extensions().get::<Keyless>().is_some();
+    let key = key_of(request.headers())?.filter(|_| !is_keyless).map(str::to_owned);
+    let (mut request, key) = match key {
+        None => (request, None),
+        Some(key) => {
+            let (request, hash) = hashed(request, &caller).await?;
+            let (claim, at) = (state.client().clock().new_id(), state.client().now());
+            let actor = caller.key_owner(request.uri().path());
+            (request, Some(RequestKey { actor, key, hash, claim, at }))
         }
+    };
+    if request.extensions().get::<InPieces>().is_some() {
+        return match key {
+            None => Ok(next.run(request).await),
+            Some(key) => pieces::answer(state, &key, request, next).await,
+        };
+    }
+    // Whoever has yet to show a signature learns nothing of what was answered before.
+    if let Some(key) = key.as_ref().filter(|_| !caller.is_unverified())
+        && let Some(response) = answered(state, key).await?
+    {
+        return Ok(response);
+    }
+    let trace = request.extensions().get::<Trace>().cloned();
+    let gathering = Gathering::new(key.clone(), trace.clone());
+    request.extensions_mut().insert(gathering.clone());
+    let unit = state.client().store().unit(key.clone());
+    let response = unit.scope(next.run(request)).await;
+    let ended = match unit.key_is_taken() || gathering.key_is_taken() {
+        true => Err(Error::KeyTaken),
+        false if response.extensions().get::<Committed>().is_some() => Ok(response),
+        false => end(state, unit, key.as_ref(), &caller, trace.as_ref(), response).await,
+    };
+    match (ended, key) {
+        (Ok(response), _) => Ok(response),
+        // Somebody else was faster, or is being so.
+        (Err(Error::KeyTaken), Some(key)) => Ok(answered(state, &key).await?.unwrap_or_else(under_way)),
+        (Err(error), _) => Err(error.into()),
+    }
+}
+
+/// Makes the request true with everything it leaves, or leaves only that it was refused.
+async fn end(
+    state: &ApiState,
+    unit: Unit,
+    key: Option<&RequestKey>,
+    caller: &Caller,
+    trace: Option<&Trace>,
+    response: Response,
+) -> Result<Response, Error> {
+    let status = response.status();
+    let is_certain = !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS;
+    let (parts, body) = response.into_parts();
+    let Ok(collected) = body.collect().await else { return Ok(Problem::internal().into_response()) };
+    let bytes = collected.to_bytes();
+    if !is_certain {
+        // Undone by being dropped.
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    }
+    if let (Some(trace), Some(namespace)) = (trace, caller.namespace()) {
+        trace.seen.namespace(namespace);
+    }
+    let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+    let answer = key.filter(|_| !is_refused).map(|_| kept(&parts, &bytes));
+    let audit = trace.and_then(|trace| trace.row(state, status));
+    let is_recorded = audit.is_some();
+    let record = Record { answer, audit };
+    if status.is_success() || status.is_redirection() {
+        if unit.commit(record).await? {
+            state.client().committed().await;
+        }
+    } else {
+        unit.refuse(record).await?;
+    }
+    if let Some(trace) = trace.filter(|_| is_recorded) {
+        trace.seen.recorded();
+    }
+    Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+/// What is kept of an answer.
+fn kept(parts: &axum::http::response::Parts, bytes: &Bytes) -> KeptAnswer {
+    let secret = parts.extensions.get::<DoNotKeep>().is_some() || bytes.len() > LARGEST_KEPT;
+    let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
+    KeptAnswer {
+        status: parts.status.as_u16(),
+        content_type: content_type.filter(|_| !secret),
+        body: (!secret).then(|| bytes.to_vec()),
+    }
+}
+
+/// What a request under this key is answered without being done.
+async fn answered(state: &ApiState, key: &RequestKey) -> Result<Option<Response>, Problem> {
+    let found = state.client().store().request_under((&key.actor, &key.key), &key.hash).await?;
+    Ok(found.and_then(meaning))
+}
+
+fn meaning(claim: Claim) -> Option<Response> {
+    match claim {
+        Claim::Mine => None,
+        Claim::Answered(kept) => Some(replay(kept)),
+        Claim::UnderWay => Some(under_way()),
         Claim::Differs => {
             let detail = "another request was made under this Idempotency-Key: take a new key for a new request";
-            return Ok(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response());
+            Some(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail).into_response())
         }
     }
-    let response = next.run(request).await;
-    Ok(keep(state, (actor, &key), claim, response).await)
+}
+
+fn under_way() -> Response {
+    let problem = Problem::conflict("the same request is under way: repeat it in a moment to get its answer");
+    problem.with_header(RETRY_AFTER, HeaderValue::from_static("1")).into_response()
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
@@ -136,32 +221,4 @@ fn replay(kept: KeptAnswer) -> Response {
     response.extensions_mut().insert(Replayed);
     response.headers_mut().insert(REPLAY, HeaderValue::from_static("true"));
     response
-}
-
-/// Keeps the answer, or gives the claim back if there is nothing certain to keep.
-async fn keep(state: &ApiState, key: (&str, &str), claim: uuid::Uuid, response: Response) -> Response {
-    let store = state.client().store();
-    let status = response.status();
-    let is_certain = !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS;
-    let (parts, body) = response.into_parts();
-    let bytes: Bytes = match body.collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(_) => return Problem::internal().into_response(),
-    };
-    let kept = if is_certain {
-        let secret = parts.extensions.get::<DoNotKeep>().is_some() || bytes.len() > LARGEST_KEPT;
-        let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
-        let answer = KeptAnswer {
-            status: status.as_u16(),
-            content_type: content_type.filter(|_| !secret),
-            body: (!secret).then(|| bytes.to_vec()),
-        };
-        store.keep_answer(key, claim, &answer).await
-    } else {
-        store.give_back_request(key, claim).await
-    };
-    if let Err(error) = kept {
-        tracing::warn!(%error, "keeping the answer of a request; a repetition finds it under way for a while");
-    }
-    Response::from_parts(parts, Body::from(bytes))
 }

@@ -119,15 +119,22 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = mainspring_api::Problem {
+impl Problem {
+    /// What is said of it.
+    pub(crate) fn body(&self) -> mainspring_api::Problem {
+        mainspring_api::Problem {
             r#type: self.kind.map_or("about:blank".into(), |kind| format!("urn:mainspring:{kind}")),
             title: self.status.canonical_reason().unwrap_or("Error").to_owned(),
             status: self.status.as_u16(),
-            detail: self.detail,
-            errors: self.errors,
-        };
+            detail: self.detail.clone(),
+            errors: self.errors.clone(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = self.body();
         let text = serde_json::to_string(&body).unwrap_or_default();
         let mut response = (self.status, text).into_response();
         let headers = response.headers_mut();
@@ -148,6 +155,7 @@ impl From<mainspring_store::Error> for Problem {
             }
             Error::NotFound { what } => Self::not_found(format!("{what} was not found")),
             Error::Conflict(cause) => Self::conflict(cause),
+            error @ Error::KeyTaken => Self::conflict(error.to_string()),
             Error::Invalid(cause) => Self::new(StatusCode::UNPROCESSABLE_ENTITY, cause),
             error @ (Error::Rejected(_)
             | Error::BadRow { .. }

@@ -1,7 +1,8 @@
 //! The listener and its end.
 //!
-//! A client has a bounded time for the head of its request; bodies are bounded where they are read. Connections are
-//! bounded in number, so that those who only connect cannot exhaust the process.
+//! A client has a bounded time for the head of its request, also of the next one, and to take what it is answered; bodies
+//! are bounded where they are read. Connections are bounded in number, altogether and per address, so that those who only
+//! connect cannot exhaust the process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,14 +24,17 @@ use tower::ServiceExt;
 
 use crate::api::Api;
 use crate::auth::address::Peer;
+use crate::crowd::Crowd;
 use crate::health::Health;
+use crate::timed::TimedStream;
 use crate::tls::{self, TlsFiles};
 
 /// Whoever needs longer for the head of a request holds a connection for nothing.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 100;
-const MOST_CONNECTIONS: usize = 10_000;
+/// Who takes nothing of an answer for so long is cut.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// After an error of `accept` (no more file descriptors), so that it does not spin.
 const AFTER_TROUBLE: Duration = Duration::from_millis(100);
 /// Between two looks at what has become old.
@@ -128,7 +132,9 @@ impl HttpServer {
 
 /// Takes connections until told to stop, then waits for those that are open.
 async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: oneshot::Receiver<()>) {
-    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let limits = api.state().settings().connections;
+    let places = Arc::new(Semaphore::new(limits.most));
+    let crowd = Crowd::new(limits.per_address);
     let (closing, _) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut tidy = tokio::time::interval(TIDY_EVERY);
@@ -149,11 +155,17 @@ async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: 
         };
         match accepted {
             Ok((stream, peer)) => {
+                let is_proxy = api.state().settings().proxies.iter().any(|proxy| proxy.contains(peer.ip()));
+                let counted = crowd.enter(peer.ip());
+                if counted.is_none() && !is_proxy {
+                    tracing::debug!(%peer, "an address has too many connections; this one is closed");
+                    continue;
+                }
                 _ = stream.set_nodelay(true);
                 let (router, closing, tls) = (api.router().clone(), closing.subscribe(), tls.clone());
                 connections.spawn(async move {
                     greet(stream, peer, tls, router, closing).await;
-                    drop(place);
+                    drop((place, counted));
                 });
             }
             Err(error) => {
@@ -197,7 +209,7 @@ where
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(LONGEST_HEAD)
         .max_headers(MOST_HEADERS)
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(TimedStream::new(stream, WRITE_PATIENCE)), service)
         .with_upgrades();
     tokio::pin!(connection);
     let result = tokio::select! {

@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 use crate::auth::access::RouteEntry;
 use crate::auth::guard::Demands;
 use crate::auth::jwt::Jwt;
+use crate::auth::known_tokens::KnownTokens;
 use crate::auth::limits::Limits;
 use crate::auth::origin::Origins;
 use crate::auth::{JwtSettings, Network, Rates};
@@ -26,6 +27,22 @@ pub struct Settings {
     /// How long the audit log is kept; `None` is for ever.
     pub audit_kept: Option<std::time::Duration>,
     pub live: LiveLimits,
+    pub connections: ConnectionLimits,
+}
+
+/// How many connections there may be at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Altogether; fewer than the process may have open files.
+    pub most: usize,
+    /// From one address, or one /64 of IPv6; trusted proxies may have more.
+    pub per_address: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { most: 10_000, per_address: 500 }
+    }
 }
 
 /// Clones share everything.
@@ -45,6 +62,7 @@ struct Inner {
     openapi: String,
     /// Requests that write and are not done yet, also those whose client has gone.
     writes: TaskTracker,
+    tokens: KnownTokens,
 }
 
 impl ApiState {
@@ -60,6 +78,7 @@ impl ApiState {
         let demands = Demands::new(&routes);
         let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
         let live = Caps::new(settings.live);
+        let tokens = KnownTokens::new(&client);
         Ok(Self(Arc::new(Inner {
             client,
             health,
@@ -71,11 +90,16 @@ impl ApiState {
             demands,
             openapi,
             writes: TaskTracker::new(),
+            tokens,
         })))
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
+    }
+
+    pub(crate) fn tokens(&self) -> &KnownTokens {
+        &self.0.tokens
     }
 
     pub(crate) fn writes(&self) -> &TaskTracker {

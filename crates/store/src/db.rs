@@ -3,13 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgPool};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{Connection, PgConnection, PgPool, Postgres, Sqlite};
 
 use crate::error::{Error, Result};
 use crate::postgres::transaction::{self, PgTx};
 use crate::postgres::warm::Warm;
-use crate::sqlite::{ServerLock, SqliteDb};
+use crate::sqlite::{ServerLock, SqliteDb, WriterGuard};
+use crate::unit::Joined;
 
 /// A connection that was used so recently is taken for alive.
 pub(crate) const TRUSTED_FOR: Duration = Duration::from_millis(100);
@@ -81,7 +84,11 @@ impl Store {
     }
 
     /// Opens a transaction; on SQLite it is the one writer's, taken immediately.
+    /// Within the unit of a request it is a step of that.
     pub(crate) async fn begin(&self) -> Result<Tx> {
+        if let Some(joined) = Joined::step(self).await? {
+            return joined.lend();
+        }
         match &*self.db {
             Db::Postgres(pg) => Ok(Tx::Postgres(PgTx::begin(&pg.pool).await?)),
             Db::Sqlite(sqlite) => Ok(Tx::Sqlite(sqlite.begin().await?)),
@@ -154,7 +161,79 @@ async fn connect_postgres(connect: &Connect) -> Result<PgDb> {
     Ok(PgDb { pool, options, warm })
 }
 
+/// A connection for statements of their own.
+pub(crate) enum Acquired {
+    Postgres(PgAcquired),
+    Sqlite(SqliteAcquired),
+}
+
+pub(crate) enum PgAcquired {
+    Pooled(PoolConnection<Postgres>),
+    Joined(Box<Joined>),
+}
+
+pub(crate) enum SqliteAcquired {
+    Reader(PoolConnection<Sqlite>),
+    Writer(WriterGuard),
+    Joined(Box<Joined>),
+}
+
+impl Store {
+    /// A connection for reading, or for a single autocommitted statement on PostgreSQL. Within the unit of a request that
+    /// has written, it sees what was written.
+    pub(crate) async fn to_read(&self) -> Result<Acquired> {
+        let joined = Joined::look(self).await?.map(Box::new);
+        Ok(match (&*self.db, joined) {
+            (Db::Postgres(_), Some(joined)) => Acquired::Postgres(PgAcquired::Joined(joined)),
+            (Db::Sqlite(_), Some(joined)) => Acquired::Sqlite(SqliteAcquired::Joined(joined)),
+            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(pg.pool.acquire().await?)),
+            (Db::Sqlite(sqlite), None) => Acquired::Sqlite(SqliteAcquired::Reader(sqlite.readers.acquire().await?)),
+        })
+    }
+
+    /// A connection for one statement that writes: committed by itself, or a step of the unit of a request.
+    pub(crate) async fn to_write(&self) -> Result<Acquired> {
+        let joined = Joined::step(self).await?.map(Box::new);
+        Ok(match (&*self.db, joined) {
+            (Db::Postgres(_), Some(joined)) => Acquired::Postgres(PgAcquired::Joined(joined)),
+            (Db::Sqlite(_), Some(joined)) => Acquired::Sqlite(SqliteAcquired::Joined(joined)),
+            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(pg.pool.acquire().await?)),
+            (Db::Sqlite(sqlite), None) => Acquired::Sqlite(SqliteAcquired::Writer(sqlite.writer().await?)),
+        })
+    }
+}
+
+impl Acquired {
+    /// What was written is to stay.
+    pub(crate) fn done(&mut self) {
+        match self {
+            Self::Postgres(PgAcquired::Joined(joined)) | Self::Sqlite(SqliteAcquired::Joined(joined)) => joined.done(),
+            Self::Postgres(_) | Self::Sqlite(_) => {}
+        }
+    }
+}
+
+impl PgAcquired {
+    pub(crate) fn connection(&mut self) -> &mut PgConnection {
+        match self {
+            Self::Pooled(connection) => connection,
+            Self::Joined(joined) => joined.postgres(),
+        }
+    }
+}
+
+impl SqliteAcquired {
+    pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection> {
+        match self {
+            Self::Reader(connection) => Ok(connection),
+            Self::Writer(writer) => Ok(writer.connection()),
+            Self::Joined(joined) => joined.sqlite().await,
+        }
+    }
+}
+
 /// A transaction on either database.
+#[derive(Debug)]
 pub(crate) enum Tx {
     Postgres(PgTx),
     Sqlite(crate::sqlite::SqliteTx),
@@ -184,39 +263,39 @@ impl Tx {
 
 /// Runs one sqlx expression on a connection for reading (or for a single autocommitted statement on PostgreSQL).
 macro_rules! read {
-    ($store:expr, |$conn:ident| $body:expr) => {
-        match &*$store.db {
-            $crate::db::Db::Postgres(pg) => {
-                let mut acquired = pg.pool.acquire().await?;
-                let $conn = &mut *acquired;
+    ($store:expr, |$conn:ident| $body:expr) => {{
+        let mut acquired = $store.to_read().await?;
+        match &mut acquired {
+            $crate::db::Acquired::Postgres(acquired) => {
+                let $conn = acquired.connection();
                 $body
             }
-            $crate::db::Db::Sqlite(sqlite) => {
-                let mut acquired = sqlite.readers.acquire().await?;
-                let $conn = &mut *acquired;
+            $crate::db::Acquired::Sqlite(acquired) => {
+                let $conn = acquired.connection().await?;
                 $body
             }
         }
-    };
+    }};
 }
 
 /// Runs one sqlx expression as a statement of its own on the writer; a query alone is executed, and gives the number of
 /// rows that it changed.
 macro_rules! write {
-    ($store:expr, |$conn:ident| $body:expr) => {
-        match &*$store.db {
-            $crate::db::Db::Postgres(pg) => {
-                let mut acquired = pg.pool.acquire().await?;
-                let $conn = &mut *acquired;
+    ($store:expr, |$conn:ident| $body:expr) => {{
+        let mut acquired = $store.to_write().await?;
+        let value = match &mut acquired {
+            $crate::db::Acquired::Postgres(acquired) => {
+                let $conn = acquired.connection();
                 $body
             }
-            $crate::db::Db::Sqlite(sqlite) => {
-                let mut writer = sqlite.writer().await?;
-                let $conn = writer.connection();
+            $crate::db::Acquired::Sqlite(acquired) => {
+                let $conn = acquired.connection().await?;
                 $body
             }
-        }
-    };
+        };
+        acquired.done();
+        value
+    }};
     ($store:expr, $query:expr) => {
         $crate::db::write!($store, |conn| $query.execute(conn).await?.rows_affected())
     };

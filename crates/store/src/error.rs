@@ -23,6 +23,9 @@ pub enum Error {
     /// What was given is not valid; nothing was done.
     #[error("{0}")]
     Invalid(String),
+    /// Nothing was done: another request was made under this idempotency key.
+    #[error("a request was made under this idempotency key before")]
+    KeyTaken,
     #[error("{table}.{column} of {id} is not readable: {reason}")]
     BadRow { table: &'static str, column: &'static str, id: String, reason: String },
     #[error(

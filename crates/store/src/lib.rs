@@ -18,6 +18,7 @@ mod schedules;
 mod snapshot;
 mod sqlite;
 mod transfer;
+mod unit;
 mod workflows;
 
 pub use access::{
@@ -63,6 +64,7 @@ pub use runs::repair::{Repair, Repaired};
 pub use runs::retention::Purged;
 pub use runs::transitions::Transition;
 pub use runs::waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
+pub use runs::submit::PlainSubmission;
 pub use schedules::backfills::{BackfillRow, NewBackfill};
 pub use schedules::calendars::CalendarRow;
 pub use schedules::fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
@@ -76,6 +78,7 @@ pub use schedules::triggers::{TriggerFilter, TriggerRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
 pub use transfer::CopiedTable;
+pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
 pub use workflows::files::ArtifactRow;
 pub use workflows::versions::{RouteRow, VersionRef};

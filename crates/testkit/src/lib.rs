@@ -6,6 +6,7 @@ pub mod chaos;
 pub mod customer;
 pub mod database;
 pub mod effects;
+pub mod http;
 pub mod invariants;
 pub mod node;
 pub mod proxy;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -133,6 +134,19 @@ impl ServerProcess {
             bail!("the server ended with {code}:\n{}", self.last_lines(20));
         }
         Ok(())
+    }
+
+    /// Where it listens, once it does.
+    pub async fn address(&mut self, patience: Duration) -> anyhow::Result<SocketAddr> {
+        until("the server listens", patience, async || {
+            if let Some(code) = self.ended()? {
+                bail!("the server ended with {code}:\n{}", self.last_lines(20));
+            }
+            let log = self.last_lines(1_000);
+            let line = log.lines().rev().find_map(|line| line.split("listening on http://").nth(1));
+            Ok(line.and_then(|address| address.trim().parse().ok()))
+        })
+        .await
     }
 
     /// The most memory it ever held, in bytes.

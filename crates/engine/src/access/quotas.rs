@@ -67,7 +67,7 @@ impl Client {
     }
 
     /// Refuses a workflow that would be one too many; new versions of known ones are no more than before.
-    pub(crate) async fn check_workflow_quota(&self, workflow: &Workflow) -> Result<()> {
+    pub async fn check_workflow_quota(&self, workflow: &Workflow) -> Result<()> {
         let namespace = workflow.namespace.as_str();
         let Some(most) = self.quotas_of(namespace).await?.max_workflows else { return Ok(()) };
         if self.store.has_workflow(namespace, &workflow.name).await? {
@@ -82,7 +82,7 @@ impl Client {
         )))
     }
 
-    async fn quotas_of(&self, namespace: &str) -> Result<Quotas> {
+    pub(crate) async fn quotas_of(&self, namespace: &str) -> Result<Quotas> {
         if let Some(quotas) = self.quotas.get(namespace) {
             return Ok(quotas);
         }

@@ -15,6 +15,8 @@ use serde_json::{Map, Value};
 use crate::access::vault::Vault;
 
 const REMEMBERED: Duration = Duration::from_secs(5);
+/// Anybody can name namespaces that there are not: no more of them are remembered.
+const MOST_NAMESPACES: usize = 1_000;
 
 /// The secrets this process knows or can open, by name. Clones share them.
 #[derive(Clone, Default)]
@@ -99,7 +101,14 @@ impl Secrets {
             }
         }
         let opened = Opened { at: Instant::now(), values };
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner).insert(namespace.to_owned(), opened);
+        let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() >= MOST_NAMESPACES {
+            all.retain(|_, opened| opened.at.elapsed() < REMEMBERED && !opened.values.is_empty());
+        }
+        if all.len() >= MOST_NAMESPACES {
+            all.clear();
+        }
+        all.insert(namespace.to_owned(), opened);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use mainspring_store::{Flavor, Store};
+use mainspring_store::{Flavor, Store, after_commit, is_within_unit};
 use tokio::sync::broadcast;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
@@ -72,19 +72,18 @@ impl Bus {
         self.links.transports.lock().unwrap_or_else(PoisonError::into_inner).insert(0, transport);
     }
 
-    /// Says what happened: to the loops of this process now, to other processes soon.
+    /// Says what happened: to the loops of this process now, to other processes soon. Within the unit of a request it is
+    /// said with its commit: who looks before finds nothing.
     pub(crate) fn publish(&self, message: BusMessage) {
-        if self.links.has_transports() {
-            self.links.outbox.add(&message);
-        }
-        // Wanting changes of other processes is nothing to this one.
-        if message != BusMessage::RunChangesWanted {
-            self.links.receive(message);
-        }
+        let links = Arc::clone(&self.links);
+        after_commit(move || links.publish(message));
     }
 
     /// Sends what is pending before it returns, unless a loop of this process sends it anyway.
     pub(crate) async fn flush(&self) {
+        if is_within_unit() {
+            return;
+        }
         if !self.links.sends.load(Ordering::Acquire) {
             self.links.flush().await;
         }
@@ -132,6 +131,16 @@ impl Bus {
 }
 
 impl Links {
+    fn publish(&self, message: BusMessage) {
+        if self.has_transports() {
+            self.outbox.add(&message);
+        }
+        // Wanting changes of other processes is nothing to this one.
+        if message != BusMessage::RunChangesWanted {
+            self.receive(message);
+        }
+    }
+
     fn transports(&self) -> Vec<Arc<dyn BusTransport>> {
         self.transports.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

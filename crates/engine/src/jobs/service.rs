@@ -186,18 +186,13 @@ impl Client {
     }
 
     /// Executes a job now, besides its schedule.
-    pub async fn trigger_job(
-        &self,
-        job: &JobRow,
-        by: &str,
-        idempotency_key: Option<String>,
-    ) -> Result<Execution, JobError> {
+    pub async fn trigger_job(&self, job: &JobRow, by: &str) -> Result<Execution, JobError> {
         if job.status == JobStatus::Cancelled {
             return Err(not_in(job, job.status, "triggered"));
         }
         let spec = self.latest(&job.namespace, &job.name).await?;
         let trigger = Some(json!({"kind": "manual", "by": by}));
-        let submission = Submission { trigger, idempotency_key, ..Submission::default() };
+        let submission = Submission { trigger, ..Submission::default() };
         let run = match self.submit(&spec, submission).await.map_err(JobError::Submit)? {
             Created::New(run) | Created::Queued(run) | Created::Repeated(run) => run,
             Created::Refused => {

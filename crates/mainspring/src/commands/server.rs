@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use mainspring_engine::Client;
-use mainspring_server::{Api, HttpListener, HttpServer, ProbeServer, Token};
-
+use mainspring_server::{Api, HttpListener, HttpServer, ProbeServer, Settings, Token};
 use mainspring_telemetry::Metrics;
 
 use crate::app::App;
 use crate::config::{Config, Flag, Role};
 use crate::database;
+use crate::descriptors;
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::first_start;
 use crate::local::LocalNode;
@@ -172,7 +172,8 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     // What can go wrong at the start does so before anything is claimed.
     let (mut api, mut first_token, mut code) = (None, None, None);
     if let Some(listener) = listener {
-        let served = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
+        let settings = Settings { connections: descriptors::raise(), ..app.api_settings() };
+        let served = Api::new(client.clone(), settings).map_err(Failure::bad_input)?;
         first_token = served.first_token().await.map_err(|problem| match problem.status().as_u16() {
             503 => Failure::unreachable("the database went away while the server started"),
             _ => Failure::failed(problem.detail()),

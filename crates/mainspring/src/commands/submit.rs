@@ -1,5 +1,7 @@
 //! `mainspring submit`: stores a workflow and starts a run that servers execute.
 
+mod batch;
+
 use std::sync::Arc;
 
 use clap::Args;
@@ -15,16 +17,23 @@ use crate::signals::Signals;
 #[derive(Debug, Args)]
 pub(crate) struct SubmitArgs {
     /// The workflow file; `-` is standard input
-    #[arg(value_name = "FILE")]
-    file: String,
+    #[arg(value_name = "FILE", required_unless_present = "batch")]
+    file: Option<String>,
+    /// Start many runs of stored workflows: one JSON object per line like {"workflow": "etl", "inputs": {}}, or a list of
+    /// them; `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "wait", "idempotency_key", "priority", "correlation_id"])]
+    batch: Option<String>,
     #[command(flatten)]
     start: StartArgs,
 }
 
 pub(crate) async fn submit(app: &App<'_>, args: SubmitArgs) -> Result {
     app.start_logs();
+    if let Some(batch) = &args.batch {
+        return batch::submit(app, batch).await;
+    }
     args.start.check()?;
-    let mut loaded = Loaded::read(app, &args.file)?;
+    let mut loaded = Loaded::read(app, args.file.as_deref().unwrap_or("-"))?;
     let inputs = args.start.inputs.values(&loaded.workflow)?;
     let mut signals = Signals::install()?;
     let api = Connection::open(app).await?;

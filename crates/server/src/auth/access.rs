@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::MethodRouter;
-use utoipa::openapi::path::{HttpMethod, PathItem, Paths};
+use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn, PathItem, Paths};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
@@ -61,12 +61,16 @@ pub struct RouteEntry {
     pub method: Method,
     pub path: String,
     pub access: Access,
+    /// The parameters that its query may have.
+    pub query: Vec<String>,
     /// The largest body.
     pub body_limit: usize,
     /// Not one line in the audit log per call: the worker protocol, which keeps its own history.
     pub quiet: bool,
     /// Nothing of a request is kept under an Idempotency-Key, not even a hash: its body is a secret.
     pub keyless: bool,
+    /// Its work is many transactions, each of which may be repeated.
+    pub in_pieces: bool,
 }
 
 /// The routes as they are gathered.
@@ -108,6 +112,7 @@ impl Routes {
         let first = self.entries.len();
         for (path, item) in documented(paths) {
             let methods = methods(&item);
+            let queries: Vec<(Method, Vec<String>)> = methods.iter().map(|one| (one.clone(), query(&item, one))).collect();
             let shown = if prefixed { format!("{BASE}{path}") } else { path.clone() };
             match self.paths.get_mut(&shown) {
                 Some(known) => known.merge_operations(item),
@@ -122,22 +127,30 @@ impl Routes {
                 }
             }
             for place in places {
-                self.open(place, &methods, access, &handlers);
+                self.open(place, &queries, access, &handlers);
             }
         }
         Route { routes: self, first, handlers }
     }
 
-    fn open(&mut self, path: String, methods: &[Method], access: Access, handlers: &MethodRouter<ApiState>) {
-        for method in methods {
+    fn open(
+        &mut self,
+        path: String,
+        methods: &[(Method, Vec<String>)],
+        access: Access,
+        handlers: &MethodRouter<ApiState>,
+    ) {
+        for (method, query) in methods {
             let body_limit = crate::body::USUAL_LIMIT;
             self.entries.push(RouteEntry {
                 method: method.clone(),
                 path: path.clone(),
                 access,
+                query: query.clone(),
                 body_limit,
                 quiet: false,
                 keyless: false,
+                in_pieces: false,
             });
         }
         let router = std::mem::take(&mut self.router);
@@ -162,6 +175,14 @@ impl Route<'_> {
         self
     }
 
+    /// Does its work in many transactions instead of one: for what is too much to hold everybody else up.
+    pub(crate) fn in_pieces(self) -> Self {
+        for entry in &mut self.routes.entries[self.first..] {
+            entry.in_pieces = true;
+        }
+        self
+    }
+
     /// Ignores Idempotency-Key: for writes that are idempotent by nature and whose bodies leave no trace.
     pub(crate) fn keyless(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
@@ -176,11 +197,13 @@ impl Route<'_> {
         let (access, home) = (first.access, first.path.clone());
         let entries: Vec<RouteEntry> =
             self.routes.entries[self.first..].iter().filter(|entry| entry.path == home).cloned().collect();
-        let methods: Vec<Method> = entries.iter().map(|entry| entry.method.clone()).collect();
+        let methods: Vec<(Method, Vec<String>)> =
+            entries.iter().map(|entry| (entry.method.clone(), entry.query.clone())).collect();
         self.routes.open(path.to_owned(), &methods, access, &self.handlers);
         let made = self.routes.entries.len() - methods.len();
         for (entry, model) in self.routes.entries[made..].iter_mut().zip(&entries) {
-            (entry.body_limit, entry.quiet, entry.keyless) = (model.body_limit, model.quiet, model.keyless);
+            (entry.body_limit, entry.quiet) = (model.body_limit, model.quiet);
+            (entry.keyless, entry.in_pieces) = (model.keyless, model.in_pieces);
         }
         self
     }
@@ -199,6 +222,23 @@ fn methods(item: &PathItem) -> Vec<Method> {
         (&item.patch, Method::PATCH),
     ];
     known.into_iter().filter(|(operation, _)| operation.is_some()).map(|(_, method)| method).collect()
+}
+
+/// The names of the query parameters that an operation is documented with.
+fn query(item: &PathItem, method: &Method) -> Vec<String> {
+    let operation = match *method {
+        Method::GET => &item.get,
+        Method::PUT => &item.put,
+        Method::POST => &item.post,
+        Method::DELETE => &item.delete,
+        _ => &item.patch,
+    };
+    let parameters = operation.iter().flat_map(|operation| operation.parameters.iter().flatten());
+    let named = |one: &RefOr<Parameter>| match one {
+        RefOr::T(one) if one.parameter_in == ParameterIn::Query => Some(one.name.clone()),
+        _ => None,
+    };
+    parameters.filter_map(named).collect()
 }
 
 /// Kept here so that a method that the list above does not know cannot be documented without being noticed.

@@ -11,6 +11,9 @@ use super::access::Access;
 use super::identity::{Identity, Role};
 use crate::problem::Problem;
 
+/// What is kept of a name that a request gives.
+const LONGEST_NAME: usize = 255;
+
 /// Who calls, through which route. Clones share what was asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
@@ -64,18 +67,36 @@ impl Caller {
         self.note(Some(namespace));
     }
 
+    /// Whether the handler has yet to check who calls.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.identity.actor == Identity::unsigned().actor
+    }
+
+    /// Whose idempotency keys these are. Those who sign share an identity, so theirs belong to what they call.
+    pub(crate) fn key_owner(&self, path: &str) -> String {
+        match self.is_unverified() {
+            true => format!("{}:{path}", self.identity.actor),
+            false => self.identity.actor.clone(),
+        }
+    }
+
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 
     /// Who stands behind an action, for the history of a run: what the request says, checked by who sent it.
     pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
+        Operator::new(self.signed(by), reason)
+    }
+
+    /// A name that the request gives, with the name of who gives it: what is said must not pass for what is proven.
+    pub(crate) fn signed(&self, by: Option<String>) -> String {
         let name = &self.identity.name;
-        let by = match by.filter(|by| !by.is_empty() && by != name) {
+        let plain = |by: String| -> String { by.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect() };
+        match by.map(plain).filter(|by| !by.is_empty() && by != name) {
             Some(by) => format!("{by} (by {name})"),
             None => name.clone(),
-        };
-        Operator::new(by, reason)
+        }
     }
 
     pub(super) fn has_asked(&self) -> bool {

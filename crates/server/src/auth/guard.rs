@@ -10,6 +10,7 @@ use axum::http::header::{ALLOW, CONTENT_ENCODING};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use mainspring_core::diagnostic::did_you_mean;
 
 use super::access::{Access, RouteEntry};
 use super::address::{self, Peer};
@@ -18,9 +19,12 @@ use super::credentials;
 use super::identity::Identity;
 use crate::audit::Seen;
 use crate::body::BodyLimit;
-use crate::idempotency::{Keyless, Replayed};
+use crate::idempotency::{InPieces, Keyless, Replayed};
 use crate::problem::Problem;
 use crate::state::ApiState;
+
+/// What the headers of a request may have altogether.
+const LONGEST_HEAD: usize = 64 * 1024;
 
 /// Marks a request of this very process. Only [`Api::call`](crate::Api::call) makes one; no header can.
 #[derive(Debug, Clone)]
@@ -75,6 +79,13 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if let Some(address) = address {
         seen.address(address);
     }
+    let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if head > LONGEST_HEAD {
+        return Err(Problem::new(
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            format!("the headers have {head} bytes, but at most {LONGEST_HEAD} are read: shorten them"),
+        ));
+    }
     if local.is_none() && !entry.is_some_and(|entry| entry.access == Access::Open) {
         if let Some(address) = address {
             state.limits().address(address)?;
@@ -100,6 +111,9 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if entry.keyless {
         request.extensions_mut().insert(Keyless);
     }
+    if entry.in_pieces || entry.quiet {
+        request.extensions_mut().insert(InPieces);
+    }
     seen.quiet(entry.quiet);
     if entry.access == Access::Open {
         return Ok(next.run(request).await);
@@ -108,11 +122,19 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if !admits(entry.access, &identity) {
         return Err(Problem::forbidden(entry.access.role()));
     }
+    known_query(entry, request.uri().query().unwrap_or(""))?;
     let caller = Caller::new(credentials::shared(identity), entry.access);
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
     if let Some(namespace) = caller.namespace() {
         seen.namespace(namespace);
+    }
+    if matches!(entry.access, Access::Signed(_)) && response.status() == StatusCode::UNAUTHORIZED {
+        // A signature that does not fit is as good as a wrong token.
+        if let Some(Err(too_many)) = address.map(|address| state.limits().failure(address)) {
+            seen.quiet(true);
+            return Err(too_many);
+        }
     }
     let is_new = response.extensions().get::<Replayed>().is_none();
     if entry.access.must_ask() && is_new && response.status().is_success() && !caller.has_asked() {
@@ -146,7 +168,10 @@ async fn identify(
         Err(problem) => return Err(problem),
     };
     seen.actor(&identity.actor);
-    state.limits().identity(&identity.actor)?;
+    // Those who have yet to show a signature are counted by their address only: they have no identity of their own.
+    if identity.actor != Identity::unsigned().actor {
+        state.limits().identity(&identity.actor)?;
+    }
     Ok(identity)
 }
 
@@ -169,6 +194,24 @@ fn admits(access: Access, identity: &Identity) -> bool {
         Access::Everywhere(role) => identity.has_everywhere(role),
         Access::Signed(role) => identity.actor == Identity::unsigned().actor || identity.has_anywhere(role),
     }
+}
+
+/// Refuses a parameter that the route does not have: whoever misspells a filter must not get everything.
+fn known_query(entry: &RouteEntry, query: &str) -> Result<(), Problem> {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let name = pair.split('=').next().unwrap_or(pair);
+        if entry.query.iter().any(|known| known == name) {
+            continue;
+        }
+        let shown: String = name.chars().take(60).flat_map(char::escape_default).collect();
+        let hint = match did_you_mean(name, entry.query.iter().map(String::as_str)) {
+            Some(hint) => hint,
+            None if entry.query.is_empty() => "this path takes none".to_owned(),
+            None => format!("this path takes {}", entry.query.join(", ")),
+        };
+        return Err(Problem::malformed(format!("the query does not fit: there is no parameter `{shown}`: {hint}")));
+    }
+    Ok(())
 }
 
 /// 404, or 405 with the methods that there are.

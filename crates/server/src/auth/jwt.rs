@@ -15,7 +15,9 @@ use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::signature::Verifier;
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey, Validation, decode};
 use ring::signature::{ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents, UnparsedPublicKey};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::identity::{Grant, Identity};
 
@@ -62,10 +64,23 @@ impl std::fmt::Debug for Jwt {
 #[derive(Deserialize)]
 struct Claims {
     sub: String,
+    exp: f64,
     #[serde(default)]
     iss: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "named")]
     mainspring: Vec<Grant>,
+}
+
+/// The end of the year 9999, in seconds.
+const LATEST: f64 = 253_402_300_799.0;
+
+/// Grants by the names of their fields: a list would be taken for the fields in their order.
+fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Grant>, D::Error> {
+    let read = |value: Value| match value {
+        Value::Object(_) => serde_json::from_value(value).map_err(D::Error::custom),
+        _ => Err(D::Error::custom("a grant is an object with `namespace` and `role`")),
+    };
+    Vec::<Value>::deserialize(from)?.into_iter().map(read).collect()
 }
 
 impl Jwt {
@@ -124,6 +139,10 @@ impl Jwt {
                 return None;
             }
         };
+        // A time that lies beyond all calendars is none.
+        if claims.exp > LATEST {
+            return None;
+        }
         let plain =
             |text: &str| !text.is_empty() && text.len() <= LONGEST_SUBJECT && !text.chars().any(char::is_control);
         if !plain(&claims.sub) || claims.iss.as_deref().is_some_and(|issuer| !plain(issuer)) {

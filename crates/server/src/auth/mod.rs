@@ -16,6 +16,7 @@ pub(crate) mod credentials;
 pub(crate) mod guard;
 pub(crate) mod identity;
 pub(crate) mod jwt;
+pub(crate) mod known_tokens;
 pub(crate) mod limits;
 pub(crate) mod origin;
 pub(crate) mod token;

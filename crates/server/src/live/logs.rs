@@ -3,6 +3,7 @@
 //! One event per line. The id is `ATTEMPT.CHUNK` and stands on the last line of a chunk: whoever resumes from it misses no
 //! line, and may see some of a chunk again that he had not seen to its end. `event: end` says that there will be no more.
 
+use axum::http::HeaderMap;
 use axum::response::sse::Event;
 use mainspring_core::TaskKey;
 use mainspring_core::time::rfc3339;
@@ -12,7 +13,8 @@ use mainspring_store::LogCursor;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::caps::Place;
+use super::caps::{LiveLimits, Place};
+use super::socket::still_welcome;
 use super::stream::{Events, received, served};
 use crate::auth::caller::Caller;
 use crate::problem::Problem;
@@ -34,26 +36,40 @@ pub(crate) fn follow(
     state: &ApiState,
     caller: &Caller,
     key: TaskKey,
+    headers: &HeaderMap,
     attempt: Option<i32>,
     after: LogCursor,
 ) -> Result<Events, Problem> {
     let place = state.live().enter(&caller.identity().actor)?;
     let follower = state.client().live().follow_logs(key, attempt, after);
     let (sender, receiver) = mpsc::channel(16);
-    tokio::spawn(pump(state.clone(), follower, sender, place));
+    let viewer = Viewer { state: state.clone(), caller: caller.clone(), headers: headers.clone() };
+    tokio::spawn(pump(viewer, follower, sender, place));
     Ok(served(received(receiver)))
 }
 
-async fn pump(state: ApiState, mut follower: LogFollower, sender: mpsc::Sender<Event>, place: Place) {
+/// Who reads, by credentials that may end meanwhile.
+struct Viewer {
+    state: ApiState,
+    caller: Caller,
+    headers: HeaderMap,
+}
+
+async fn pump(viewer: Viewer, mut follower: LogFollower, sender: mpsc::Sender<Event>, place: Place) {
     let _place = place;
-    let caps = state.live().clone();
-    let patience = caps.limits().patience;
+    let caps = viewer.state.live().clone();
+    let LiveLimits { patience, ping_every, .. } = caps.limits();
+    let mut looks = tokio::time::interval_at(tokio::time::Instant::now() + ping_every, ping_every);
     let closing = caps.closed();
     tokio::pin!(closing);
     loop {
         let chunks = tokio::select! {
             () = &mut closing => return,
             () = sender.closed() => return,
+            _ = looks.tick() => match still_welcome(&viewer.state, &viewer.caller, &viewer.headers).await {
+                true => continue,
+                false => return,
+            },
             chunks = follower.next() => chunks,
         };
         let chunks = match chunks {

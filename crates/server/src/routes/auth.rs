@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 use mainspring_api::auth::{CreateToken, MadeToken, Me, ShownToken};
 use mainspring_core::Micros;
 use mainspring_core::time::{parse, rfc3339};
+use mainspring_engine::{AccessChange, AccessKind};
 use mainspring_store::{NewToken, TokenRow};
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -85,7 +86,9 @@ pub(crate) async fn create(
 #[utoipa::path(delete, path = "/auth/tokens/{id}", tag = "auth", params(("id" = Uuid, Path)),
     responses((status = 204, description = "It is revoked")))]
 pub(crate) async fn revoke(State(state): State<ApiState>, Path(id): Path<Uuid>) -> Result<StatusCode, Problem> {
-    state.client().store().revoke_token(state.client().now(), id).await?;
+    let client = state.client();
+    client.store().revoke_token(client.now(), id).await?;
+    client.access_changed(AccessChange { kind: AccessKind::Tokens, namespace: None }).await;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -6,6 +6,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use mainspring_api::namespaces::{ChangeNamespace, CreateNamespace, Namespace};
 use mainspring_core::time::rfc3339;
+use mainspring_engine::{AccessChange, AccessKind};
 use mainspring_store::{NamespaceRow, Operator, Quotas};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -29,7 +30,7 @@ pub(crate) fn register(routes: &mut Routes) {
     // Quotas bind those inside, so they are set from above.
     routes.at(Access::Everywhere(Role::Admin), routes!(create));
     routes.at(Access::Everywhere(Role::Admin), routes!(change));
-    routes.at(Access::Everywhere(Role::Admin), routes!(delete));
+    routes.at(Access::Everywhere(Role::Admin), routes!(delete)).in_pieces();
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
@@ -145,6 +146,7 @@ pub(crate) async fn delete(
     client.store().delete_namespace(client.now(), name).await?;
     client.quotas_changed(name);
     client.secrets().forget(name);
+    client.access_changed(AccessChange { kind: AccessKind::Tokens, namespace: None }).await;
     Ok(StatusCode::NO_CONTENT)
 }
 

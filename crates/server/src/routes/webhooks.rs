@@ -1,8 +1,11 @@
 //! `/webhooks/{namespace}/{name}`: somebody else's program says that something happened.
 //!
 //! The body is signed with the secret `WEBHOOK_NAME` (the name in capitals, other characters as `_`), or the caller
-//! shows the secret itself, or a token that permits operating in the namespace. What was called is durable before the
+//! shows the secret itself, or a token that permits operating in the namespace. With `X-Mainspring-Timestamp` the signature
+//! is of `TIMESTAMP.BODY` and holds for five minutes. What was called is durable before the
 //! answer, as an event named `webhook.NAME`.
+
+use std::borrow::Cow;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -26,6 +29,10 @@ use crate::state::ApiState;
 /// Where the signature of the body may stand: `sha256=` and its hexadecimal digits.
 const SIGNATURES: [&str; 2] = ["x-mainspring-signature", "x-hub-signature-256"];
 const TOKEN: &str = "x-webhook-token";
+/// When it was signed, in seconds since 1970: then `TIMESTAMP.BODY` is what is signed, and an old call cannot be sent again.
+const TIMESTAMP: &str = "x-mainspring-timestamp";
+/// How far the clocks may differ, and how long a call may take.
+const TOLERANCE_SECONDS: i64 = 300;
 const BLOCK: usize = 64;
 
 pub(crate) fn register(routes: &mut Routes) {
@@ -58,7 +65,8 @@ pub(crate) async fn call(
     let (namespace, name) = (namespace.as_str(), name.as_str());
     let client = state.client();
     let secret = client.secret(namespace, &secret_name(name)).await?;
-    authenticate(&caller, secret.as_deref(), namespace, &headers, &bytes)?;
+    let now = client.clock().wall() / 1_000_000;
+    authenticate(&caller, secret.as_deref(), namespace, &headers, &bytes, now)?;
     if !client.store().webhook_exists(namespace, name).await? {
         return Err(Problem::not_found(format!(
             "nothing listens to webhook `{name}` in namespace `{namespace}`: give a workflow the trigger `webhook: {name}`"
@@ -102,6 +110,7 @@ fn authenticate(
     namespace: &str,
     headers: &HeaderMap,
     bytes: &[u8],
+    now: i64,
 ) -> Result<(), Problem> {
     let wrong = || {
         let detail = "the signature or token of this webhook does not fit: sign the body as it is sent with the webhook's secret, \
@@ -110,8 +119,10 @@ fn authenticate(
     };
     if let Some(signature) = SIGNATURES.iter().find_map(|name| headers.get(*name)) {
         let given = signature.to_str().ok().and_then(|text| text.strip_prefix("sha256=")).and_then(unhex);
-        let fits = match (secret, given) {
-            (Some(secret), Some(given)) => bool::from(given.ct_eq(&hmac_sha256(secret.as_bytes(), bytes))),
+        let fits = match (secret, given, signed(headers, bytes, now)) {
+            (Some(secret), Some(given), Some(signed)) => {
+                bool::from(given.ct_eq(&hmac_sha256(secret.as_bytes(), &signed)))
+            }
             _ => false,
         };
         if !fits {
@@ -134,6 +145,17 @@ fn authenticate(
         return Err(wrong());
     }
     caller.enter(namespace)
+}
+
+/// What the signature is of; `None` if it says that it was made too long ago, or is yet to be made.
+fn signed<'b>(headers: &HeaderMap, bytes: &'b [u8], now: i64) -> Option<Cow<'b, [u8]>> {
+    let Some(timestamp) = headers.get(TIMESTAMP) else { return Some(Cow::Borrowed(bytes)) };
+    let timestamp = timestamp.to_str().ok()?;
+    let at: i64 = timestamp.parse().ok()?;
+    if now.abs_diff(at) > TOLERANCE_SECONDS.unsigned_abs() {
+        return None;
+    }
+    Some(Cow::Owned([timestamp.as_bytes(), b".", bytes].concat()))
 }
 
 fn unhex(text: &str) -> Option<[u8; 32]> {
@@ -183,6 +205,17 @@ mod tests {
             case(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First"),
             "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
+    }
+
+    #[test]
+    fn an_old_signature_is_none() {
+        let at = |text: &str| HeaderMap::from_iter([(TIMESTAMP.parse().unwrap(), text.parse().unwrap())]);
+        let now = 1_800_000_000;
+        assert_eq!(signed(&HeaderMap::new(), b"x", now).as_deref(), Some(&b"x"[..]));
+        assert_eq!(signed(&at("1799999700"), b"x", now).as_deref(), Some(&b"1799999700.x"[..]));
+        for wrong in ["1799999699", "1800000301", "", "soon", "-1", "99999999999999999999"] {
+            assert_eq!(signed(&at(wrong), b"x", now), None, "{wrong}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod openapi;
 mod operate;
 mod pools;
 mod repairs;
+mod requests;
 mod runs;
 mod schedules;
 mod security;

@@ -30,6 +30,15 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
     call().header("x-webhook-token", "s3cret").send().await.expect(202);
     call().role(Role::Operator).send().await.expect(202);
     assert!(api.runs("w", 4).await.iter().all(|run| run.inputs == Some(json!({"n": 7}))));
+    // A key is looked at once the signature fits: nobody else is shown what was answered, and a refusal is not kept.
+    call().header("idempotency-key", "w").send().await.expect(401);
+    let keyed = || call().header("idempotency-key", "w").header("x-mainspring-signature", SIGNATURE);
+    let first = keyed().send().await.expect(202);
+    let again = keyed().send().await.expect(202);
+    assert_eq!((again.header("idempotent-replay"), again.body()), ("true", first.body()));
+    call().header("idempotency-key", "w").send().await.expect(401);
+    assert_eq!(api.runs("w", 5).await.len(), 5);
+    call().header("x-mainspring-timestamp", "1").header("x-mainspring-signature", SIGNATURE).send().await.expect(401);
     for (name, value) in [
         ("x-mainspring-signature", "sha256=00"),
         ("x-mainspring-signature", &format!("sha256={}", "0f".repeat(32))),

@@ -3,7 +3,7 @@
 use mainspring_core::Micros;
 use uuid::Uuid;
 
-use crate::db::{Store, read, write};
+use crate::db::{Store, Tx, read, within, write};
 use crate::error::Result;
 
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -34,25 +34,35 @@ pub struct AuditFilter {
     pub offset: i64,
 }
 
+/// Written for either database.
+macro_rules! insert {
+    ($row:expr) => {
+        sqlx::query(
+            "INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        )
+        .bind($row.id)
+        .bind($row.at)
+        .bind(&$row.actor)
+        .bind(&$row.address)
+        .bind(&$row.method)
+        .bind(&$row.path)
+        .bind(&$row.namespace)
+        .bind($row.status)
+        .bind(&$row.request_id)
+        .bind(&$row.detail)
+    };
+}
+
+/// Adds an entry in the transaction of what it tells.
+pub(crate) async fn add_audit_within(tx: &mut Tx, row: &AuditRow) -> Result<()> {
+    within!(tx, insert!(row));
+    Ok(())
+}
+
 impl Store {
     pub async fn add_audit(&self, row: &AuditRow) -> Result<()> {
-        write!(
-            self,
-            sqlx::query(
-                "INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-            )
-            .bind(row.id)
-            .bind(row.at)
-            .bind(&row.actor)
-            .bind(&row.address)
-            .bind(&row.method)
-            .bind(&row.path)
-            .bind(&row.namespace)
-            .bind(row.status)
-            .bind(&row.request_id)
-            .bind(&row.detail)
-        );
+        write!(self, insert!(row));
         Ok(())
     }
 

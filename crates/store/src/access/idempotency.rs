@@ -3,7 +3,7 @@
 use mainspring_core::Micros;
 use uuid::Uuid;
 
-use crate::db::{Store, read, write};
+use crate::db::{Store, Tx, read, within, write};
 use crate::error::Result;
 
 /// What was answered under a key.
@@ -34,6 +34,41 @@ struct Row {
     status: Option<i16>,
     content_type: Option<String>,
     body: Option<Vec<u8>>,
+}
+
+impl Row {
+    /// What it means for another request.
+    fn meaning(self, hash: &[u8; 32]) -> Claim {
+        match self {
+            row if row.request_hash != hash => Claim::Differs,
+            Row { status: Some(status), content_type, body, .. } => {
+                Claim::Answered(KeptAnswer { status: status.unsigned_abs(), content_type, body })
+            }
+            _ => Claim::UnderWay,
+        }
+    }
+}
+
+/// Written for either database.
+macro_rules! keep {
+    ($key:expr, $claim:expr, $answer:expr) => {
+        sqlx::query(
+            "UPDATE idempotent_requests SET status = $4, content_type = $5, body = $6 \
+             WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL",
+        )
+        .bind($key.0)
+        .bind($key.1)
+        .bind($claim)
+        .bind(i16::try_from($answer.status).unwrap_or(500))
+        .bind(&$answer.content_type)
+        .bind(&$answer.body)
+    };
+}
+
+/// Keeps the answer in the transaction of what it tells.
+pub(crate) async fn keep_answer_within(tx: &mut Tx, key: (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
+    within!(tx, keep!(key, claim, answer));
+    Ok(())
 }
 
 impl Store {
@@ -75,31 +110,28 @@ impl Store {
         Ok(match row {
             // Given back in between: whoever repeats finds it free.
             None => Claim::UnderWay,
-            Some(row) if row.request_hash != hash => Claim::Differs,
-            Some(row) if row.claim == claim => Claim::Mine,
-            Some(Row { status: Some(status), content_type, body, .. }) => {
-                Claim::Answered(KeptAnswer { status: status.unsigned_abs(), content_type, body })
-            }
-            Some(_) => Claim::UnderWay,
+            Some(row) if row.request_hash == hash && row.claim == claim => Claim::Mine,
+            Some(row) => row.meaning(hash),
         })
     }
 
     /// Keeps the answer of a claim that is still ours.
-    pub async fn keep_answer(&self, (actor, key): (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
-        write!(
-            self,
-            sqlx::query(
-                "UPDATE idempotent_requests SET status = $4, content_type = $5, body = $6 \
-                 WHERE actor = $1 AND key = $2 AND claim = $3 AND status IS NULL"
-            )
-            .bind(actor)
-            .bind(key)
-            .bind(claim)
-            .bind(i16::try_from(answer.status).unwrap_or(500))
-            .bind(&answer.content_type)
-            .bind(&answer.body)
-        );
+    pub async fn keep_answer(&self, key: (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
+        write!(self, keep!(key, claim, answer));
         Ok(())
+    }
+
+    /// What was answered under a key, if it was made for this very request.
+    pub async fn request_under(&self, (actor, key): (&str, &str), hash: &[u8; 32]) -> Result<Option<Claim>> {
+        let row: Option<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT request_hash, claim, status, content_type, body FROM idempotent_requests \
+             WHERE actor = $1 AND key = $2"
+        )
+        .bind(actor)
+        .bind(key)
+        .fetch_optional(conn)
+        .await?);
+        Ok(row.map(|row| row.meaning(hash)))
     }
 
     /// Gives a claim back: nothing was done under it, or nobody knows.

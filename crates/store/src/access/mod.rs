@@ -8,7 +8,9 @@ mod secrets;
 mod tokens;
 mod ui_sessions;
 
+pub(crate) use audit::add_audit_within;
 pub use audit::{AuditFilter, AuditRow};
+pub(crate) use idempotency::keep_answer_within;
 pub use idempotency::{Claim, KeptAnswer};
 pub(crate) use namespaces::require_room_for_workflow;
 pub use namespaces::{NamespaceRow, Quotas};

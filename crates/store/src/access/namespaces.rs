@@ -1,6 +1,7 @@
 //! Namespaces: they exist by being used; a row gives one quotas and words.
 
 use mainspring_core::{Micros, RunId};
+use uuid::Uuid;
 
 use crate::db::{Flavor, Store, Tx, locking, read, within, write};
 use crate::error::{Error, Result};
@@ -201,6 +202,7 @@ impl Store {
             let sql = sqlx::AssertSqlSafe(format!("DELETE FROM {table} WHERE namespace = $1"));
             within!(tx, sqlx::query(sql).bind(name));
         }
+        take_grants(&mut tx, now, name).await?;
         for sql in ["DELETE FROM workflows WHERE namespace = $1", "DELETE FROM namespaces WHERE name = $1"] {
             within!(tx, sqlx::query(sql).bind(name));
         }
@@ -230,6 +232,33 @@ impl Store {
         });
         Ok(found.is_some())
     }
+}
+
+/// Takes the grants in a namespace away from every token, and revokes those that have no other: a namespace of the same
+/// name that is made later is not theirs.
+async fn take_grants(tx: &mut Tx, now: Micros, namespace: &str) -> Result<()> {
+    let tokens: Vec<(Uuid, String)> =
+        within!(tx, |conn| sqlx::query_as("SELECT id, grants FROM api_tokens WHERE revoked_at IS NULL ORDER BY id")
+            .fetch_all(conn)
+            .await?);
+    for (id, text) in tokens {
+        let grants: Vec<serde_json::Value> =
+            serde_json::from_str(&text).map_err(|error| Error::bad_row("api_tokens", "grants", id, error))?;
+        let left: Vec<&serde_json::Value> = grants.iter().filter(|grant| grant["namespace"] != namespace).collect();
+        if left.len() == grants.len() {
+            continue;
+        }
+        let text = serde_json::to_string(&left).unwrap_or_default();
+        within!(
+            tx,
+            sqlx::query("UPDATE api_tokens SET grants = $2, revoked_at = CASE WHEN $3 THEN $4 END WHERE id = $1")
+                .bind(id)
+                .bind(text)
+                .bind(left.is_empty())
+                .bind(now)
+        );
+    }
+    Ok(())
 }
 
 /// Whatever has a column `namespace` belongs to one: a table that is added later is not forgotten here.

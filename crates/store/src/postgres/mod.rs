@@ -6,6 +6,7 @@ pub(crate) mod functions;
 pub(crate) mod limits;
 pub(crate) mod runs;
 pub(crate) mod settle;
+pub(crate) mod submit;
 pub(crate) mod transaction;
 pub(crate) mod warm;
 

@@ -11,6 +11,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgPool, Postgres};
 
 use crate::error::{Error, Result};
+use crate::unit::Joined;
 
 /// A connection that does not roll back within this time is closed.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -23,6 +24,8 @@ const BEGIN_ATTEMPTS: usize = 3;
 pub(crate) struct PgTx {
     /// `None` once finished.
     connection: Option<PoolConnection<Postgres>>,
+    /// The unit of a request that this is a step of.
+    joined: Option<Box<Joined>>,
 }
 
 impl PgTx {
@@ -51,7 +54,7 @@ impl PgTx {
 
     async fn begin_with(connection: PoolConnection<Postgres>, statements: &'static str) -> Result<Self> {
         // Before the first await: whatever is dropped from here on is rolled back.
-        let mut tx = Self { connection: Some(connection) };
+        let mut tx = Self { connection: Some(connection), joined: None };
         match sqlx::raw_sql(statements).execute(&mut *tx).await {
             Ok(_) => Ok(tx),
             Err(error) => {
@@ -61,8 +64,20 @@ impl PgTx {
         }
     }
 
-    pub(crate) async fn commit(self) -> Result<()> {
-        self.commit_keeping().await.map(drop)
+    /// The same transaction as a step of a request's unit.
+    pub(crate) fn lent(mut self, joined: Joined) -> Self {
+        Self { connection: self.connection.take(), joined: Some(Box::new(joined)) }
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<()> {
+        if self.joined.is_none() {
+            return self.commit_keeping().await.map(drop);
+        }
+        sqlx::raw_sql("RELEASE SAVEPOINT request_step").execute(&mut *self).await?;
+        if let Some(joined) = &mut self.joined {
+            joined.done();
+        }
+        Ok(())
     }
 
     /// The same, and gives the connection back for more.
@@ -110,6 +125,11 @@ impl DerefMut for PgTx {
 impl Drop for PgTx {
     fn drop(&mut self) {
         let Some(mut connection) = self.connection.take() else { return };
+        if let Some(mut joined) = self.joined.take() {
+            // Unless it was done, the request undoes this step before its next one.
+            joined.give_back(Self { connection: Some(connection), joined: None });
+            return;
+        }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             drop(connection.detach());
             return;

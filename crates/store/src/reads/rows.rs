@@ -8,7 +8,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Store, read};
+use crate::db::{Acquired, Store, read};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::hex_ids;
@@ -212,21 +212,21 @@ pub(crate) const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_i
 
 impl Store {
     pub async fn run_summary(&self, id: RunId) -> Result<RunSummary> {
-        let row: Option<SummaryRow> = match &*self.db {
-            Db::Postgres(pg) => {
+        let row: Option<SummaryRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 QueryBuilder::<sqlx::Postgres>::new(SUMMARY)
                     .push(" WHERE r.id = ")
                     .push_bind(id)
                     .build_query_as()
-                    .fetch_optional(&pg.pool)
+                    .fetch_optional(pg.connection())
                     .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 QueryBuilder::<sqlx::Sqlite>::new(SUMMARY)
                     .push(" WHERE r.id = ")
                     .push_bind(id)
                     .build_query_as()
-                    .fetch_optional(&sqlite.readers)
+                    .fetch_optional(sqlite.connection().await?)
                     .await?
             }
         };
@@ -266,8 +266,8 @@ impl Store {
         let item_runs: Vec<RunId> = items.iter().map(|key| key.run).collect();
         let item_indexes: Vec<i32> = items.iter().map(|key| key.index).collect();
         let item_numbers: Vec<i32> = items.iter().map(|key| key.item).collect();
-        let rows: Vec<ExpressionRow> = match &*self.db {
-            Db::Postgres(pg) => {
+        let rows: Vec<ExpressionRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, -1 AS idx, -1 AS item, 0::smallint AS state, 0 AS attempt, inputs AS body FROM run_details WHERE run_id = ANY ($1) AND inputs IS NOT NULL \
                      UNION ALL SELECT run_id, -2, -1, 0::smallint, 0, trigger FROM run_details WHERE run_id = ANY ($1) AND trigger IS NOT NULL \
@@ -282,10 +282,10 @@ impl Store {
                 .bind(item_runs)
                 .bind(item_indexes)
                 .bind(item_numbers)
-                .fetch_all(&pg.pool)
+                .fetch_all(pg.connection())
                 .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 let keys: Vec<(String, i32)> = upstream.iter().map(|key| (key.0.simple().to_string(), key.1)).collect();
                 let items: Vec<(String, i32, i32)> =
                     items.iter().map(|key| (key.run.simple().to_string(), key.index, key.item)).collect();
@@ -301,7 +301,7 @@ impl Store {
                 .bind(hex_ids(runs))
                 .bind(serde_json::to_string(&keys).unwrap_or_default())
                 .bind(serde_json::to_string(&items).unwrap_or_default())
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };
@@ -339,8 +339,8 @@ impl Store {
     pub async fn ended_tasks(&self, run: RunId, indexes: &[i32]) -> Result<Vec<TaskRunRow>> {
         const ENDED: &str = "SELECT run_id, idx, item, state, generation, attempt, failures, NULL AS max_failures, lost, session, NULL AS due_at, started_at, \
             finished_at, seq, exit_code, error_kind, error, detail, output FROM history WHERE run_id = ";
-        let rows: Vec<TaskRow> = match &*self.db {
-            Db::Postgres(pg) => {
+        let rows: Vec<TaskRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, idx, item, state, generation, attempt, failures, NULL::smallint AS max_failures, lost, session, NULL::bigint AS due_at, \
                      started_at, finished_at, seq, exit_code, error_kind, error, detail, output FROM history \
@@ -348,17 +348,17 @@ impl Store {
                 )
                 .bind(run)
                 .bind(indexes)
-                .fetch_all(&pg.pool)
+                .fetch_all(pg.connection())
                 .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 let mut query = QueryBuilder::<sqlx::Sqlite>::new(ENDED);
                 query.push_bind(run);
                 if !indexes.is_empty() {
                     query.push(" AND idx IN (SELECT value FROM json_each(").push_bind(serde_json::to_string(indexes).unwrap_or_default()).push("))");
                 }
                 query.push(" ORDER BY idx, item");
-                query.build_query_as().fetch_all(&sqlite.readers).await?
+                query.build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
         rows.into_iter().map(TaskRunRow::try_from).collect()
@@ -366,24 +366,24 @@ impl Store {
 
     /// Every task run of a run that exists as a row, live ones and ended ones, by index. Finalisers appear with their stage.
     pub async fn task_runs(&self, run: RunId) -> Result<Vec<TaskRunRow>> {
-        let live: Vec<TaskRow> = match &*self.db {
-            Db::Postgres(pg) => {
+        let live: Vec<TaskRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL::bigint AS finished_at, \
                      NULL::bigint AS seq, NULL::integer AS exit_code, NULL::text AS error_kind, NULL::text AS error, NULL::text AS detail, NULL::text AS output \
                      FROM task_runs WHERE run_id = $1",
                 )
                 .bind(run)
-                .fetch_all(&pg.pool)
+                .fetch_all(pg.connection())
                 .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL AS finished_at, \
                      NULL AS seq, NULL AS exit_code, NULL AS error_kind, NULL AS error, NULL AS detail, NULL AS output FROM task_runs WHERE run_id = $1",
                 )
                 .bind(run)
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };

@@ -5,7 +5,7 @@ use mainspring_core::{Micros, RunId};
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Flavor, Store, read};
+use crate::db::{Acquired, Flavor, Store, read};
 use crate::error::Result;
 use crate::reads::clauses::{in_namespaces, tagged};
 use crate::reads::rows::{RunSummary, SUMMARY, SummaryRow};
@@ -52,9 +52,12 @@ const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FR
      SELECT id FROM queued WHERE open = 0 AND id < $1 ORDER BY id DESC LIMIT $2";
 
 macro_rules! filtered {
-    ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {
+        filtered!($database, $flavor, $filter, $among, SUMMARY)
+    };
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr, $head:expr) => {{
         let filter = $filter;
-        let mut query = QueryBuilder::<$database>::new(SUMMARY);
+        let mut query = QueryBuilder::<$database>::new($head);
         // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
         // of them and named here.
         match filter.state {
@@ -124,6 +127,26 @@ impl Store {
         }
     }
 
+    /// How many there are, counted up to `most` by the database.
+    pub async fn count_runs(&self, filter: &RunFilter, most: i64) -> Result<i64> {
+        let filter = &RunFilter { before: None, offset: 0, limit: most, ..filter.clone() };
+        if let Some(RunState::Pending | RunState::Running | RunState::Paused) = filter.state {
+            return Ok(i64::try_from(self.list_open_runs(filter).await?.len()).unwrap_or(most));
+        }
+        let head = format!("SELECT count(*) FROM ({SUMMARY}");
+        let (count,): (i64,) = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                let mut query = filtered!(sqlx::Postgres, Flavor::Postgres, filter, None, head);
+                query.push(") c").build_query_as().fetch_one(pg.connection()).await?
+            }
+            Acquired::Sqlite(sqlite) => {
+                let mut query = filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, None, head);
+                query.push(") c").build_query_as().fetch_one(sqlite.connection().await?).await?
+            }
+        };
+        Ok(count)
+    }
+
     /// Walks the open runs from the newest on, page by page, until enough of them fit. A page costs one step of an index
     /// per run, however many live rows a run has.
     async fn list_open_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
@@ -167,14 +190,14 @@ impl Store {
     }
 
     async fn select_runs(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<Vec<RunSummary>> {
-        let rows: Vec<SummaryRow> = match &*self.db {
-            Db::Postgres(pg) => {
-                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(&pg.pool).await?
+        let rows: Vec<SummaryRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(pg.connection()).await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among)
                     .build_query_as()
-                    .fetch_all(&sqlite.readers)
+                    .fetch_all(sqlite.connection().await?)
                     .await?
             }
         };

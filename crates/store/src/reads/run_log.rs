@@ -7,7 +7,7 @@
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 
-use crate::db::{Store, read};
+use crate::db::{Acquired, Store, read};
 use crate::error::{Error, Result};
 use crate::reads::clauses::hex_ids;
 use crate::runs::transitions::Transition;
@@ -141,19 +141,19 @@ impl Store {
         if runs.is_empty() {
             return Ok(Vec::new());
         }
-        let rows: Vec<(RunId, i64, i16)> = match &*self.db {
-            crate::db::Db::Postgres(pg) => {
+        let rows: Vec<(RunId, i64, i16)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as("SELECT id, seq, state FROM runs WHERE id = ANY ($1)")
                     .bind(runs)
-                    .fetch_all(&pg.pool)
+                    .fetch_all(pg.connection())
                     .await?
             }
-            crate::db::Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     "SELECT r.id, r.seq, r.state FROM json_each($1) k CROSS JOIN runs r ON r.id = unhex(k.value)",
                 )
                 .bind(hex_ids(runs))
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };

@@ -8,7 +8,7 @@ use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use crate::cluster::sessions::SessionRow;
-use crate::db::{Db, Store, read};
+use crate::db::{Acquired, Store, read};
 use crate::error::Result;
 use crate::names::sql;
 use crate::reads::clauses::{hex_ids, in_namespaces};
@@ -172,12 +172,12 @@ impl Store {
         states: &[i16],
         filter: &TaskRunFilter,
     ) -> Result<Vec<(TaskRunRow, i64)>> {
-        let rows: Vec<Listed> = match &*self.db {
-            Db::Postgres(pg) => {
-                filtered!(sqlx::Postgres, select, states, filter).build_query_as().fetch_all(&pg.pool).await?
+        let rows: Vec<Listed> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                filtered!(sqlx::Postgres, select, states, filter).build_query_as().fetch_all(pg.connection()).await?
             }
-            Db::Sqlite(sqlite) => {
-                filtered!(sqlx::Sqlite, select, states, filter).build_query_as().fetch_all(&sqlite.readers).await?
+            Acquired::Sqlite(sqlite) => {
+                filtered!(sqlx::Sqlite, select, states, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
         rows.into_iter().map(|row| Ok((TaskRunRow::try_from(row.task)?, row.version))).collect()
@@ -197,22 +197,22 @@ impl Store {
 
     /// In which phase open runs are; those without a live task run are missing.
     pub async fn phases(&self, runs: &[Uuid]) -> Result<HashMap<Uuid, Phase>> {
-        let rows: Vec<(Uuid, i32)> = match &*self.db {
-            Db::Postgres(pg) => {
+        let rows: Vec<(Uuid, i32)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, max(CASE state WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE 0 END) FROM task_runs WHERE run_id = ANY ($1) GROUP BY run_id",
                 )
                 .bind(runs)
-                .fetch_all(&pg.pool)
+                .fetch_all(pg.connection())
                 .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     "SELECT t.run_id, max(CASE t.state WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE 0 END) \
                      FROM json_each($1) j CROSS JOIN task_runs t ON t.run_id = unhex(j.value) GROUP BY t.run_id",
                 )
                 .bind(hex_ids(runs))
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };
@@ -226,19 +226,19 @@ impl Store {
 
     /// How many task runs of these runs have ended; runs without any are missing.
     pub async fn ended_counts(&self, runs: &[Uuid]) -> Result<HashMap<Uuid, i64>> {
-        let rows: Vec<(Uuid, i64)> = match &*self.db {
-            Db::Postgres(pg) => {
+        let rows: Vec<(Uuid, i64)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as("SELECT run_id, count(*) FROM history WHERE run_id = ANY ($1) GROUP BY run_id")
                     .bind(runs)
-                    .fetch_all(&pg.pool)
+                    .fetch_all(pg.connection())
                     .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     "SELECT h.run_id, count(*) FROM json_each($1) j CROSS JOIN history h ON h.run_id = unhex(j.value) GROUP BY h.run_id",
                 )
                 .bind(hex_ids(runs))
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };
@@ -275,17 +275,17 @@ impl Store {
         if sessions.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(match &*self.db {
-            Db::Postgres(pg) => {
+        Ok(match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as("SELECT id, worker FROM sessions WHERE id = ANY ($1)")
                     .bind(sessions)
-                    .fetch_all(&pg.pool)
+                    .fetch_all(pg.connection())
                     .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as("SELECT id, worker FROM sessions WHERE id IN (SELECT value FROM json_each($1))")
                     .bind(serde_json::to_string(sessions).unwrap_or_default())
-                    .fetch_all(&sqlite.readers)
+                    .fetch_all(sqlite.connection().await?)
                     .await?
             }
         })

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::admission::{self, Admission};
 use crate::runs::flags::{self, CHUNK};
+use crate::unit::is_within_unit;
 use crate::workflows::versions::VersionRef;
 use crate::{postgres, sqlite};
 use mainspring_core::state::RunState;
@@ -113,7 +114,8 @@ impl Store {
     /// Makes runs, all of them or none. Most go in bulk; those with an idempotency key, without a task, or with very
     /// many tasks, and those that start later, go one by one in the same transaction.
     pub async fn create_runs(&self, now: Micros, runs: &[NewRun]) -> Result<Vec<Created>> {
-        if runs.iter().all(is_plain) {
+        // Within the unit of a request everything goes over its connection.
+        if runs.iter().all(is_plain) && !is_within_unit() {
             let seeds: Vec<RunSeed> = runs.iter().map(|run| RunSeed::new(run, now, RunState::Running)).collect();
             let pools = pools_of(runs.iter());
             match &*self.db {
@@ -201,7 +203,7 @@ pub(crate) fn goes_in_bulk(run: &NewRun) -> bool {
         && run.version.main_tasks as usize <= CHUNK
 }
 
-fn pools_of<'r>(runs: impl Iterator<Item = &'r NewRun>) -> Vec<i32> {
+pub(crate) fn pools_of<'r>(runs: impl Iterator<Item = &'r NewRun>) -> Vec<i32> {
     let mut pools: Vec<i32> = runs.flat_map(|run| run.version.pools.iter().copied()).collect();
     pools.sort_unstable();
     pools.dedup();

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use mainspring_core::{Micros, RunId};
 
 use crate::cluster::terms::{self, Term};
-use crate::db::{Db, Store, Tx, read, within};
+use crate::db::{Acquired, Store, Tx, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::{postgres, sqlite};
@@ -132,20 +132,20 @@ impl Store {
     /// Ids and capacities of the concurrency limits that exist.
     async fn limits_named(&self, keys: &[&str]) -> Result<HashMap<String, (i32, Option<i32>)>> {
         let rows: Vec<(String, i32, Option<i32>)> =
-            match &*self.db {
-                Db::Postgres(pg) => {
+            match &mut self.to_read().await? {
+                Acquired::Postgres(pg) => {
                     sqlx::query_as("SELECT key, id, capacity FROM limits WHERE kind = $1 AND key = ANY($2)")
                         .bind(CONCURRENCY)
                         .bind(keys)
-                        .fetch_all(&pg.pool)
+                        .fetch_all(pg.connection())
                         .await?
                 }
-                Db::Sqlite(sqlite) => sqlx::query_as(
+                Acquired::Sqlite(sqlite) => sqlx::query_as(
                     "SELECT key, id, capacity FROM limits WHERE kind = $1 AND key IN (SELECT value FROM json_each($2))",
                 )
                 .bind(CONCURRENCY)
                 .bind(serde_json::json!(keys).to_string())
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?,
             };
         Ok(rows.into_iter().map(|(key, id, capacity)| (key, (id, capacity))).collect())

@@ -7,7 +7,7 @@ use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
 use crate::cluster::terms::{self, Term};
-use crate::db::{Db, Store, read, within};
+use crate::db::{Acquired, Store, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::hex_ids;
@@ -206,19 +206,19 @@ impl Store {
 
     /// Those of these runs that have not ended.
     pub async fn unfinished_runs(&self, runs: &[RunId]) -> Result<Vec<RunId>> {
-        let rows: Vec<(RunId,)> = match &*self.db {
-            Db::Postgres(pg) => {
+        let rows: Vec<(RunId,)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
                 sqlx::query_as(sql!("SELECT id FROM runs WHERE id = ANY ($1) AND state < {run.success}"))
                     .bind(runs)
-                    .fetch_all(&pg.pool)
+                    .fetch_all(pg.connection())
                     .await?
             }
-            Db::Sqlite(sqlite) => {
+            Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     sql!("SELECT r.id FROM json_each($1) j CROSS JOIN runs r ON r.id = unhex(j.value) WHERE r.state < {run.success}"),
                 )
                 .bind(hex_ids(runs))
-                .fetch_all(&sqlite.readers)
+                .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };

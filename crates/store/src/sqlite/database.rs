@@ -22,6 +22,7 @@ use super::checkpoints::{Checkpoints, LONGEST_LOG, Written};
 use crate::db::Connect;
 use crate::error::{Error, Result};
 use crate::runs::exchange::TaskToken;
+use crate::unit::Joined;
 
 /// How long a statement waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -176,6 +177,7 @@ impl SqliteDb {
             learned: HashMap::new(),
             claimed: Vec::new(),
             ended: Vec::new(),
+            joined: None,
         })
     }
 
@@ -253,9 +255,27 @@ pub(crate) struct SqliteTx {
     /// Rows that run once this commits, and rows that no longer do.
     claimed: Vec<(TaskToken, Running)>,
     ended: Vec<TaskToken>,
+    /// The unit of a request that this is a step of.
+    joined: Option<Box<Joined>>,
 }
 
 impl SqliteTx {
+    /// A step of a request's unit, which holds the writer.
+    pub(crate) fn lent(guard: Option<WriterGuard>, joined: Joined) -> Self {
+        Self {
+            guard,
+            later: Script::default(),
+            learned: HashMap::new(),
+            claimed: Vec::new(),
+            ended: Vec::new(),
+            joined: Some(Box::new(joined)),
+        }
+    }
+
+    pub(crate) fn take_guard(&mut self) -> Option<WriterGuard> {
+        self.guard.take()
+    }
+
     /// The connection, on which everything has been said that was left for later.
     pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection> {
         if !self.later.is_empty() {
@@ -302,6 +322,22 @@ impl SqliteTx {
     }
 
     pub(crate) async fn commit(mut self) -> Result<()> {
+        if self.joined.is_some() {
+            let mut script = self.script();
+            script.say("RELEASE SAVEPOINT request_step");
+            self.fetch(script).await?;
+            let (learned, claimed, ended) =
+                (std::mem::take(&mut self.learned), std::mem::take(&mut self.claimed), std::mem::take(&mut self.ended));
+            if let Some(joined) = &mut self.joined {
+                if let Some(base) = joined.base() {
+                    base.learned.extend(learned);
+                    base.claimed.extend(claimed);
+                    base.ended.extend(ended);
+                }
+                joined.done();
+            }
+            return Ok(());
+        }
         let mut script = self.script();
         script.say("COMMIT");
         self.fetch(script).await?;
@@ -353,6 +389,12 @@ impl SqliteTx {
 
 impl Drop for SqliteTx {
     fn drop(&mut self) {
+        if let Some(mut joined) = self.joined.take() {
+            if let Some(base) = joined.base() {
+                base.guard = self.guard.take();
+            }
+            return;
+        }
         // Rolling back at once frees the file for other processes; without a runtime the next holder does it.
         if let (Some(mut guard), Ok(runtime)) = (self.guard.take(), tokio::runtime::Handle::try_current()) {
             runtime.spawn(async move { guard.0.roll_back().await });

@@ -19,8 +19,9 @@ mod placing;
 pub(crate) mod runs;
 pub(crate) mod settle;
 mod stages;
+pub(crate) mod submit;
 #[cfg(test)]
 mod tests;
 
 pub use database::ServerLock;
-pub(crate) use database::{SqliteDb, SqliteTx};
+pub(crate) use database::{SqliteDb, SqliteTx, WriterGuard};

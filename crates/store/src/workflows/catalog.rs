@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Flavor, Store, Tx, locking, read, within};
+use crate::db::{Acquired, Flavor, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::{in_namespaces, tagged};
@@ -137,13 +137,16 @@ const COLUMNS: &str = "SELECT w.id, w.namespace, w.name, w.active, v.id AS lates
     FROM workflows w JOIN versions v ON v.id = w.latest";
 
 macro_rules! filtered {
-    ($database:ty, $flavor:expr, $filter:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr) => {
+        filtered!($database, $flavor, $filter, COLUMNS)
+    };
+    ($database:ty, $flavor:expr, $filter:expr, $head:expr) => {{
         let filter = $filter;
         let (json, found) = match $flavor {
             Flavor::Postgres => ("CAST(v.spec AS json)", "strpos"),
             Flavor::Sqlite => ("v.spec", "instr"),
         };
-        let mut query = QueryBuilder::<$database>::new(COLUMNS);
+        let mut query = QueryBuilder::<$database>::new($head);
         query.push(" WHERE 1 = 1");
         in_namespaces!(query, &filter.namespaces);
         if let Some(active) = filter.active {
@@ -167,15 +170,32 @@ macro_rules! filtered {
 
 impl Store {
     pub async fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>> {
-        let rows: Vec<Row> = match &*self.db {
-            Db::Postgres(pg) => {
-                filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(&pg.pool).await?
+        let rows: Vec<Row> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(pg.connection()).await?
             }
-            Db::Sqlite(sqlite) => {
-                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(&sqlite.readers).await?
+            Acquired::Sqlite(sqlite) => {
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
         rows.into_iter().map(WorkflowRow::try_from).collect()
+    }
+
+    /// How many there are, counted up to `most` by the database.
+    pub async fn count_listed_workflows(&self, filter: &WorkflowFilter, most: i64) -> Result<i64> {
+        let filter = &WorkflowFilter { after: None, offset: 0, limit: most, ..filter.clone() };
+        let head = format!("SELECT count(*) FROM ({COLUMNS}");
+        let (count,): (i64,) = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                let mut query = filtered!(sqlx::Postgres, Flavor::Postgres, filter, head);
+                query.push(") c").build_query_as().fetch_one(pg.connection()).await?
+            }
+            Acquired::Sqlite(sqlite) => {
+                let mut query = filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, head);
+                query.push(") c").build_query_as().fetch_one(sqlite.connection().await?).await?
+            }
+        };
+        Ok(count)
     }
 
     pub async fn workflow(&self, namespace: &str, name: &str) -> Result<WorkflowRow> {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::access::require_room_for_workflow;
-use crate::db::{Db, Store, Tx, locking, read, within};
+use crate::db::{Acquired, Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags;
@@ -119,27 +119,27 @@ impl Store {
         let mut found = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(VERSIONS_AT_ONCE) {
             let list = serde_json::to_string(chunk).unwrap_or_default();
-            let (rows, pools) = match &*self.db {
-                Db::Postgres(pg) => {
+            let (rows, pools) = match &mut self.to_read().await? {
+                Acquired::Postgres(pg) => {
                     let rows: Vec<VersionRow> =
                         sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = ANY ($1)")
                             .bind(chunk)
-                            .fetch_all(&pg.pool)
+                            .fetch_all(pg.connection())
                             .await?;
                     let pools: Vec<(i64, i32)> = sqlx::query_as(
                         sql!("SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = {stage.main} AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2"),
                     )
                     .bind(chunk)
-                    .fetch_all(&pg.pool)
+                    .fetch_all(pg.connection())
                     .await?;
                     (rows, pools)
                 }
-                Db::Sqlite(sqlite) => {
+                Acquired::Sqlite(sqlite) => {
                     let rows: Vec<VersionRow> = sqlx::query_as(
                         "SELECT v.id, v.number, v.workflow_id, v.spec FROM json_each($1) j CROSS JOIN versions v ON v.id = j.value",
                     )
                     .bind(&list)
-                    .fetch_all(&sqlite.readers)
+                    .fetch_all(sqlite.connection().await?)
                     .await?;
                     let pools: Vec<(i64, i32)> = sqlx::query_as(sql!(
                         "SELECT DISTINCT t.version, t.pool FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value \
@@ -147,7 +147,7 @@ impl Store {
                     )
                     )
                     .bind(&list)
-                    .fetch_all(&sqlite.readers)
+                    .fetch_all(sqlite.connection().await?)
                     .await?;
                     (rows, pools)
                 }

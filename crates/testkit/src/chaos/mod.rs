@@ -22,7 +22,7 @@ use crate::invariants::{Snapshot, Violation};
 use crate::proxy::{Fault, Proxy};
 use crate::server::ServerPlan;
 use crate::wait::{until, until_nothing_moves};
-use crate::{witness, workload};
+use crate::{transactions, witness, workload};
 
 /// Short, so that the dead are found between two kills.
 const LEASE: Duration = Duration::from_millis(600);
@@ -267,6 +267,10 @@ async fn rest(
         Ok(counts.iter().all(|count| count.state.is_terminal() || count.runs == 0).then_some(()))
     };
     until_nothing_moves("every run ends", patience, async || work_done(url).await, look).await?;
+    // Nothing is asked of anybody now: whoever is inside a transaction has forgotten it.
+    if let Some(violation) = transactions::check(url).await?.first() {
+        anyhow::bail!("{violation}");
+    }
     for server in &mut fleet.servers {
         server.stop(LONGEST_STOP).await?;
     }

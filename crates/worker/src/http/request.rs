@@ -135,6 +135,15 @@ impl Request {
             headers.remove(header::CONTENT_TYPE);
         }
         if !same_origin(&url.origin(), &next.origin()) {
+            if !body.is_empty() {
+                // A body may hold as many secrets as a header, and nobody asked to send it there.
+                let shown = first_characters(&next.origin().ascii_serialization(), 200).escape_debug().to_string();
+                return Err(Failure {
+                    kind: "redirect".into(),
+                    message: format!("the server redirects to {shown}, which is not sent the body: call it directly"),
+                    ..Failure::default()
+                });
+            }
             let names: Vec<HeaderName> = headers.keys().filter(|name| !is_harmless(name)).cloned().collect();
             for name in names {
                 headers.remove(name);

@@ -15,7 +15,6 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{MaybeJson, Path};
-use crate::idempotency::IdempotencyKey;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -104,7 +103,6 @@ pub(crate) async fn rerun(
     State(state): State<ApiState>,
     caller: Caller,
     Path(id): Path<Uuid>,
-    IdempotencyKey(key): IdempotencyKey,
     MaybeJson(rerun): MaybeJson<Rerun>,
 ) -> Result<(StatusCode, Json<Run>), Problem> {
     let run = find(&state, &caller, id).await?;
@@ -112,7 +110,7 @@ pub(crate) async fn rerun(
     let client = state.client();
     let spec = client.spec(run.version).await?;
     let from = match rerun.from {
-        None => return repeated(&state, &caller, id, rerun.inputs, key).await,
+        None => return repeated(&state, &caller, id, rerun.inputs).await,
         Some(_) if rerun.inputs.is_some() => {
             let said = "other inputs make a new run: leave `from` out to start one, or `inputs` to go on with this run";
             return Err(Problem::invalid("/inputs", said));
@@ -135,7 +133,6 @@ async fn repeated(
     caller: &Caller,
     id: Uuid,
     inputs: Option<Map<String, Value>>,
-    idempotency_key: Option<String>,
 ) -> Result<(StatusCode, Json<Run>), Problem> {
     let client = state.client();
     let row = client.store().run(id).await?;
@@ -150,7 +147,6 @@ async fn repeated(
     let submission = Submission {
         inputs: all,
         correlation_id: row.correlation_id,
-        idempotency_key,
         trigger: Some(json!({"kind": "rerun", "run": id, "by": caller.identity().name})),
         ..Submission::default()
     };

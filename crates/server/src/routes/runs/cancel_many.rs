@@ -19,7 +19,7 @@ use crate::state::ApiState;
 const MOST: i64 = 1_000;
 
 pub(super) fn register(routes: &mut Routes) {
-    routes.at(Access::InNamespace(Role::Operator), routes!(cancel_many));
+    routes.at(Access::InNamespace(Role::Operator), routes!(cancel_many)).in_pieces();
 }
 
 /// Cancel the open runs that a filter finds

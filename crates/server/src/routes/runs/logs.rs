@@ -87,7 +87,7 @@ pub(crate) async fn logs(
     let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok());
     let after = resumed.or(params.after.as_deref()).map_or(Ok(LogCursor::default()), cursor)?;
     if params.follow.unwrap_or(false) {
-        return Ok(follow(&state, &caller, key, params.attempt, after)?.into_response());
+        return Ok(follow(&state, &caller, key, &headers, params.attempt, after)?.into_response());
     }
     let store = client.store();
     match (params.format.as_deref(), params.q.as_deref()) {

@@ -3,6 +3,7 @@
 mod act;
 mod approvals;
 mod artifacts;
+mod bulk;
 mod cancel_many;
 mod log_search;
 pub(crate) mod logs;
@@ -44,6 +45,7 @@ pub(crate) fn register(routes: &mut Routes) {
     act::register(routes);
     approvals::register(routes);
     artifacts::register(routes);
+    bulk::register(routes);
     cancel_many::register(routes);
     logs::register(routes);
     overview::register(routes);
@@ -128,6 +130,16 @@ async fn runs_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>])
     Ok(found)
 }
 
+/// How many runs are in one of these states, counted by the database up to what is shown.
+async fn count_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>]) -> Result<i64, Problem> {
+    let mut total = 0;
+    for state in states {
+        let filter = RunFilter { state: *state, ..filter.clone() };
+        total += store.count_runs(&filter, crate::page::MOST_COUNTED).await?;
+    }
+    Ok(total)
+}
+
 impl ListParams {
     fn filter(&self, caller: &Caller) -> Result<RunFilter, Problem> {
         let namespaces = caller.sees_of(self.namespace.as_ref().map(Name::as_str))?;
@@ -168,10 +180,7 @@ pub(crate) async fn list(
     let mut rows = runs_in(store, &filter, &states).await?;
     rows.retain(|run| prefix.as_ref().is_none_or(|prefix| prefix.fits(run.id)));
     let total = match page.count {
-        true => {
-            (filter.before, filter.offset, filter.limit) = (None, 0, crate::page::MOST_COUNTED);
-            Some(runs_in(store, &filter, &states).await?.len() as i64)
-        }
+        true => Some(count_in(store, &filter, &states).await?),
         false => None,
     };
     let open: Vec<RunId> = rows.iter().filter(|run| !run.state.is_terminal()).map(|run| run.id).collect();

@@ -7,7 +7,7 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, RunId, TaskKey, Workflow};
 use mainspring_engine::Obstacles;
-use mainspring_store::{AttemptRow, Phase, RunRow, RunSummary, TaskRunRow};
+use mainspring_store::{AttemptRow, NewRun, Phase, RunRow, RunSummary, TaskRunRow};
 use serde_json::{Value, json};
 
 use crate::auth::caller::Caller;
@@ -41,6 +41,34 @@ pub(crate) fn run(summary: RunSummary, phase: Option<Phase>) -> Run {
         started_at: summary.started_at.map(rfc3339),
         finished_at: summary.finished_at.map(rfc3339),
     }
+}
+
+/// A plain run that began at this time, as it is shown right after.
+pub(crate) fn begun(new: &NewRun, at: Micros) -> Run {
+    let version = &new.version;
+    let read = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str(text).ok());
+    let summary = RunSummary {
+        id: new.id,
+        version: version.id,
+        version_number: version.number,
+        workflow_id: version.workflow_id,
+        namespace: version.namespace.clone(),
+        workflow: version.name.clone(),
+        state: RunState::Running,
+        priority: new.priority.unwrap_or(version.priority),
+        generation: 0,
+        open_tasks: version.main_tasks,
+        seq: 0,
+        created_at: at,
+        started_at: Some(at),
+        finished_at: None,
+        cancelling: false,
+        timed_out: false,
+    };
+    let mut shown = run(summary, None);
+    shown.inputs = Some(read(&new.inputs).unwrap_or_else(|| json!({})));
+    (shown.correlation_id, shown.trigger) = (new.correlation_id.clone(), read(&new.trigger));
+    shown
 }
 
 /// A run with everything about it.

@@ -224,7 +224,7 @@ pub(crate) async fn create(
         success_count: 0,
         failure_count: 0,
         last_triggered: None,
-        created_by: new.created_by.unwrap_or_else(|| caller.identity().name.clone()),
+        created_by: caller.signed(new.created_by),
         created_at: now,
         updated_at: now,
     };

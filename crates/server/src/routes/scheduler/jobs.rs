@@ -19,7 +19,6 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query};
-use crate::idempotency::IdempotencyKey;
 use crate::openapi::words::{JobType, JobWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
@@ -96,7 +95,7 @@ async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Opt
 async fn request(state: &ApiState, caller: &Caller, kind: JobKind, job: &NewJob) -> Result<JobRequest, Problem> {
     let follows = if kind == JobKind::Dependent { followed(state, caller, job).await? } else { None };
     caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
-    job_request(job, kind, follows, &caller.identity().name).map_err(invalid)
+    job_request(job, kind, follows, caller).map_err(invalid)
 }
 
 async fn create(
@@ -179,7 +178,7 @@ pub(crate) async fn create_bulk(
             }
         };
         let follows = if kind == JobKind::Dependent { followed(&state, &caller, job).await? } else { None };
-        match job_request(job, kind, follows, &caller.identity().name) {
+        match job_request(job, kind, follows, &caller) {
             Ok(request) => requests.push(request),
             Err(wrong) => faults.extend(wrong.into_iter().map(place)),
         }
@@ -338,13 +337,12 @@ pub(crate) async fn resume(
 pub(crate) async fn trigger(
     State(state): State<ApiState>,
     caller: Caller,
-    IdempotencyKey(key): IdempotencyKey,
     Path(id): Path<String>,
     Query(within): Query<InNamespace>,
     MaybeJson(_): MaybeJson<Nothing>,
 ) -> Result<(StatusCode, Json<Execution>), Problem> {
     let job = find(&state, &caller, &id, &within).await?;
-    let execution = state.client().trigger_job(&job, &caller.identity().name, key).await?;
+    let execution = state.client().trigger_job(&job, &caller.identity().name).await?;
     Ok((StatusCode::CREATED, Json(executions::shown(execution, &job)?)))
 }
 

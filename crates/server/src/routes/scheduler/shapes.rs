@@ -5,6 +5,7 @@ use mainspring_core::time::rfc3339;
 use mainspring_engine::{JobFault, JobRequest, JobSpec, JobTiming};
 use mainspring_store::{JobKind, JobRow};
 
+use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::words::{job_status, job_type};
 
@@ -84,7 +85,7 @@ pub(super) fn request(
     job: &NewJob,
     kind: JobKind,
     follows: Option<String>,
-    caller: &str,
+    caller: &Caller,
 ) -> Result<JobRequest, Vec<JobFault>> {
     belongs(job, kind)?;
     let lacks = |field: &str| vec![JobFault::new(format!("/{field}"), format!("`{field}` is missing"))];
@@ -117,7 +118,7 @@ pub(super) fn request(
         allow_overlap: job.allow_overlap,
         tags: job.tags.clone().unwrap_or_default(),
         metadata: job.metadata.clone(),
-        created_by: job.created_by.clone().filter(|by| !by.is_empty()).unwrap_or_else(|| caller.to_owned()),
+        created_by: caller.signed(job.created_by.clone()),
         ..JobRequest::new(job.name.clone(), job.handler_name.clone(), timing)
     })
 }

@@ -7,7 +7,7 @@ mod intake;
 mod known_forms;
 mod look;
 pub(crate) mod shapes;
-mod trigger;
+pub(crate) mod trigger;
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(put)).body_limit(LARGE_LIMIT);
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     routes.at(Access::InNamespace(Role::Operator), routes!(switch));
-    routes.at(Access::InNamespace(Role::Author), routes!(delete));
+    routes.at(Access::InNamespace(Role::Author), routes!(delete)).in_pieces();
     form::register(routes);
     grid::register(routes);
     look::register(routes);
@@ -94,10 +94,7 @@ pub(crate) async fn list(
     let store = state.client().store();
     let rows = store.list_workflows(&filter).await?;
     let total = match page.count {
-        true => {
-            let all = WorkflowFilter { after: None, offset: 0, limit: crate::page::MOST_COUNTED, ..filter };
-            Some(store.list_workflows(&all).await?.len() as i64)
-        }
+        true => Some(store.count_listed_workflows(&filter, crate::page::MOST_COUNTED).await?),
         false => None,
     };
     let mut list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), shown);
@@ -145,6 +142,8 @@ pub(crate) async fn put(
     }
     let expected = precondition(&headers, known.as_ref().map(WorkflowRow::edition))?;
     let Intake { workflow, source, files, active, .. } = taken;
+    // A conflict of its own, and not one with somebody else's change.
+    client.check_workflow_quota(&workflow).await?;
     let spec = client
         .put_workflow_over(workflow, &source, &files, expected)
         .await

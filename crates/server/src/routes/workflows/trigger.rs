@@ -8,7 +8,7 @@ use mainspring_api::runs::Run;
 use mainspring_api::workflows::TriggerBody;
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_core::{Micros, time};
-use mainspring_engine::Submission;
+use mainspring_engine::{Client, Submission};
 use mainspring_store::Created;
 use serde_json::{Value, json};
 use utoipa_axum::routes;
@@ -18,9 +18,9 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{InNamespace, MaybeJson, Name, Path, Query};
-use crate::idempotency::IdempotencyKey;
+use crate::idempotency::Gathering;
 use crate::problem::Problem;
-use crate::routes::runs::shapes::shown;
+use crate::routes::runs::shapes::{begun, shown};
 use crate::state::ApiState;
 
 pub(super) fn register(routes: &mut Routes) {
@@ -36,34 +36,19 @@ pub(crate) async fn trigger(
     caller: Caller,
     Path(workflow): Path<String>,
     Query(within): Query<InNamespace>,
-    IdempotencyKey(key): IdempotencyKey,
+    gathering: Gathering,
     MaybeJson(body): MaybeJson<TriggerBody>,
 ) -> Result<Response, Problem> {
     let row = find(&state, &caller, &workflow, &within).await?;
-    let body = body.unwrap_or_default();
     let client = state.client();
-    let start_at = later(body.at.as_deref(), client.clock().wall())?;
-    let mut trigger = json!({"kind": "manual", "by": caller.identity().name});
-    if let Some(at) = start_at {
-        trigger["scheduled_for"] = time::rfc3339(at).into();
-    }
-    let submission = Submission {
-        inputs: body.inputs.unwrap_or_default(),
-        priority: body.priority.as_ref().map(priority).transpose()?,
-        correlation_id: body.correlation_id,
-        idempotency_key: body.idempotency_key.or(key),
-        trigger: Some(trigger),
-        start_at,
-        ..Submission::default()
-    };
-    if submission.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
-        return Err(Problem::invalid("/idempotency_key", "has 1 to 255 characters"));
-    }
-    if submission.correlation_id.as_ref().is_some_and(|id| id.len() > 1_000) {
-        return Err(Problem::invalid("/correlation_id", "has at most 1000 characters"));
-    }
+    let submission = submission(client, &caller, body.unwrap_or_default())?;
     let spec = client.spec(row.latest).await?;
-    let created = client.submit(&spec, submission).await?;
+    let run = client.prepare_run(&spec, submission).await?;
+    if client.gathers(&run).await? {
+        let shown = run.clone();
+        return gathering.submit(&state, &caller, run, move |at| begun(&shown, at)).await;
+    }
+    let created = client.create(std::slice::from_ref(&run)).await?.first().copied().unwrap_or(Created::Refused);
     let Some(run) = created.run() else {
         return Err(Problem::conflict("its concurrency limit is used up, and it takes no more runs until one ends"));
     };
@@ -76,6 +61,30 @@ pub(crate) async fn trigger(
     }
     let status = if matches!(created, Created::Repeated(_)) { StatusCode::OK } else { StatusCode::CREATED };
     Ok((status, Json(shown)).into_response())
+}
+
+/// What is asked of the engine.
+pub(crate) fn submission(client: &Client, caller: &Caller, body: TriggerBody) -> Result<Submission, Problem> {
+    let start_at = later(body.at.as_deref(), client.clock().wall())?;
+    let mut trigger = json!({"kind": "manual", "by": caller.identity().name});
+    if let Some(at) = start_at {
+        trigger["scheduled_for"] = time::rfc3339(at).into();
+    }
+    if body.idempotency_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
+        return Err(Problem::invalid("/idempotency_key", "has 1 to 255 characters"));
+    }
+    if body.correlation_id.as_ref().is_some_and(|id| id.len() > 1_000) {
+        return Err(Problem::invalid("/correlation_id", "has at most 1000 characters"));
+    }
+    Ok(Submission {
+        inputs: body.inputs.unwrap_or_default(),
+        priority: body.priority.as_ref().map(priority).transpose()?,
+        correlation_id: body.correlation_id,
+        idempotency_key: body.idempotency_key,
+        trigger: Some(trigger),
+        start_at,
+        ..Submission::default()
+    })
 }
 
 /// When it starts, if that is to come: what lies in the past starts at once.

@@ -1,0 +1,189 @@
+//! Submissions gather: while one unit commits, the next takes what is submitted meanwhile.
+//!
+//! A batch is one run when the process is idle and hundreds when it is busy, without a timer. The runs, the idempotency
+//! keys, the kept answers and the audit rows of all its requests are one commit. One that the database refuses is found by
+//! halving and does not harm its neighbours. Namespaces take turns, so that a busy one does not hold the others up.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use mainspring_core::Micros;
+use mainspring_store::{AuditRow, Error, KeptAnswer, NewRun, PlainSubmission, RequestKey, Result};
+use tokio::sync::oneshot;
+
+use crate::bus::BusMessage;
+use crate::client::{ANY_WORK, Client};
+
+/// How many go into one unit; more wait for the next.
+const LARGEST_UNIT: usize = 500;
+/// How often a unit is repeated that the database asked to repeat.
+const MOST_TRIES: usize = 20;
+
+/// What the request for a run leaves with it.
+#[derive(Debug, Default)]
+pub struct Leaves {
+    pub key: Option<(RequestKey, KeptAnswer)>,
+    pub audit: Option<AuditRow>,
+}
+
+/// Tells what a request leaves, given the time at which its run is made.
+pub type LeavesAt = Box<dyn FnOnce(Micros) -> Leaves + Send>;
+
+struct Waiting {
+    run: NewRun,
+    leaves: LeavesAt,
+    reply: oneshot::Sender<Result<Micros>>,
+}
+
+/// What waits for the next unit, by namespace.
+struct Queue<T> {
+    by_namespace: HashMap<String, VecDeque<T>>,
+    /// Whose turn it is.
+    turns: VecDeque<String>,
+    is_draining: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Submitter(Mutex<Queue<Waiting>>);
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { by_namespace: HashMap::new(), turns: VecDeque::new(), is_draining: false }
+    }
+}
+
+impl std::fmt::Debug for Submitter {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Submitter")
+    }
+}
+
+impl<T> Queue<T> {
+    fn add(&mut self, namespace: &str, waiting: T) {
+        let line = self.by_namespace.entry(namespace.to_owned()).or_default();
+        if line.is_empty() {
+            self.turns.push_back(namespace.to_owned());
+        }
+        line.push_back(waiting);
+    }
+
+    /// One of each namespace in turn, until the unit is full.
+    fn take(&mut self) -> Vec<T> {
+        let mut unit = Vec::new();
+        while unit.len() < LARGEST_UNIT
+            && let Some(namespace) = self.turns.pop_front()
+        {
+            let Some(line) = self.by_namespace.get_mut(&namespace) else { continue };
+            unit.extend(line.pop_front());
+            if line.is_empty() {
+                self.by_namespace.remove(&namespace);
+            } else {
+                self.turns.push_back(namespace);
+            }
+        }
+        unit
+    }
+}
+
+impl Client {
+    /// Makes a plain run with what its request leaves, together with others; when it was made. The work of the submitter
+    /// goes on if the caller does not wait for it.
+    pub async fn submit_plain(&self, run: NewRun, leaves: LeavesAt) -> Result<Micros> {
+        let (reply, made) = oneshot::channel();
+        let begins = {
+            let mut queue = self.submitter.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let namespace = run.version.namespace.clone();
+            queue.add(&namespace, Waiting { run, leaves, reply });
+            !std::mem::replace(&mut queue.is_draining, true)
+        };
+        if begins {
+            tokio::spawn(drain(self.clone()));
+        }
+        made.await.unwrap_or(Err(Error::InDoubt("a submission")))
+    }
+
+    /// The next unit; `None` when nothing waits, and then the next to come begins again.
+    fn next_unit(&self) -> Option<Vec<Waiting>> {
+        let mut queue = self.submitter.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let unit = queue.take();
+        queue.is_draining = !unit.is_empty();
+        queue.is_draining.then_some(unit)
+    }
+}
+
+async fn drain(client: Client) {
+    while let Some(unit) = client.next_unit() {
+        let now = client.now();
+        let mut replies = Vec::with_capacity(unit.len());
+        let mut submissions = Vec::with_capacity(unit.len());
+        for Waiting { run, leaves, reply } in unit {
+            let Leaves { key, audit } = leaves(now);
+            submissions.push(PlainSubmission { run, key, audit });
+            replies.push(reply);
+        }
+        let outcomes = commit(&client, now, &submissions).await;
+        let made = || submissions.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(one, _)| &one.run);
+        client.meter(made());
+        let made: Vec<_> = made().map(|run| run.id).collect();
+        for (reply, outcome) in replies.into_iter().zip(outcomes) {
+            _ = reply.send(outcome.map(|()| now));
+        }
+        if !made.is_empty() {
+            client.announce([BusMessage::RunsChanged(made), ANY_WORK]).await;
+        }
+    }
+}
+
+/// What became of each. Halves are tried apart when the whole was refused.
+async fn commit(client: &Client, now: Micros, unit: &[PlainSubmission]) -> Vec<Result<()>> {
+    let mut outcomes: Vec<Result<()>> = Vec::with_capacity(unit.len());
+    let mut parts = vec![unit];
+    while let Some(part) = parts.pop() {
+        match try_commit(client, now, part).await {
+            Ok(()) => outcomes.extend(part.iter().map(|_| Ok(()))),
+            Err(error) if part.len() == 1 => outcomes.push(Err(error)),
+            Err(Error::Rejected(_) | Error::KeyTaken | Error::Conflict(_)) => {
+                let (first, second) = part.split_at(part.len() / 2);
+                parts.push(second);
+                parts.push(first);
+            }
+            // Whether it was applied is unknown, for each of them.
+            Err(error) => {
+                tracing::warn!(%error, submissions = part.len(), "a unit of submissions was not answered");
+                outcomes.extend(part.iter().map(|_| Err(Error::InDoubt("a submission"))));
+            }
+        }
+    }
+    outcomes
+}
+
+async fn try_commit(client: &Client, now: Micros, part: &[PlainSubmission]) -> Result<()> {
+    let mut tries = 0;
+    loop {
+        match client.store.submit_plain(now, part).await {
+            Err(Error::Repeat(error)) if tries < MOST_TRIES => {
+                tracing::debug!(%error, "repeating a unit of submissions");
+                tries += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn namespaces_take_turns() {
+        let mut queue = Queue::default();
+        for number in 0..LARGEST_UNIT * 3 {
+            queue.add("busy", number);
+        }
+        queue.add("quiet", usize::MAX);
+        let unit = queue.take();
+        assert_eq!((unit.len(), unit[0], unit[1], unit[2]), (LARGEST_UNIT, 0, usize::MAX, 1));
+        assert_eq!(queue.take().len() + queue.take().len() + queue.take().len(), LARGEST_UNIT * 2 + 1);
+        assert!(queue.take().is_empty() && queue.turns.is_empty() && queue.by_namespace.is_empty());
+    }
+}

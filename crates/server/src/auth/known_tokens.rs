@@ -1,0 +1,72 @@
+//! Tokens that were read a moment ago, so that a busy client does not cost a read per request.
+//!
+//! A change is told through the bus and forgets all of them; should that get lost, what is known is forgotten within half a
+//! second anyway, so a revoked token is refused everywhere within one.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use mainspring_engine::{AccessChanges, Client};
+use mainspring_store::{Result, TokenRow};
+use tokio::sync::broadcast::error::TryRecvError;
+use uuid::Uuid;
+
+const GOOD_FOR: Duration = Duration::from_millis(500);
+/// More are not kept; whoever makes up ids finds none to keep.
+const MOST: usize = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct KnownTokens(Mutex<Known>);
+
+#[derive(Debug)]
+struct Known {
+    changes: AccessChanges,
+    rows: HashMap<Uuid, (Instant, TokenRow)>,
+}
+
+impl KnownTokens {
+    pub(crate) fn new(client: &Client) -> Self {
+        Self(Mutex::new(Known { changes: client.access_changes(), rows: HashMap::new() }))
+    }
+
+    /// The token of this id, as it is or was half a second ago at most.
+    pub(crate) async fn get(&self, client: &Client, id: Uuid) -> Result<Option<TokenRow>> {
+        let asked = Instant::now();
+        if let Some(row) = self.with(|known| known.fresh(id, asked)) {
+            return Ok(Some(row));
+        }
+        let row = client.store().token(id).await?;
+        if let Some(row) = &row {
+            self.with(|known| known.keep(asked, row.clone()));
+        }
+        Ok(row)
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Known {
+    fn fresh(&mut self, id: Uuid, now: Instant) -> Option<TokenRow> {
+        loop {
+            match self.changes.try_recv() {
+                Ok(_) | Err(TryRecvError::Lagged(_)) => self.rows.clear(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        let (read_at, row) = self.rows.get(&id)?;
+        (now.saturating_duration_since(*read_at) < GOOD_FOR).then(|| row.clone())
+    }
+
+    /// Read at the time it was asked for: what changed since then is newer.
+    fn keep(&mut self, asked: Instant, row: TokenRow) {
+        if self.rows.len() >= MOST {
+            self.rows.retain(|_, (read_at, _)| read_at.elapsed() < GOOD_FOR);
+        }
+        if self.rows.len() < MOST {
+            self.rows.insert(row.id, (asked, row));
+        }
+    }
+}
