@@ -29,9 +29,15 @@ const CASES: &[(&str, &str, &str)] = &[
     ),
     (
         "dead_letters",
-        "INSERT INTO dead_letters SELECT ANY_ID, run_id, idx, item, version, reason, original_state, NULL, NULL, NULL, \
-         total_attempts, NULL, 4, NULL, NULL, NULL, NULL, created_at, updated_at FROM dead_letters",
+        "INSERT INTO dead_letters (id, run_id, idx, item, version, reason, original_state, total_attempts, status, created_at, \
+         updated_at) SELECT ANY_ID, run_id, idx, item, version, reason, original_state, total_attempts, 4, created_at, \
+         updated_at FROM dead_letters",
         "an exhausted task with a dead letter queue has exactly one entry per generation",
+    ),
+    (
+        "history",
+        "UPDATE history SET state = 12 WHERE state = 11 AND flags & 4 <> 0",
+        "a pending entry of an exhausted task is of a task that is failed",
     ),
     ("", "UPDATE limits SET held = 1", "no limit is held"),
 ];

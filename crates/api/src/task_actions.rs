@@ -38,12 +38,16 @@ pub struct ActionBody {
     pub by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Anything; kept with the reason.
+    /// Anything; kept beside the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
     /// For `resolve_manually`: what the task would have left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
+    /// For `retry` of an ended task run: inputs of the run that are changed, for everything that is done again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub inputs: Option<serde_json::Map<String, Value>>,
 }
 
 /// What became of a task run.
@@ -109,11 +113,18 @@ pub struct RetryOverride {
     pub attempts: i64,
 }
 
-/// Other attempts for one task run.
+/// Other attempts, or another timeout, for one task run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigBody {
-    pub retry: RetryOverride,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryOverride>,
+    /// Of one attempt, from the next one on: 1 to 31,536,000 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i64>,
+    /// The same as a duration such as `90s` or `2h`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
     #[serde(alias = "resolved_by")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,

@@ -80,6 +80,11 @@ pub fn month_of(at: Micros) -> (i64, i64) {
     (year, month)
 }
 
+/// A duration such as `90s` or `2h`, in milliseconds.
+pub fn parse_duration_ms(text: &str) -> Option<i64> {
+    crate::author::parse_duration(text).ok().and_then(|ms| i64::try_from(ms).ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 //! Tasks are addressed by index: main tasks first, in the order written, then `on_failure`, then `finally`.
 
 mod action;
+mod notification;
 mod trigger;
 
 use std::collections::BTreeMap;
@@ -20,6 +21,7 @@ pub use action::{
     Action, Approval, BodyExpect, Child, DEFAULT_REDIRECTS, Http, HttpAuth, HttpBody, HttpExpect, MAX_RESPONSE_BYTES,
     OnTimeout, StatusRange, Wait,
 };
+pub use notification::{Channel, MAX_NOTIFICATIONS, Notice, Notification, NotificationSpec};
 pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, RunEnd, Trigger, TriggerSource};
 
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -86,6 +88,9 @@ pub struct Workflow {
     pub concurrency: Option<Concurrency>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub lifecycle: Lifecycle,
+    /// Who is told when something goes wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notifications: Vec<Notification>,
     /// Names of events that its tasks publish or wait for, declared for people and tools.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_events: Vec<String>,

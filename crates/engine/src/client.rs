@@ -482,6 +482,41 @@ impl Client {
         Ok(())
     }
 
+    /// The same with some inputs changed, for everything that is done from now on. What they were, and became, is kept with
+    /// the action.
+    pub async fn reopen_with(
+        &self,
+        run: RunId,
+        what: &Reopen,
+        changed: Map<String, Value>,
+        operator: &Operator,
+    ) -> Result<Reopened, SubmitError> {
+        let row = self.store.run(run).await?;
+        let spec = self.specs.get(row.summary.version).await?;
+        let before = match row.inputs {
+            Some(Value::Object(inputs)) => inputs,
+            _ => Map::new(),
+        };
+        let mut given = before.clone();
+        given.extend(changed.clone());
+        let scope =
+            Scope { run: run_scope(run, row.trigger.as_ref()), workflow: spec.workflow_scope(), ..Scope::default() };
+        let inputs = spec.workflow.resolve_inputs(given, &scope).map_err(SubmitError::Inputs)?;
+        let noted = operator.metadata.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let was: Map<String, Value> =
+            changed.keys().filter_map(|key| Some((key.clone(), before.get(key)?.clone()))).collect();
+        let metadata = serde_json::json!({"metadata": noted, "inputs_before": was, "inputs_changed": changed});
+        let operator = Operator { metadata: Some(metadata.to_string()), ..operator.clone() };
+        let inputs = Value::Object(inputs).to_string();
+        let unit = || {
+            let id = self.clock.new_id();
+            self.store.reopen_run_with(self.now(), id, run, &spec.workflow, what, Some(&inputs), &operator)
+        };
+        let reopened = self.repeat(unit).await?;
+        self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;
+        Ok(reopened)
+    }
+
     /// Does failed work, or the work from given tasks on, again in the same run.
     pub async fn reopen(&self, run: RunId, what: &Reopen, operator: &Operator) -> mainspring_store::Result<Reopened> {
         let version = self.store.run_summary(run).await?.version;

@@ -8,6 +8,7 @@ mod bus;
 mod client;
 mod clock;
 mod coordination;
+mod desk;
 mod duties;
 mod events;
 mod exchange;
@@ -29,6 +30,10 @@ pub use bus::{AccessChange, AccessChanges, AccessKind};
 pub use client::{Client, Submission, SubmitError};
 pub use clock::SystemClock;
 pub use coordination::{CoordinationError, CoordinationHealth, EtcdSettings, LEADERSHIP, LockGuard};
+pub use desk::{
+    BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome, Message, Messenger,
+    MessengerFuture,
+};
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
 pub use jobs::{Execution, JobError, JobFault, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};

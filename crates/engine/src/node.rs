@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::bus::MAX_LANES;
 use crate::client::Client;
 use crate::coordination::{Member, election};
+use crate::desk::{self, DeskConfig, Messenger};
 use crate::duties::claim_sweep::ClaimSweep;
 use crate::duties::limit_reconciliation::LimitReconciliation;
 use crate::duties::retention::Retention;
@@ -73,6 +74,9 @@ pub struct NodeConfig {
     pub schedule_interval: Duration,
     /// How many fires go into one unit when few are due.
     pub schedule_batch: usize,
+    pub desk: DeskConfig,
+    /// What carries notifications out; without one they wait.
+    pub messenger: Option<Arc<dyn Messenger>>,
 }
 
 impl Default for NodeConfig {
@@ -95,6 +99,8 @@ impl Default for NodeConfig {
             address: None,
             schedule_interval: Duration::from_secs(1),
             schedule_batch: 100,
+            desk: DeskConfig::default(),
+            messenger: None,
         }
     }
 }
@@ -294,6 +300,8 @@ impl Node {
                 tasks.spawn(events_in::run(Arc::clone(&shared), redis.clone()));
                 tasks.spawn(events_out::run(Arc::clone(&shared), redis.clone()));
             }
+            tasks.spawn(desk::duty::run(Arc::clone(&shared)));
+            tasks.spawn(desk::notifying::run(Arc::clone(&shared)));
         }
         shared.client.bus.look_here();
         Ok(Self { shared, tasks })

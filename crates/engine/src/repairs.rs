@@ -26,6 +26,8 @@ pub enum TaskAction {
     Reject,
     /// So many attempts in all, for this task run.
     MaxAttempts(i16),
+    /// So many milliseconds for each attempt of this task run from the next one on.
+    Timeout(i64),
 }
 
 /// What became of it.
@@ -65,6 +67,7 @@ impl Client {
             TaskAction::Cancel => Repair::Cancel,
             TaskAction::ResetAttempts => Repair::ResetAttempts,
             TaskAction::MaxAttempts(most) => Repair::MaxAttempts(*most),
+            TaskAction::Timeout(ms) => Repair::Timeout(*ms),
         };
         let repaired =
             self.repeat(|| self.store.repair(self.now(), self.clock.new_id(), key, &repair, operator)).await?;
@@ -97,5 +100,6 @@ fn after_the_end(key: TaskKey, repair: Repair) -> mainspring_store::Result<Reope
         Repair::Cancel => refused("it has ended already"),
         Repair::ResetAttempts => refused("it has ended: a retry gives it fresh attempts"),
         Repair::MaxAttempts(_) => refused("it has ended: a retry gives it the attempts of its workflow"),
+        Repair::Timeout(_) => refused("it has ended: retry it first, then give it another timeout before it starts"),
     }
 }

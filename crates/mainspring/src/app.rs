@@ -130,6 +130,8 @@ impl<'a> App<'a> {
             roles: self.config.role_names(),
             schedule_interval: self.config.scheduler.interval,
             schedule_batch: self.config.scheduler.batch_size,
+            desk: self.config.desk.clone(),
+            messenger: crate::courier::messenger(self.pool_config().http, self.config.smtp.clone()),
             ..defaults
         }
     }

@@ -50,6 +50,8 @@ Look and repair
   approvals    List the tasks that wait for a person, approve and reject them
   why          Say what keeps a task from running
   workflows    List, get, pause, resume and delete workflows
+  dlq          List dead letters and causes, retry, skip and resolve them
+  stale        List open runs by how long they have gone without progress
   search       Find workflows, runs and errors by words
   pools        Set, list and delete named pools
 
@@ -181,6 +183,11 @@ pub(crate) enum Command {
     Events(commands::events::EventsCommand),
     /// Find workflows, runs and errors by words
     Search(commands::search::SearchArgs),
+    /// List dead letters and causes, retry, skip and resolve them
+    #[command(subcommand)]
+    Dlq(commands::dlq::DlqCommand),
+    /// List open runs by how long they have gone without progress
+    Stale(commands::dlq::StaleArgs),
     /// Print an address that opens the web interface and signs in once
     Ui(commands::ui::UiArgs),
     /// Set, list and delete named pools

@@ -8,6 +8,7 @@ mod children;
 mod cli;
 mod commands;
 mod config;
+mod courier;
 mod database;
 mod descriptors;
 mod failure;
@@ -124,6 +125,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Search(args) => commands::search::search(&app, args).await,
         Command::Cluster => commands::cluster::cluster(&app).await,
         Command::Lock(args) => commands::lock::lock(&app, args).await,
+        Command::Dlq(command) => commands::dlq::dlq(&app, command).await,
+        Command::Stale(args) => commands::dlq::stale(&app, args).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Schedules(command) => commands::schedules::schedules(&app, command).await,
         Command::Calendars(command) => commands::calendars::calendars(&app, command).await,

@@ -7,6 +7,7 @@
 mod access;
 mod cluster;
 mod db;
+mod dead_letters;
 mod error;
 mod events;
 mod migrate;
@@ -17,6 +18,7 @@ mod runs;
 mod schedules;
 mod snapshot;
 mod sqlite;
+mod staleness;
 mod transfer;
 mod unit;
 mod workflows;
@@ -31,6 +33,10 @@ pub use cluster::sessions::{NewSession, SessionRow};
 pub use cluster::terms::Term;
 pub use cluster::wake::Listener;
 pub use db::{Connect, Flavor, Store};
+pub use dead_letters::{
+    BatchRow, Captured, DeadLetter, GroupRow, LetterFilter, LetterPatch, NewBatch, NewLetter, Queued, ReasonStatistics,
+    Uncaptured,
+};
 pub use error::{Error, Result};
 pub use events::announce::EventRow;
 pub use events::deliveries::{
@@ -38,7 +44,9 @@ pub use events::deliveries::{
     WEBHOOK,
 };
 pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
+pub use events::notifications::{NewNotification, NotificationRow, NotificationState, UnnoticedRun};
 pub use events::run_ends::Concluded;
+pub use mainspring_core::staleness::Phase;
 pub use migrate::{MigrationStatus, SchemaState};
 pub use reads::interface::{
     ActionRow, AgendaFire, ApprovalRow, AttemptSpan, ItemCount, LetterRow, MissedRow, OpenRunRow, QueueRow,
@@ -50,7 +58,7 @@ pub use reads::rows::{AttemptRow, ExpressionData, RunRow, RunSummary, StatusCoun
 pub use reads::run_list::RunFilter;
 pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
 pub use reads::search::{Found, Indexed};
-pub use reads::task_list::{Phase, TaskRunFilter};
+pub use reads::task_list::TaskRunFilter;
 pub use runs::create::{Created, NewRun};
 pub use runs::due::Duties;
 pub use runs::exchange::{
@@ -77,6 +85,7 @@ pub use schedules::trigger_sync::NewTrigger;
 pub use schedules::triggers::{TriggerFilter, TriggerRow};
 pub use snapshot::HeldSnapshot;
 pub use sqlite::ServerLock;
+pub use staleness::{GaveUp, StaleRun, WatchFilter, WatchedRun};
 pub use transfer::CopiedTable;
 pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};

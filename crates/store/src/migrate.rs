@@ -20,7 +20,7 @@ struct Migration {
     sqlite: Script,
 }
 
-/// What a step does to one database, in order. Going down drops every table that going up creates.
+/// What a step does to one database, in order. Going down drops every view and table that going up creates.
 struct Script(&'static [&'static str]);
 
 macro_rules! script {
@@ -32,8 +32,8 @@ macro_rules! script {
 const MIGRATIONS: &[Migration] = &[Migration {
     version: 1,
     name: "schema",
-    postgres: script!("postgres": "workflows" "runs" "cluster" "schedules" "events" "access" "search"),
-    sqlite: script!("sqlite": "workflows" "runs" "cluster" "schedules" "events" "access" "search"),
+    postgres: script!("postgres": "workflows" "runs" "cluster" "schedules" "events" "access" "search" "desk"),
+    sqlite: script!("sqlite": "workflows" "runs" "cluster" "schedules" "events" "access" "search" "desk"),
 }];
 
 /// Two processes must not migrate one PostgreSQL database at the same time.
@@ -86,14 +86,18 @@ impl Script {
 
     /// Drops the tables in the opposite order of their making; a partition goes with its table.
     fn down(&self) -> String {
-        let created = self.0.iter().flat_map(|file| file.lines()).filter(|line| !line.contains(" PARTITION OF "));
+        let lines = || self.0.iter().flat_map(|file| file.lines());
+        let views: Vec<&str> =
+            lines().filter_map(|line| line.strip_prefix("CREATE VIEW ")?.split(' ').next()).collect();
+        let created = lines().filter(|line| !line.contains(" PARTITION OF "));
         let tables: Vec<&str> = created
             .filter_map(|line| {
                 line.strip_prefix("CREATE TABLE ").or_else(|| line.strip_prefix("CREATE VIRTUAL TABLE "))
             })
             .filter_map(|rest| rest.split(' ').next())
             .collect();
-        tables.iter().rev().map(|table| format!("DROP TABLE {table};\n")).collect()
+        let views = views.iter().rev().map(|view| format!("DROP VIEW {view};\n"));
+        views.chain(tables.iter().rev().map(|table| format!("DROP TABLE {table};\n"))).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! under `sql/` are rendered when they are installed. Literal numbers, not parameters, because partial indexes are only
 //! used by statements that repeat their condition.
 
+use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::rule::TriggerRule;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::workflow::Stage;
@@ -24,8 +25,8 @@ const GROUPS: &[(&str, &[(&str, i16)])] = &[
     ("waited", &[("badly", 0), ("well", 1), ("moot", 2)]),
     ("continuation", &[("create", 0), ("admit", 1), ("cancel", 2), ("fan_out", 3), ("cancel_child", 4)]),
     ("transition", &[("admitted", 0), ("stage", 1), ("ended", 2), ("timed_out", 3), ("cancelled", 4)]),
-    ("letter", &[("pending", 0)]),
-    ("letter_reason", &[("max_retries_exceeded", 1), ("worker_unavailable", 3), ("poison_pill", 4)]),
+    ("letter", Resolution::CODES),
+    ("letter_reason", Reason::CODES),
     ("verdict", &[("wait", 0), ("start", 1)]),
     ("counts", &[("succeeded", 1), ("failed", 2), ("skipped", 3)]),
     ("answer", crate::postgres::ANSWERS),

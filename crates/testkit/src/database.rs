@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use mainspring_core::Micros;
 use mainspring_store::{Connect, Flavor, Store};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 
 /// The server on which tests make their databases, as the URL of a database to connect to first.
 pub const SERVER_VARIABLE: &str = "MAINSPRING_TEST_POSTGRES";
@@ -89,6 +89,32 @@ impl TestDatabase {
         &self.store
     }
 
+    /// Runs a statement on a connection of its own; how many rows it changed.
+    pub async fn execute(&self, sql: &str) -> u64 {
+        let failed = |error: sqlx::Error| -> u64 { panic!("{sql}: {error}") };
+        let statement = AssertSqlSafe(sql.to_owned());
+        match self.store.flavor() {
+            Flavor::Postgres => {
+                let mut connection = connect_to_server(&self.url).await;
+                sqlx::query(statement).execute(&mut connection).await.map_or_else(failed, |done| done.rows_affected())
+            }
+            Flavor::Sqlite => {
+                let mut connection = connect_to_file(&self.url).await;
+                sqlx::query(statement).execute(&mut connection).await.map_or_else(failed, |done| done.rows_affected())
+            }
+        }
+    }
+
+    /// The first column, a text, of what a query finds.
+    pub async fn texts(&self, sql: &str) -> Vec<String> {
+        let statement = AssertSqlSafe(sql.to_owned());
+        let rows: Result<Vec<(String,)>, sqlx::Error> = match self.store.flavor() {
+            Flavor::Postgres => sqlx::query_as(statement).fetch_all(&mut connect_to_server(&self.url).await).await,
+            Flavor::Sqlite => sqlx::query_as(statement).fetch_all(&mut connect_to_file(&self.url).await).await,
+        };
+        rows.unwrap_or_else(|error| panic!("{sql}: {error}")).into_iter().map(|row| row.0).collect()
+    }
+
     async fn connect_to_copy(server: String, name: String) -> Self {
         let url = on_server(&server, &name);
         // Made first, so that the database goes even if connecting to it fails.
@@ -137,6 +163,10 @@ fn server_url() -> String {
 
 async fn connect(url: &str) -> Store {
     Store::connect(&Connect::new(url)).await.unwrap_or_else(|error| panic!("connecting to {url}: {error}"))
+}
+
+async fn connect_to_file(url: &str) -> SqliteConnection {
+    SqliteConnection::connect(url).await.unwrap_or_else(|error| panic!("connecting to {url}: {error}"))
 }
 
 async fn connect_to_server(url: &str) -> PgConnection {

@@ -3,7 +3,7 @@
 
 use crate::retry::{Backoff, OnExhausted};
 use crate::rule::TriggerRule;
-use crate::workflow::{CatchupPolicy, InputKind, OnStoreLoss, OnTimeout, Overlap, RunEnd};
+use crate::workflow::{CatchupPolicy, InputKind, Notice, OnStoreLoss, OnTimeout, Overlap, RunEnd};
 
 /// The keys of one mapping.
 #[derive(Debug)]
@@ -101,6 +101,7 @@ pub(crate) static WORKFLOW: Table = Table {
         key("timeout", Shape::Duration, "of the whole run"),
         key("concurrency", Shape::Table(&CONCURRENCY), "how many runs at once"),
         key("lifecycle", Shape::Table(&LIFECYCLE), "how long a run may stay in a phase"),
+        key("notifications", Shape::List(&Shape::Table(&NOTIFICATION)), "who is told when something goes wrong"),
         key("defaults", Shape::Table(&DEFAULTS), "for tasks that say nothing else"),
         key("tasks", Shape::Map(&Shape::Table(&TASK)), "the tasks"),
         key("on_failure", Shape::Map(&Shape::Table(&TASK)), "tasks after a failure or timeout of the main ones"),
@@ -210,6 +211,18 @@ pub(crate) static LIFECYCLE: Table = Table {
         key("max_waiting_for_retry_minutes", MINUTES, "the same in minutes"),
         key("max_steps_in_process_minutes", MINUTES, "the same in minutes"),
         key("max_duration_minutes", MINUTES, "the same in minutes"),
+    ],
+};
+
+pub(crate) static NOTIFICATION: Table = Table {
+    what: "a notification",
+    one_of: &["webhook", "slack", "email"],
+    keys: &[
+        key("on", Shape::OneOrMany(&words!(Notice)), "of what; everything unless given"),
+        key("webhook", Shape::Text, "an address that gets JSON"),
+        key("secret", Shape::Identifier, "the name of the secret that signs a webhook"),
+        key("slack", Shape::Text, "an address that takes `{\"text\": …}`"),
+        key("email", Shape::OneOrMany(&Shape::Text), "addresses"),
     ],
 };
 

@@ -11,6 +11,7 @@ mod grammar;
 mod http;
 mod inputs;
 mod listed;
+mod notifications;
 mod places;
 mod python;
 pub(crate) mod quotes;
@@ -23,6 +24,8 @@ mod task;
 mod triggers;
 mod values;
 mod workflow;
+
+pub(crate) use values::parse_duration;
 
 #[cfg(test)]
 mod tests;

@@ -148,7 +148,7 @@ fn keys_that_do_not_exist() {
     check("name: w\ntask: {}", "2:1: a workflow has no key `task`\n  help: did you mean `tasks`?");
     check(
         "name: w\nzzz: {}",
-        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, triggers, files, env, priority, timeout, concurrency, lifecycle, defaults, tasks, on_failure, finally, outputs",
+        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, triggers, files, env, priority, timeout, concurrency, lifecycle, notifications, defaults, tasks, on_failure, finally, outputs",
     );
     check_task("run: x, need: other", "3:15: a task has no key `need`\n  help: did you mean `needs`?");
     check_task("run: x, for_each: other", "3:15: a task has no key `for_each`\n  help: did you mean `foreach`?");

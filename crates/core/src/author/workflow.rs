@@ -12,6 +12,7 @@ use super::dialect::{CONCURRENCY, LIFECYCLE, WORKFLOW};
 use super::fields::{Entry, Path, Reader, unread};
 use super::inputs;
 use super::listed;
+use super::notifications;
 use super::retry::{self, Defaults};
 use super::spec::{Field, Spec, Text};
 use super::task;
@@ -37,6 +38,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             timeout_ms: None,
             concurrency: None,
             lifecycle: Lifecycle::default(),
+            notifications: Vec::new(),
             domain_events: Vec::new(),
             secrets: Vec::new(),
             callers: Vec::new(),
@@ -123,6 +125,7 @@ fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, pat
         "timeout" => workflow.timeout_ms = reader.positive_duration(id, path),
         "concurrency" => workflow.concurrency = concurrency(reader, id, path, texts),
         "lifecycle" => workflow.lifecycle = lifecycle(reader, id, path),
+        "notifications" => workflow.notifications = notifications::read(reader, id, path),
         "outputs" => {
             workflow.outputs = values(reader, id, path, "output name", |name, pointer, node, path| {
                 texts.push(Text::new(Field::Output(name.into(), pointer.into()), node, path));

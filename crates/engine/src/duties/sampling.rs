@@ -69,7 +69,8 @@ async fn sample(shared: &Shared) -> Result<Sample> {
         .map(|row| worker(row, running.iter().find(|(id, _)| *id == row.id).map_or(0, |(_, count)| *count)))
         .collect();
     let pending_dead_letters = store.dead_letters_by_reason().await?;
-    Ok(Sample { queues, workers, pending_dead_letters, ..Sample::default() })
+    let runs_by_health = store.runs_by_health(now).await?;
+    Ok(Sample { queues, workers, pending_dead_letters, runs_by_health, ..Sample::default() })
 }
 
 fn worker(row: &SessionRow, running: i64) -> WorkerSample {

@@ -1,15 +1,16 @@
 //! From claims to assignments and decisions.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use mainspring_core::Decision;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{Assignment, Clock, Failure, Order};
+use mainspring_core::{Decision, TaskKey};
 use mainspring_store::{Claimed, DecidedStart, Ended};
 
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
-use crate::exchange::scopes::{WithSpec, load, load_spec, scope};
+use crate::exchange::scopes::{WithSpec, load, load_spec, pause, scope};
 use crate::node::Shared;
 use crate::specs::Spec;
 
@@ -21,7 +22,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     for claim in claimed {
         match shared.client.specs.cached(claim.version) {
             None => unknown.push(claim),
-            Some(spec) => match spec.shared_order(claim.token.key.index) {
+            Some(spec) => match spec.shared_order(claim.token.key.index).filter(|_| !may_be_overridden(&claim)) {
                 Some(order) => ready.push(assignment(&claim, order)),
                 None => later.push((claim, spec)),
             },
@@ -37,16 +38,40 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         }
     }
     let Some(data) = load(shared, &later, |task| vec![&task.reads]).await else { return };
+    let Some(timeouts) = overrides(shared, &later).await else { return };
     let mut ready = Vec::with_capacity(later.len());
     for (claim, spec) in later {
         let index = claim.token.key.index as usize;
         let scope = scope(&shared.client, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
         match order(shared, &spec, index, &scope).await {
-            Ok(order) => ready.push(assignment(&claim, Arc::new(order))),
+            Ok(mut order) => {
+                if let Some(ms) = timeouts.get(&claim.token.key) {
+                    order.timeout_ms = u64::try_from(*ms).ok();
+                }
+                ready.push(assignment(&claim, Arc::new(order)));
+            }
             Err(failure) => fail(shared, &claim, failure),
         }
     }
     shared.workforce.assign(ready);
+}
+
+/// Only what was tried before can have been given something else by an operator.
+fn may_be_overridden(claim: &Claimed) -> bool {
+    claim.token.attempt > 1 || claim.generation > 0
+}
+
+/// What operators gave these claims, however long the store is away. `None` when the node stops.
+async fn overrides(shared: &Shared, claims: &[WithSpec]) -> Option<HashMap<TaskKey, i64>> {
+    let keys: Vec<TaskKey> =
+        claims.iter().filter(|(claim, _)| may_be_overridden(claim)).map(|(claim, _)| claim.token.key).collect();
+    loop {
+        match shared.client.store.timeout_overrides(&keys).await {
+            Ok(found) => return Some(found),
+            Err(error) => tracing::warn!(%error, "reading what operators have overridden"),
+        }
+        pause(shared).await?;
+    }
 }
 
 /// The order with everything that does not come from expressions.

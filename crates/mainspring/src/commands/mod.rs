@@ -10,6 +10,7 @@ pub(crate) mod completions;
 pub(crate) mod cron;
 pub(crate) mod dev;
 pub(crate) mod diff;
+pub(crate) mod dlq;
 pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod fmt;

@@ -6,6 +6,7 @@
 
 mod api;
 mod coordination;
+mod desk;
 mod environment;
 mod file;
 mod layers;
@@ -98,6 +99,16 @@ keys! {
     "redis.url": "redis://HOST:6379 or rediss://HOST:6379, for wake-ups and events",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after so long",
+    "staleness_detection.enabled": "false: runs that make no progress are left alone",
+    "staleness_detection.dry_run": "true: only log which runs would be given up",
+    "staleness_detection.batch_size": "how many stale runs one transaction gives up",
+    "staleness_detection.detection_interval_seconds": "how often stale runs are looked for",
+    "staleness_detection.default_waiting_deps_threshold_minutes": "how long a run may wait for dependencies",
+    "staleness_detection.default_waiting_retry_threshold_minutes": "how long a run may wait for a retry",
+    "staleness_detection.default_steps_in_process_threshold_minutes": "how long a run may execute without progress",
+    "staleness_detection.default_task_max_lifetime_hours": "how long a run may be open",
+    "dead_letters.worker_unavailable_after": "a task that is ready for so long without a worker gets an entry",
+    "dead_letters.retention": "closed dead letters are forgotten after so long",
     "log.level": "error, warn, info, debug, trace, or a filter",
     "log.format": "text or json",
 }
@@ -180,6 +191,7 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisSettings>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
+    pub(crate) desk: mainspring_engine::DeskConfig,
     /// A filter of log lines; `None` leaves it to the command.
     pub(crate) log_level: Option<String>,
     pub(crate) log_format: Option<LogFormat>,

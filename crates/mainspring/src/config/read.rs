@@ -46,6 +46,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         redis: super::coordination::redis(layers),
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
+        desk: super::desk::read(layers),
         log_level,
         log_format,
         file,

@@ -4,6 +4,7 @@ mod authoring;
 mod bad_input;
 mod configuration;
 mod cron;
+mod dead_letters;
 mod examples;
 mod guard;
 mod maintain;

@@ -84,19 +84,29 @@ impl Caller {
         &self.identity
     }
 
-    /// Who stands behind an action, for the history of a run: what the request says, checked by who sent it.
+    /// Who stands behind an action, for the history of a run: what the request says, with the token that sent it
+    /// beside it.
     pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
-        Operator::new(self.signed(by), reason)
+        let name = &self.identity.name;
+        match self.given(by) {
+            Some(by) => Operator { by, reason, token: Some(name.clone()), metadata: None },
+            None => Operator::new(name.clone(), reason),
+        }
     }
 
     /// A name that the request gives, with the name of who gives it: what is said must not pass for what is proven.
     pub(crate) fn signed(&self, by: Option<String>) -> String {
         let name = &self.identity.name;
-        let plain = |by: String| -> String { by.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect() };
-        match by.map(plain).filter(|by| !by.is_empty() && by != name) {
+        match self.given(by) {
             Some(by) => format!("{by} (by {name})"),
             None => name.clone(),
         }
+    }
+
+    /// A name that the request gives, on one line, if it is another than the caller's own.
+    fn given(&self, by: Option<String>) -> Option<String> {
+        let plain = |by: String| -> String { by.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect() };
+        by.map(plain).filter(|by| !by.is_empty() && *by != self.identity.name)
     }
 
     pub(super) fn has_asked(&self) -> bool {

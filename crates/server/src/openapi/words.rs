@@ -1,5 +1,7 @@
 //! Words and forms of parameters, for the description: the tables of the program itself say which there are.
 
+use mainspring_core::dead_letter::{Reason, Resolution};
+use mainspring_core::staleness::Health;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_store::{JobKind, JobStatus};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
@@ -33,6 +35,12 @@ words! {
     JobType: JobKind::ALL.iter().map(|kind| kind.word()).collect();
     /// Of a worker.
     WorkerWord: vec!["active", "draining", "inactive"];
+    /// Why a dead letter is there.
+    ReasonWord: Reason::ALL.iter().map(|reason| reason.word()).collect();
+    /// What became of a dead letter.
+    ResolutionWord: Resolution::ALL.iter().map(|status| status.word()).collect();
+    /// How an open run does.
+    HealthWord: Health::ALL.iter().map(|health| health.word()).collect();
     /// What is shown besides.
     Besides: vec!["logs"];
 }

@@ -42,6 +42,9 @@ on_both! {
         assert!(shown["last_failure_at"].is_string());
         let patched = api.patch(&format!("/v1/tasks/{run}/workflow_steps/a")).role(Role::Operator).json(json!({"resolved_by": "ann", "reason": "r"})).send().await.expect(200).body();
         assert_eq!(patched["current_state"], "resolved_manually");
+        let outcomes: Vec<&str> = patched["attempt_history"].as_array().unwrap().iter().map(|one| one["outcome"].as_str().unwrap()).collect();
+        assert_eq!(outcomes, ["failed", "failed"], "nothing vanishes: {patched}");
+        assert!(patched["last_failure_at"].as_str() >= shown["last_failure_at"].as_str(), "{patched}");
         api.until(&run, "success").await;
         node.stop().await;
     }
@@ -80,7 +83,7 @@ on_both! {
         let node = api.node().await;
         let run = api.start("w").await;
         let waits = api.until_task(&run, "a", "retrying").await;
-        assert_eq!((&waits["retry_eligible"], &waits["attempt_history"][0]["outcome"]), (&json!(true), &json!("failed")));
+        assert_eq!((&waits["retry_eligible"], &waits["attempt_history"][0]["outcome"]), (&json!(false), &json!("failed")));
         assert!(waits["next_retry_at"].is_string() && waits["blocked_by"][0].as_str().unwrap().contains("next attempt at"), "{waits}");
         let config = |body: Value| api.patch(&format!("/api/v1/workflow-runs/{run}/tasks/a/config")).role(Role::Operator).json(body);
         config(json!({"retry": {"attempts": 0}})).send().await.expect(422);

@@ -265,8 +265,9 @@ async fn take_grants(tx: &mut Tx, now: Micros, namespace: &str) -> Result<()> {
 async fn owned_tables(tx: &mut Tx) -> Result<Vec<String>> {
     let sql = match tx.flavor() {
         Flavor::Postgres => {
-            "SELECT c.table_name::text FROM information_schema.columns c WHERE c.table_schema = current_schema() \
-             AND c.column_name = 'namespace' ORDER BY 1"
+            "SELECT c.table_name::text FROM information_schema.columns c JOIN information_schema.tables t \
+             ON t.table_schema = c.table_schema AND t.table_name = c.table_name AND t.table_type = 'BASE TABLE' \
+             WHERE c.table_schema = current_schema() AND c.column_name = 'namespace' ORDER BY 1"
         }
         Flavor::Sqlite => {
             "SELECT m.name FROM sqlite_master m JOIN pragma_table_info(m.name) c ON c.name = 'namespace' \

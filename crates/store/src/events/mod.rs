@@ -4,4 +4,5 @@ pub(crate) mod announce;
 pub(crate) mod deliveries;
 pub(crate) mod following;
 pub(crate) mod handlers;
+pub(crate) mod notifications;
 pub(crate) mod run_ends;

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use mainspring_core::staleness::Phase;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, TaskKey};
 use sqlx::QueryBuilder;
@@ -34,24 +35,6 @@ pub struct TaskRunFilter {
     /// Only those behind this one: the cursor.
     pub after: Option<TaskKey>,
     pub limit: i64,
-}
-
-/// What an open run is busy with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    WaitingForDependencies,
-    WaitingForRetry,
-    StepsInProcess,
-}
-
-impl Phase {
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::WaitingForDependencies => "waiting_for_dependencies",
-            Self::WaitingForRetry => "waiting_for_retry",
-            Self::StepsInProcess => "steps_in_process",
-        }
-    }
 }
 
 #[derive(sqlx::FromRow)]

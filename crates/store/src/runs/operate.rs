@@ -22,15 +22,20 @@ use crate::runs::transitions::{Transition, goes_on};
 use crate::runs::waits::call_off;
 
 /// Who acts, and why.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Operator {
+    /// As the request says it.
     pub by: String,
     pub reason: Option<String>,
+    /// Whose token it was, where that is another name.
+    pub token: Option<String>,
+    /// Anything, as JSON.
+    pub metadata: Option<String>,
 }
 
 impl Operator {
     pub fn new(by: impl Into<String>, reason: Option<String>) -> Self {
-        Self { by: by.into(), reason }
+        Self { by: by.into(), reason, ..Self::default() }
     }
 
     /// What is told of a cancel: to the tasks that are stopped, and to whoever looks.
@@ -391,8 +396,8 @@ pub(crate) async fn record(
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at) VALUES ($1, \
-             $2, $3, $4, $5, $6, $7)"
+            "INSERT INTO operator_actions (id, run_id, seq, action, actor, reason, created_at, token, metadata) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
         )
         .bind(action_id)
         .bind(run.id)
@@ -401,6 +406,8 @@ pub(crate) async fn record(
         .bind(&operator.by)
         .bind(&operator.reason)
         .bind(now)
+        .bind(&operator.token)
+        .bind(&operator.metadata)
     );
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use mainspring_core::dead_letter::Resolution;
 use mainspring_core::rule::{Counters, Verdict};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::workflow::{Stage, Workflow};
@@ -9,6 +10,7 @@ use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, within};
+use crate::dead_letters::{close_matching, close_stale};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags::{
@@ -26,6 +28,8 @@ use crate::workflows::versions::startable;
 pub enum Reopen {
     /// What failed or was cancelled, and what did not run because of it. If that is only in finalisers, they alone.
     Failed,
+    /// What failed or was cancelled of these tasks, items included, and what did not run because of it.
+    FailedOf(Vec<usize>),
     /// These tasks and everything that depends on them, whatever became of it.
     From(Vec<usize>),
     /// What did not run because of this main task, which gets another end: `resolved_manually` with an output (JSON), or
@@ -70,6 +74,21 @@ impl Store {
         what: &Reopen,
         operator: &Operator,
     ) -> Result<Reopened> {
+        self.reopen_run_with(now, action, id, workflow, what, None, operator).await
+    }
+
+    /// The same with other inputs (JSON) for everything that is done from now on.
+    #[expect(clippy::too_many_arguments, reason = "one action on one run, with everything that is recorded of it")]
+    pub async fn reopen_run_with(
+        &self,
+        now: Micros,
+        action: Uuid,
+        id: RunId,
+        workflow: &Workflow,
+        what: &Reopen,
+        inputs: Option<&str>,
+        operator: &Operator,
+    ) -> Result<Reopened> {
         let mut tx = self.begin().await?;
         let mut run = lock_run(&mut tx, id).await?;
         if !run.state.may_become(RunState::Running) || !run.state.is_terminal() {
@@ -98,7 +117,7 @@ impl Store {
         let targets = targets(workflow, &ended, what);
         let stage = first_stage(workflow, what, &targets);
         let mut again = plan(workflow, &ended, what, &targets, stage, admitted);
-        if matches!(what, Reopen::Failed) {
+        if matches!(what, Reopen::Failed | Reopen::FailedOf(_)) {
             for task in &mut again {
                 task.items = ItemsAgain::of(task.index, &rows).filter(|_| task.state != TaskState::Pending);
             }
@@ -108,6 +127,7 @@ impl Store {
         }
         let reopened: BTreeSet<usize> = again.iter().map(|task| task.index).collect();
         keep_end(&mut tx, id).await?;
+        let mut superseded: BTreeSet<i32> = BTreeSet::new();
         for row in &rows {
             let index = row.idx as usize;
             let stays = again
@@ -118,6 +138,7 @@ impl Store {
             }
             if reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage > stage) {
                 supersede(&mut tx, id, row).await?;
+                superseded.insert(row.idx);
             }
         }
         // What was left to do belonged to the end that is taken back.
@@ -144,7 +165,7 @@ impl Store {
                 sql!("UPDATE runs SET state = $2, stage = $9, \
                  flags = CAST($3 AS smallint) | coalesce((SELECT {run_flag.followed} FROM workflows w WHERE w.id = \
                  runs.workflow_id AND w.followed), 0), generation = $4, open = $5, failed = $6, \
-                 finished_at = NULL, progress_at = $7, deadline_at = $8, \
+                 finished_at = NULL, progress_at = $7, reopened_at = $7, deadline_at = $8, \
                  holds = CASE WHEN $2 = {run.running} THEN limit_id END, waits_for = CASE WHEN $2 = {run.pending} THEN limit_id END \
                  WHERE id = $1")
             )
@@ -163,9 +184,17 @@ impl Store {
             sqlx::query("UPDATE run_details SET reason = NULL WHERE run_id = $1 AND reason IS NOT NULL").bind(id)
         );
         within!(tx, sqlx::query("DELETE FROM unsuccessful_runs WHERE run_id = $1").bind(id));
-        let is_done_again =
-            |index: usize| reopened.contains(&index) || workflow.tasks.get(index).is_none_or(|task| task.stage > stage);
-        close_letters(&mut tx, now, id, what, is_done_again, operator).await?;
+        if let Some(inputs) = inputs {
+            within!(
+                tx,
+                sqlx::query(
+                    "INSERT INTO run_details (run_id, inputs) VALUES ($1, $2) ON CONFLICT (run_id) DO UPDATE SET inputs = $2"
+                )
+                .bind(id)
+                .bind(inputs)
+            );
+        }
+        close_letters(&mut tx, now, id, what, &superseded, operator).await?;
         record(&mut tx, now, action, &mut run, what.word(), operator).await?;
         if again.is_empty() {
             end_stage(&mut tx, now, id).await?;
@@ -187,7 +216,7 @@ impl Reopen {
     /// The word in the history of the run.
     fn word(&self) -> &'static str {
         match self {
-            Self::Failed => "retry",
+            Self::Failed | Self::FailedOf(_) => "retry",
             Self::From(_) => "rerun",
             Self::Settled { state: TaskState::Skipped, .. } => "skip",
             Self::Settled { .. } => "resolve_manually",
@@ -195,46 +224,34 @@ impl Reopen {
     }
 }
 
-/// Closes the entries of exactly those tasks that are done again or were settled by hand: a task that stays failed keeps its
-/// entry. An entry of the whole run is closed when everything that failed is done again.
+/// Entries that wait for a person, of what this concerns: whatever will run again is retried, what was settled by hand is
+/// closed as that, and a run that was given up as stale goes on. What else failed keeps its entry.
 async fn close_letters(
     tx: &mut Tx,
     now: Micros,
     id: RunId,
     what: &Reopen,
-    is_done_again: impl Fn(usize) -> bool,
+    superseded: &BTreeSet<i32>,
     operator: &Operator,
 ) -> Result<()> {
-    let status: i16 = match what {
-        Reopen::Failed | Reopen::From(_) => 1,
-        Reopen::Settled { state: TaskState::Skipped, .. } => 2,
-        Reopen::Settled { .. } => 3,
+    let settled = match what {
+        Reopen::Failed => {
+            close_matching(tx, now, id, None, None, Resolution::Retried, operator).await?;
+            None
+        }
+        Reopen::FailedOf(_) | Reopen::From(_) => {
+            close_stale(tx, now, id, Resolution::Retried, operator).await?;
+            None
+        }
+        Reopen::Settled { task, state, .. } => {
+            let status = if *state == TaskState::Skipped { Resolution::Skipped } else { Resolution::Resolved };
+            close_stale(tx, now, id, status, operator).await?;
+            close_matching(tx, now, id, Some(*task as i32), None, status, operator).await?;
+            Some(*task as i32)
+        }
     };
-    let is_closed = |idx: Option<i32>| match (what, idx) {
-        (Reopen::Settled { task, .. }, idx) => idx == Some(*task as i32),
-        (Reopen::Failed, None) => true,
-        (Reopen::From(_), None) => false,
-        (_, Some(idx)) => is_done_again(idx as usize),
-    };
-    let pending: Vec<(Uuid, Option<i32>)> = within!(tx, |conn| sqlx::query_as(sql!(
-        "SELECT id, idx FROM dead_letters WHERE run_id = $1 AND status = {letter.pending} ORDER BY id"
-    ))
-    .bind(id)
-    .fetch_all(conn)
-    .await?);
-    for (letter, _) in pending.iter().filter(|(_, idx)| is_closed(*idx)) {
-        within!(
-            tx,
-            sqlx::query(
-                "UPDATE dead_letters SET status = $4, resolved_by = $2, resolved_at = $3, updated_at = $3, \
-                 notes = coalesce($5, notes) WHERE id = $1",
-            )
-            .bind(letter)
-            .bind(&operator.by)
-            .bind(now)
-            .bind(status)
-            .bind(&operator.reason)
-        );
+    for index in superseded.iter().filter(|index| Some(**index) != settled) {
+        close_matching(tx, now, id, Some(*index), None, Resolution::Retried, operator).await?;
     }
     Ok(())
 }
@@ -261,6 +278,11 @@ fn targets(workflow: &Workflow, ended: &BTreeMap<usize, EndedRow>, what: &Reopen
             .map(|(index, _)| *index)
             .collect(),
         Reopen::From(tasks) => tasks.clone(),
+        Reopen::FailedOf(tasks) => tasks
+            .iter()
+            .copied()
+            .filter(|index| ended.get(index).is_some_and(|row| row.state != TaskState::Success.code()))
+            .collect(),
         Reopen::Settled { task, .. } => workflow.tasks[*task]
             .dependents
             .iter()
@@ -298,7 +320,9 @@ fn plan(
         for dependent in &workflow.tasks[index].dependents {
             let dependent = *dependent as usize;
             let follows = match what {
-                Reopen::Failed | Reopen::Settled { .. } => ended.get(&dependent).is_some_and(not_run),
+                Reopen::Failed | Reopen::FailedOf(_) | Reopen::Settled { .. } => {
+                    ended.get(&dependent).is_some_and(not_run)
+                }
                 Reopen::From(_) => true,
             };
             if follows {

@@ -3,13 +3,17 @@
 //! Each unit locks the run first and never touches a row that somebody executes or decides: a running attempt can only be
 //! asked to stop. What has ended is changed by reopening its run ([`Reopen::Settled`](crate::Reopen::Settled)).
 
+use std::collections::HashMap;
+
+use mainspring_core::dead_letter::Resolution;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, TaskKey};
 use uuid::Uuid;
 
 use crate::cluster::sessions::LiveRow;
-use crate::db::{Store, Tx, locking, within};
+use crate::db::{Store, Tx, locking, read, within};
+use crate::dead_letters::close_matching;
 use crate::error::{Error, Result};
 use crate::runs::flags::{EXPANDED, HAS_CONDITION, RUN_BEING_MADE, SKIPPED_BY_HAND};
 use crate::runs::limits::hand_on;
@@ -34,6 +38,8 @@ pub enum Repair {
     ResetAttempts,
     /// So many attempts in all.
     MaxAttempts(i16),
+    /// So many milliseconds for each attempt from the next one on.
+    Timeout(i64),
 }
 
 impl Repair {
@@ -45,7 +51,18 @@ impl Repair {
             Self::Cancel => "cancel_task",
             Self::RetryNow => "retry_task",
             Self::ResetAttempts => "reset_attempts",
-            Self::MaxAttempts(_) => "override",
+            Self::MaxAttempts(_) | Self::Timeout(_) => "override",
+        }
+    }
+
+    /// What becomes of its pending dead letter.
+    fn closes(&self) -> Option<Resolution> {
+        match self {
+            Self::Resolve { .. } => Some(Resolution::Resolved),
+            Self::Skip => Some(Resolution::Skipped),
+            Self::Cancel => Some(Resolution::Cancelled),
+            Self::RetryNow => Some(Resolution::Retried),
+            Self::ResetAttempts | Self::MaxAttempts(_) | Self::Timeout(_) => None,
         }
     }
 
@@ -54,7 +71,7 @@ impl Repair {
             Self::Resolve { .. } => Some(TaskState::ResolvedManually),
             Self::Skip => Some(TaskState::Skipped),
             Self::Cancel => Some(TaskState::Cancelled),
-            Self::RetryNow | Self::ResetAttempts | Self::MaxAttempts(_) => None,
+            Self::RetryNow | Self::ResetAttempts | Self::MaxAttempts(_) | Self::Timeout(_) => None,
         }
     }
 }
@@ -100,6 +117,9 @@ impl Store {
             hold(&mut tx, &row).await?;
         }
         record_task(&mut tx, now, action, &mut run, key, repair.word(), operator).await?;
+        if let Some(status) = repair.closes() {
+            close_matching(&mut tx, now, key.run, Some(key.index), Some(key.item), status, operator).await?;
+        }
         let outcome = match repair {
             Repair::ResetAttempts => set(&mut tx, &row, "failures = 0, lost = 0").await?,
             Repair::MaxAttempts(most) => {
@@ -109,12 +129,56 @@ impl Store {
                 }
                 set(&mut tx, &row, &format!("max_failures = {most}")).await?
             }
+            Repair::Timeout(ms) => override_timeout(&mut tx, &row, *ms).await?,
             Repair::RetryNow => retry_now(&mut tx, now, &run, &row).await?,
             Repair::Resolve { output } => end(&mut tx, now, &row, repair, output.clone(), operator).await?,
             Repair::Skip | Repair::Cancel => end(&mut tx, now, &row, repair, None, operator).await?,
         };
         tx.commit().await?;
         Ok(outcome)
+    }
+}
+
+/// Whoever claims the next attempt looks for it; a first attempt is started without looking.
+async fn override_timeout(tx: &mut Tx, row: &LiveRow, ms: i64) -> Result<Repaired> {
+    if row.attempt == 0 && row.generation == 0 {
+        return Err(Error::Conflict(
+            "it was not tried yet, and starts with the timeout of its workflow: change that after its first attempt"
+                .into(),
+        ));
+    }
+    within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO task_overrides (run_id, idx, item, timeout_ms) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT (run_id, idx, item) DO UPDATE SET timeout_ms = $4"
+        )
+        .bind(row.run_id)
+        .bind(row.idx)
+        .bind(row.item)
+        .bind(ms)
+    );
+    Ok(Repaired::Done)
+}
+
+impl Store {
+    /// The timeouts that operators gave these task runs, in milliseconds.
+    pub async fn timeout_overrides(&self, keys: &[TaskKey]) -> Result<HashMap<TaskKey, i64>> {
+        let mut found = HashMap::new();
+        for key in keys {
+            let row: Option<(i64,)> = read!(self, |conn| sqlx::query_as(
+                "SELECT timeout_ms FROM task_overrides WHERE run_id = $1 AND idx = $2 AND item = $3"
+            )
+            .bind(key.run)
+            .bind(key.index)
+            .bind(key.item)
+            .fetch_optional(conn)
+            .await?);
+            if let Some((ms,)) = row {
+                found.insert(*key, ms);
+            }
+        }
+        Ok(found)
     }
 }
 

@@ -30,6 +30,7 @@ const TABLES: &[&str] = &[
     "waits",
     "items",
     "artifacts",
+    "task_overrides",
 ];
 
 /// What was deleted.
@@ -41,8 +42,8 @@ pub struct Purged {
 }
 
 impl Store {
-    /// Deletes runs that ended before `before`, and everything of theirs but pending dead letters, in one namespace or
-    /// in all. Call again until no run is deleted.
+    /// Deletes runs that ended before `before`, and everything of theirs but dead letters, in one namespace or in all. Runs
+    /// with a pending dead letter stay; closed ones are forgotten by their own age. Call again until no run is deleted.
     pub async fn purge_runs(&self, before: Micros, namespace: Option<&str>) -> Result<Purged> {
         let old: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(
@@ -71,11 +72,6 @@ impl Store {
                 let (task_runs, log_chunks) = forget(&mut tx, id).await?;
                 purged.task_runs += task_runs;
                 purged.log_chunks += log_chunks;
-                within!(
-                    tx,
-                    sqlx::query(sql!("DELETE FROM dead_letters WHERE run_id = $1 AND status <> {letter.pending}"))
-                        .bind(id)
-                );
             }
             tx.commit().await?;
             purged.runs += gone;

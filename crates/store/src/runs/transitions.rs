@@ -19,7 +19,7 @@ pub enum Transition {
 }
 
 impl Transition {
-    fn code(self) -> i16 {
+    pub(crate) fn code(self) -> i16 {
         match self {
             Transition::Admitted => 0,
             Transition::EnteredStage => 1,

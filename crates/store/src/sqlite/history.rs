@@ -1,16 +1,17 @@
 //! The record of what ended: history rows and dead letters.
 
 use mainspring_core::Micros;
+use mainspring_core::dead_letter::Reason;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use super::settle::Counted;
+use crate::dead_letters::new_id;
 use crate::error::Result;
 use crate::runs::flags::DEAD_LETTER;
 use crate::runs::settle::Gone;
-use uuid::{NoContext, Timestamp, Uuid};
 
 pub(super) static HISTORY: Bulk = Bulk::new(
     "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \
@@ -71,23 +72,13 @@ pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[G
     let letters: Vec<&Gone> = gone.iter().filter(is_letter).collect();
     let add = |row: &&Gone, values: &mut Values| {
         let failure = row.failure.as_ref();
-        let reason = match failure.map(|failure| failure.kind.as_str()) {
-            Some("poison_pill") => 4i16,
-            Some("worker_unavailable") => 3,
-            _ => 1,
-        };
-        values.add(uuid_v7(now)).add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
+        let reason = Reason::of_failure(failure.map(|failure| failure.kind.as_str())).code();
+        values.add(new_id(now)).add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
         values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
         values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
     };
     DEAD_LETTERS.later(tx, &letters, add).await?;
     Ok(())
-}
-
-fn uuid_v7(now: Micros) -> Uuid {
-    let seconds = u64::try_from(now.div_euclid(1_000_000)).unwrap_or(0);
-    let nanos = now.rem_euclid(1_000_000) as u32 * 1_000;
-    Uuid::new_v7(Timestamp::from_unix(NoContext, seconds, nanos))
 }
 
 /// The columns of `history` up to `finished_at`.

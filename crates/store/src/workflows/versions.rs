@@ -252,6 +252,7 @@ pub(crate) async fn put_in(
             });
             insert_templates(tx, id, workflow).await?;
             crate::workflows::files::insert(tx, id, files).await?;
+            crate::staleness::keep_thresholds(tx, id, workflow).await?;
             (id, number)
         }
     };

@@ -8,6 +8,7 @@ mod claims;
 mod cluster;
 mod concurrency;
 mod cut;
+mod dead_letters;
 mod decisions;
 mod deliveries;
 mod doors;

@@ -145,8 +145,20 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
          (SELECT x.run_id, x.idx, x.item, sum(x.ended) AS ends, sum(x.letter) AS letters FROM \
           (SELECT run_id, idx, item, 1 AS ended, 0 AS letter FROM history WHERE state = 11 AND flags & 4 <> 0 \
            UNION ALL SELECT run_id, idx, item, 1, 0 FROM history_superseded WHERE state = 11 AND flags & 4 <> 0 \
-           UNION ALL SELECT run_id, idx, item, 0, 1 FROM dead_letters WHERE idx IS NOT NULL AND reason IN (1, 3, 4)) x \
+           UNION ALL SELECT run_id, idx, item, 0, 1 FROM dead_letters WHERE idx IS NOT NULL AND reason IN (1, 2, 3, 4) \
+           AND original_state <> 'ready') x \
           GROUP BY x.run_id, x.idx, x.item) e WHERE e.ends <> e.letters",
+    ),
+    (
+        "a pending entry of an exhausted task is of a task that is failed",
+        "SELECT ID(d.run_id) || '.' || d.idx || ' reason ' || d.reason FROM dead_letters d \
+         WHERE d.status = 0 AND d.idx IS NOT NULL AND d.reason IN (1, 2, 4) AND NOT EXISTS (SELECT 1 FROM history h \
+         WHERE h.run_id = d.run_id AND h.idx = d.idx AND h.item = d.item AND h.state = 11)",
+    ),
+    (
+        "a run that was given up as stale has failed, or is about to",
+        "SELECT ID(d.run_id) || ' state ' || r.state || ' flags ' || r.flags FROM dead_letters d JOIN runs r ON r.id = d.run_id \
+         WHERE d.status = 0 AND d.idx IS NULL AND d.reason = 0 AND r.state <> 5 AND r.flags & 12 = 0",
     ),
     (
         "only claimed rows name a session, and those one that exists",

@@ -9,7 +9,7 @@ use mainspring_api::task_actions::{
 };
 use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::{Acted, Answer, Spec, TaskAction};
-use mainspring_store::{Operator, RunSummary};
+use mainspring_store::{Operator, Reopen, RunSummary};
 use serde_json::Value;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -26,6 +26,7 @@ use crate::state::ApiState;
 /// So many task runs are acted on by one call.
 const MOST: usize = 500;
 const MOST_ATTEMPTS: i64 = 1_000;
+const MOST_TIMEOUT_MS: i64 = 365 * 24 * 3_600_000;
 
 pub(super) fn register(routes: &mut Routes) {
     let operator = Access::InNamespace(Role::Operator);
@@ -44,12 +45,8 @@ fn roles(caller: &Caller, namespace: &str) -> Vec<String> {
 }
 
 fn operator(caller: &Caller, by: Option<String>, reason: Option<String>, metadata: Option<&Value>) -> Operator {
-    let reason = match (reason, metadata.filter(|metadata| !metadata.is_null())) {
-        (reason, None) => reason,
-        (None, Some(metadata)) => Some(metadata.to_string()),
-        (Some(reason), Some(metadata)) => Some(format!("{reason} {metadata}")),
-    };
-    caller.operator(by, reason)
+    let metadata = metadata.filter(|metadata| !metadata.is_null()).map(Value::to_string);
+    Operator { metadata, ..caller.operator(by, reason) }
 }
 
 fn wanted(word: ActionWord, output: Option<Value>) -> TaskAction {
@@ -94,6 +91,14 @@ pub(crate) async fn act(
 ) -> Result<Json<TaskRun>, Problem> {
     let (run, spec, key) = aim(&state, &caller, id, &task).await?;
     let operator = operator(&caller, body.by, body.reason, body.metadata.as_ref());
+    if let Some(inputs) = body.inputs {
+        if body.action != ActionWord::Retry {
+            return Err(Problem::invalid("/inputs", "only a retry takes changed inputs"));
+        }
+        let task = usize::try_from(key.index).unwrap_or(usize::MAX);
+        state.client().reopen_with(id, &Reopen::From(vec![task]), inputs, &operator).await?;
+        return show(&state, &spec, key).await;
+    }
     let roles = roles(&caller, &run.namespace);
     state.client().act(key, &wanted(body.action, body.output), &operator, Some(&roles)).await?;
     show(&state, &spec, key).await
@@ -177,7 +182,23 @@ pub(crate) async fn settle(
     show(&state, &spec, key).await
 }
 
-/// Allow a task run other attempts than its workflow says
+/// The timeout that was asked for, in milliseconds.
+fn timeout(body: &ConfigBody) -> Result<Option<i64>, Problem> {
+    let ms = match (body.timeout_seconds, body.timeout.as_deref()) {
+        (None, None) => return Ok(None),
+        (Some(seconds), None) => seconds.checked_mul(1_000),
+        (None, Some(text)) => mainspring_core::time::parse_duration_ms(text),
+        (Some(_), Some(_)) => {
+            return Err(Problem::invalid("/timeout", "says the same as `timeout_seconds`: keep one of the two"));
+        }
+    };
+    match ms.filter(|ms| (1..=MOST_TIMEOUT_MS).contains(ms)) {
+        Some(ms) => Ok(Some(ms)),
+        None => Err(Problem::invalid("/timeout_seconds", "must be from 1 second to 365 days")),
+    }
+}
+
+/// Allow a task run other attempts, or another timeout, than its workflow says
 #[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}/config", tag = "runs",
     params(("id" = Uuid, Path), ("task" = String, Path)), request_body = ConfigBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It runs or has ended")))]
@@ -188,13 +209,22 @@ pub(crate) async fn configure(
     Body(body): Body<ConfigBody>,
 ) -> Result<Json<TaskRun>, Problem> {
     let (_, spec, key) = aim(&state, &caller, id, &task).await?;
-    let attempts =
-        i16::try_from(body.retry.attempts).ok().filter(|most| (1..=MOST_ATTEMPTS).contains(&i64::from(*most)));
-    let Some(attempts) = attempts else {
-        return Err(Problem::invalid("/retry/attempts", format!("must be from 1 to {MOST_ATTEMPTS}")));
-    };
+    let timeout = timeout(&body)?;
+    if body.retry.is_none() && timeout.is_none() {
+        return Err(Problem::invalid("", "say what is overridden: `retry: {attempts}`, `timeout_seconds`, or both"));
+    }
     let operator = operator(&caller, body.by, body.reason, None);
-    state.client().act(key, &TaskAction::MaxAttempts(attempts), &operator, None).await?;
+    if let Some(retry) = body.retry {
+        let attempts =
+            i16::try_from(retry.attempts).ok().filter(|most| (1..=MOST_ATTEMPTS).contains(&i64::from(*most)));
+        let Some(attempts) = attempts else {
+            return Err(Problem::invalid("/retry/attempts", format!("must be from 1 to {MOST_ATTEMPTS}")));
+        };
+        state.client().act(key, &TaskAction::MaxAttempts(attempts), &operator, None).await?;
+    }
+    if let Some(timeout) = timeout {
+        state.client().act(key, &TaskAction::Timeout(timeout), &operator, None).await?;
+    }
     show(&state, &spec, key).await
 }
 

@@ -67,6 +67,7 @@ BEGIN
                                       total_attempts, last_attempt_at, created_at, updated_at)
             SELECT uuid_v7_v1(p_now), u.run, u.idx, u.item, u.version,
                    CASE u.kind WHEN 'poison_pill' THEN {letter_reason.poison_pill} WHEN 'worker_unavailable' THEN {letter_reason.worker_unavailable}
+                        WHEN 'dependency_cycle_detected' THEN {letter_reason.dependency_cycle_detected}
                         ELSE {letter_reason.max_retries_exceeded} END, 'running',
                    u.kind, u.error, u.detail, u.attempt, u.started, p_now, p_now
             FROM unnest(g_run, g_idx, g_item, g_version, g_state, g_flags, g_attempt, g_started, g_kind, g_error, g_detail)

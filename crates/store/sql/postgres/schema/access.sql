@@ -7,7 +7,9 @@ CREATE TABLE namespaces (
     max_open_runs integer CHECK (max_open_runs >= 0),
     max_workflows integer CHECK (max_workflows >= 0),
     created_at    bigint NOT NULL,
-    updated_at    bigint NOT NULL
+    updated_at    bigint NOT NULL,
+    -- Who is told when something goes wrong, as JSON.
+    notifications text
 );
 
 -- `hash` is the SHA-256 of the token, which itself is stored nowhere. `grants` is a JSON array of {namespace, role}.

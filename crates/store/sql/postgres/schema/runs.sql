@@ -19,7 +19,9 @@ CREATE TABLE runs (
     started_at  bigint,
     finished_at bigint,
     progress_at bigint NOT NULL,
-    deadline_at bigint
+    deadline_at bigint,
+    -- When it was reopened last: its lifetime counts from there.
+    reopened_at bigint
 ) WITH (fillfactor = 70);
 -- No index names a column that changes while a run goes on, the state included: its updates stay in place. Open runs are
 -- found by their live rows, those that failed or were cancelled by a table of their own.
@@ -31,8 +33,11 @@ CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
 -- Runs that ended otherwise than well.
 CREATE TABLE unsuccessful_runs (
     run_id      uuid PRIMARY KEY,
-    state       smallint NOT NULL CHECK (state IN ({run.failed}, {run.cancelled}))
+    state       smallint NOT NULL CHECK (state IN ({run.failed}, {run.cancelled})),
+    -- Whether its failure was looked at for notifications.
+    noticed     boolean NOT NULL DEFAULT FALSE
 );
+CREATE INDEX unsuccessful_runs_unnoticed ON unsuccessful_runs (run_id) WHERE NOT noticed;
 
 -- What a run was given; only for runs that were given something.
 CREATE TABLE run_details (
@@ -252,6 +257,7 @@ CREATE TABLE continuations (
 );
 CREATE INDEX continuations_of_run ON continuations (run_id);
 
+-- What the unit that ends a task does not know is captured by a duty right after it; `captured_at` is null until then.
 CREATE TABLE dead_letters (
     id                uuid PRIMARY KEY,
     run_id            uuid NOT NULL,
@@ -271,11 +277,25 @@ CREATE TABLE dead_letters (
     resolved_at       bigint,
     metadata          text,
     created_at        bigint NOT NULL,
-    updated_at        bigint NOT NULL
+    updated_at        bigint NOT NULL,
+    namespace         text,
+    workflow_id       uuid,
+    workflow          text,
+    task_name         text,
+    fingerprint       text,
+    task_config       text,
+    execution_context text,
+    task_snapshot     text,
+    acted_by          text,
+    captured_at       bigint
 );
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = {letter.pending} AND idx IS NOT NULL;
 CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE status = {letter.pending} AND idx IS NULL;
 CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at);
+CREATE INDEX dead_letters_uncaptured ON dead_letters (id) WHERE captured_at IS NULL;
+CREATE INDEX dead_letters_by_run ON dead_letters (run_id, id);
+CREATE INDEX dead_letters_by_fingerprint ON dead_letters (status, fingerprint, created_at);
+CREATE INDEX dead_letters_closed ON dead_letters (resolved_at) WHERE status <> {letter.pending};
 
 -- Who did what to which run, and why.
 CREATE TABLE operator_actions (
@@ -287,6 +307,8 @@ CREATE TABLE operator_actions (
     action      text NOT NULL,
     actor       text NOT NULL,
     reason      text,
-    created_at  bigint NOT NULL
+    created_at  bigint NOT NULL,
+    token       text,
+    metadata    text
 );
 CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);

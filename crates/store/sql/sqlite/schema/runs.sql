@@ -19,7 +19,9 @@ CREATE TABLE runs (
     started_at  INTEGER,
     finished_at INTEGER,
     progress_at INTEGER NOT NULL,
-    deadline_at INTEGER
+    deadline_at INTEGER,
+    -- When it was reopened last: its lifetime counts from there.
+    reopened_at INTEGER
 ) WITHOUT ROWID;
 CREATE INDEX runs_by_workflow ON runs (workflow_id, id);
 CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
@@ -29,8 +31,11 @@ CREATE INDEX runs_holding ON runs (holds) WHERE holds IS NOT NULL;
 -- Runs that ended otherwise than well.
 CREATE TABLE unsuccessful_runs (
     run_id      BLOB PRIMARY KEY,
-    state       INTEGER NOT NULL CHECK (state IN ({run.failed}, {run.cancelled}))
+    state       INTEGER NOT NULL CHECK (state IN ({run.failed}, {run.cancelled})),
+    -- Whether its failure was looked at for notifications.
+    noticed     INTEGER NOT NULL DEFAULT FALSE
 ) WITHOUT ROWID;
+CREATE INDEX unsuccessful_runs_unnoticed ON unsuccessful_runs (run_id) WHERE NOT noticed;
 
 -- What a run was given; only for runs that were given something.
 CREATE TABLE run_details (
@@ -248,6 +253,7 @@ CREATE TABLE continuations (
 );
 CREATE INDEX continuations_of_run ON continuations (run_id);
 
+-- What the unit that ends a task does not know is captured by a duty right after it; `captured_at` is null until then.
 CREATE TABLE dead_letters (
     id                BLOB PRIMARY KEY,
     run_id            BLOB NOT NULL,
@@ -267,11 +273,25 @@ CREATE TABLE dead_letters (
     resolved_at       INTEGER,
     metadata          TEXT,
     created_at        INTEGER NOT NULL,
-    updated_at        INTEGER NOT NULL
+    updated_at        INTEGER NOT NULL,
+    namespace         TEXT,
+    workflow_id       BLOB,
+    workflow          TEXT,
+    task_name         TEXT,
+    fingerprint       TEXT,
+    task_config       TEXT,
+    execution_context TEXT,
+    task_snapshot     TEXT,
+    acted_by          TEXT,
+    captured_at       INTEGER
 );
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = {letter.pending} AND idx IS NOT NULL;
 CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE status = {letter.pending} AND idx IS NULL;
 CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at);
+CREATE INDEX dead_letters_uncaptured ON dead_letters (id) WHERE captured_at IS NULL;
+CREATE INDEX dead_letters_by_run ON dead_letters (run_id, id);
+CREATE INDEX dead_letters_by_fingerprint ON dead_letters (status, fingerprint, created_at);
+CREATE INDEX dead_letters_closed ON dead_letters (resolved_at) WHERE status <> {letter.pending};
 
 -- Who did what to which run, and why.
 CREATE TABLE operator_actions (
@@ -283,6 +303,8 @@ CREATE TABLE operator_actions (
     action      TEXT NOT NULL,
     actor       TEXT NOT NULL,
     reason      TEXT,
-    created_at  INTEGER NOT NULL
+    created_at  INTEGER NOT NULL,
+    token       TEXT,
+    metadata    TEXT
 );
 CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);

@@ -1,0 +1,214 @@
+//! What people do about an entry. The run is touched by the actions on task runs, which close the entry in their own
+//! transaction: of two people who act at once one wins, and the other learns who that was.
+
+use mainspring_core::RunId;
+use mainspring_core::dead_letter::Resolution;
+use mainspring_core::state::RunState;
+use mainspring_core::time::rfc3339;
+use mainspring_store::{DeadLetter, Error, Operator, Reopen};
+use mainspring_telemetry::Event;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::client::{Client, Submission, SubmitError};
+use crate::events::intake::AnswerError;
+use crate::repairs::TaskAction;
+
+/// What somebody wants done about an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetterAction {
+    /// The task again, with fresh attempts, and then what depends on it, in the same run; of an entry of a whole run
+    /// everything that did not finish.
+    Retry,
+    /// A new run of the workflow with the same inputs.
+    RetryAsNewRun,
+    /// The task is left out, and the run goes on as if it had succeeded.
+    Skip,
+    /// The task counts as done by hand, and the run goes on.
+    Resolve,
+    /// Nothing more can be done; the run stays as it is.
+    PermanentFailure,
+    /// Nobody needs it any more; the run stays as it is.
+    Cancel,
+}
+
+impl LetterAction {
+    pub const ALL: [(&'static str, Self); 6] = [
+        ("retry", Self::Retry),
+        ("retry_as_new_run", Self::RetryAsNewRun),
+        ("skip", Self::Skip),
+        ("resolve", Self::Resolve),
+        ("permanent_failure", Self::PermanentFailure),
+        ("cancel", Self::Cancel),
+    ];
+
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, action)| *action == self).map_or("", |(word, _)| word)
+    }
+
+    /// How it closes an entry.
+    fn resolution(self) -> Resolution {
+        match self {
+            Self::Retry | Self::RetryAsNewRun => Resolution::Retried,
+            Self::Skip => Resolution::Skipped,
+            Self::Resolve => Resolution::Resolved,
+            Self::PermanentFailure => Resolution::PermanentFailure,
+            Self::Cancel => Resolution::Cancelled,
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, action)| *action)
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LetterOutcome {
+    /// The run that goes on: its own, or the new one.
+    pub run: RunId,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum LetterError {
+    #[error("dead letter {id} was {status} by {by} at {at} already")]
+    Closed { id: Uuid, status: Resolution, by: String, at: String },
+    #[error("run {0} was purged: what is left of it is this entry")]
+    Purged(RunId),
+    #[error("{0}")]
+    Conflict(String),
+    #[error(transparent)]
+    Action(#[from] AnswerError),
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    #[error(transparent)]
+    Store(Error),
+}
+
+impl From<Error> for LetterError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Conflict(cause) => Self::Conflict(cause),
+            error => Self::Store(error),
+        }
+    }
+}
+
+impl Client {
+    /// Acts on an entry.
+    pub async fn act_on_letter(
+        &self,
+        id: Uuid,
+        action: LetterAction,
+        operator: &Operator,
+    ) -> Result<LetterOutcome, LetterError> {
+        let letter = self.store.letter(id).await?;
+        let needs_run = !matches!(action, LetterAction::PermanentFailure | LetterAction::Cancel);
+        if needs_run && !letter.has_run {
+            return Err(LetterError::Purged(letter.run));
+        }
+        refuse_closed(&letter)?;
+        match self.do_about(&letter, action, operator).await {
+            Ok(outcome) => {
+                let seconds = (self.now() - letter.created_at).max(0) as f64 / 1_000_000.0;
+                let (reason, resolution) = (letter.reason.word(), action.resolution().word());
+                self.metrics.record(Event::DeadLetterClosed { reason, resolution, seconds });
+                Ok(outcome)
+            }
+            Err(error @ (LetterError::Conflict(_) | LetterError::Action(AnswerError::Store(Error::Conflict(_))))) => {
+                // Perhaps somebody else was faster: then say who.
+                refuse_closed(&self.store.letter(id).await?)?;
+                Err(match error {
+                    LetterError::Action(AnswerError::Store(Error::Conflict(cause))) => LetterError::Conflict(cause),
+                    error => error,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn do_about(
+        &self,
+        letter: &DeadLetter,
+        action: LetterAction,
+        operator: &Operator,
+    ) -> Result<LetterOutcome, LetterError> {
+        let same = LetterOutcome { run: letter.run };
+        match (action, letter.task) {
+            (LetterAction::RetryAsNewRun, _) => return self.retry_as_new_run(letter, operator).await,
+            (LetterAction::PermanentFailure, _) => self.close(letter, Resolution::PermanentFailure, operator).await?,
+            (LetterAction::Cancel, _) => self.close(letter, Resolution::Cancelled, operator).await?,
+            (LetterAction::Resolve, None) => self.close(letter, Resolution::Resolved, operator).await?,
+            (LetterAction::Skip, None) => {
+                return Err(LetterError::Conflict(
+                    "this entry is about a whole run, which cannot be skipped: retry or resolve it".into(),
+                ));
+            }
+            (LetterAction::Retry, None) => _ = self.reopen(letter.run, &Reopen::Failed, operator).await?,
+            (LetterAction::Retry, Some(key)) if key.item >= 0 => {
+                let task = usize::try_from(key.index).unwrap_or(usize::MAX);
+                self.reopen(letter.run, &Reopen::FailedOf(vec![task]), operator).await?;
+            }
+            (LetterAction::Retry, Some(key)) => _ = self.act(key, &TaskAction::Retry, operator, None).await?,
+            (LetterAction::Skip, Some(key)) => _ = self.act(key, &TaskAction::Skip, operator, None).await?,
+            (LetterAction::Resolve, Some(key)) => {
+                let output = letter.metadata.as_ref().and_then(|metadata| metadata.get("output")).cloned();
+                self.act(key, &TaskAction::ResolveManually { output }, operator, None).await?;
+            }
+        }
+        Ok(same)
+    }
+
+    async fn close(&self, letter: &DeadLetter, status: Resolution, operator: &Operator) -> Result<(), LetterError> {
+        match self.store.close_letter(self.now(), letter.id, status, operator).await? {
+            true => Ok(()),
+            false => Err(LetterError::Conflict(format!("dead letter {} is closed already", letter.id))),
+        }
+    }
+
+    /// The key makes the same entry the same run, however often this is repeated.
+    async fn retry_as_new_run(&self, letter: &DeadLetter, operator: &Operator) -> Result<LetterOutcome, LetterError> {
+        let spec = self.specs.get(letter.version).await?;
+        let run = self.store.run(letter.run).await?;
+        let inputs = match run.inputs {
+            Some(serde_json::Value::Object(inputs)) => inputs,
+            _ => serde_json::Map::new(),
+        };
+        let submission = Submission {
+            inputs,
+            correlation_id: run.correlation_id,
+            idempotency_key: Some(format!("dead-letter-{}", letter.id)),
+            trigger: Some(json!({
+                "kind": "dead_letter",
+                "dead_letter": letter.id,
+                "run": letter.run,
+                "task": letter.task_name,
+                "by": operator.by,
+            })),
+            ..Submission::default()
+        };
+        let created = self.submit(&spec, submission).await?;
+        self.close(letter, Resolution::Retried, operator).await?;
+        match created.run() {
+            Some(run) => Ok(LetterOutcome { run }),
+            None => Err(LetterError::Conflict("the concurrency limit of the workflow refuses a new run".into())),
+        }
+    }
+
+    /// Whether a run can be reopened now.
+    pub(crate) async fn is_reopenable(&self, run: RunId) -> mainspring_store::Result<bool> {
+        Ok(matches!(self.store.run_summary(run).await?.state, RunState::Failed | RunState::Cancelled))
+    }
+}
+
+fn refuse_closed(letter: &DeadLetter) -> Result<(), LetterError> {
+    match letter.status {
+        Resolution::Pending => Ok(()),
+        status => Err(LetterError::Closed {
+            id: letter.id,
+            status,
+            by: letter.resolved_by.clone().unwrap_or_else(|| "somebody".into()),
+            at: rfc3339(letter.resolved_at.unwrap_or(letter.updated_at)),
+        }),
+    }
+}

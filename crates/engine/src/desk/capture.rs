@@ -1,0 +1,170 @@
+//! Completes entries right after they were written: names, configuration, context, snapshot, fingerprint, and the line in
+//! the log that tells of each.
+
+use std::collections::HashMap;
+
+use mainspring_core::dead_letter::{Reason, fingerprint, tail};
+use mainspring_core::state::RunState;
+use mainspring_core::time::rfc3339;
+use mainspring_core::{Micros, RunId, TaskKey};
+use mainspring_store::{Captured, Result, Uncaptured};
+use mainspring_telemetry::Event;
+use serde_json::{Value, json};
+
+use super::context::context;
+use crate::client::Client;
+use crate::specs::Spec;
+
+/// How many entries one transaction completes.
+const AT_ONCE: i64 = 200;
+const MINUTE: f64 = 60_000_000.0;
+
+impl Client {
+    /// Completes the entries that are not complete yet, at most so many; how many there were. Whoever reads entries asks
+    /// for it first: an entry is never shown without what belongs to it for long.
+    pub async fn capture_letters(&self, most: usize) -> Result<usize> {
+        let mut seen = 0;
+        while seen < most {
+            let page =
+                self.store.uncaptured_letters(AT_ONCE.min(i64::try_from(most - seen).unwrap_or(AT_ONCE))).await?;
+            if page.is_empty() {
+                break;
+            }
+            seen += page.len();
+            self.capture_page(&page).await?;
+            if page.len() < AT_ONCE as usize {
+                break;
+            }
+        }
+        Ok(seen)
+    }
+
+    async fn capture_page(&self, page: &[Uncaptured]) -> Result<()> {
+        let versions: Vec<i64> = page.iter().map(|letter| letter.version).collect();
+        let specs = self.specs.get_many(&versions).await?;
+        let data = self.capture_data(page, &specs).await?;
+        let mut captured = Vec::with_capacity(page.len());
+        for letter in page {
+            captured.push(match specs.get(&letter.version) {
+                Some(spec) => self.captured(letter, spec, &data).await?,
+                // Its version is gone, and everything that could be told of it.
+                None => Captured { id: letter.id, ..Captured::default() },
+            });
+        }
+        let messages = self.letter_notices(page, &captured, &specs).await?;
+        let now = self.now();
+        let done = self.repeat(|| self.store.capture_letters(now, &captured, &messages)).await?;
+        for (letter, one) in page.iter().zip(&captured).filter(|(letter, _)| done.contains(&letter.id)) {
+            tracing::warn!(
+                dead_letter = %letter.id,
+                run_id = %letter.run,
+                task_id = one.task_name.as_deref().unwrap_or(""),
+                workflow_id = one.workflow,
+                namespace = one.namespace,
+                reason = Reason::try_from(letter.reason).map_or("", Reason::word),
+                attempts = letter.total_attempts,
+                error = letter.error_message.as_deref().unwrap_or(""),
+                "a dead letter needs a person"
+            );
+            let reason = Reason::try_from(letter.reason).map_or("", Reason::word);
+            let original_state = letter.original_state.as_str();
+            self.metrics.record(Event::DeadLettersCreated { reason, original_state, count: 1 });
+        }
+        Ok(())
+    }
+
+    /// What the expressions of these tasks look at, read together.
+    async fn capture_data(
+        &self,
+        page: &[Uncaptured],
+        specs: &HashMap<i64, std::sync::Arc<Spec>>,
+    ) -> Result<mainspring_store::ExpressionData> {
+        let mut runs: Vec<RunId> = Vec::new();
+        let mut upstream: Vec<(RunId, i32)> = Vec::new();
+        let mut items: Vec<TaskKey> = Vec::new();
+        for letter in page {
+            let (Some(key), Some(spec)) = (letter.task, specs.get(&letter.version)) else { continue };
+            let Some(task) = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index)) else {
+                continue;
+            };
+            runs.push(key.run);
+            items.extend((key.item >= 0).then_some(key));
+            upstream.extend(task.reads.tasks.iter().map(|index| (key.run, *index)));
+        }
+        runs.sort_unstable();
+        runs.dedup();
+        upstream.sort_unstable();
+        upstream.dedup();
+        self.store.expression_data(&runs, &upstream, &items).await
+    }
+
+    async fn captured(
+        &self,
+        letter: &Uncaptured,
+        spec: &Spec,
+        data: &mainspring_store::ExpressionData,
+    ) -> Result<Captured> {
+        let task = letter.task.and_then(|key| spec.workflow.tasks.get(usize::try_from(key.index).ok()?));
+        let task_name = letter.task.map(|key| {
+            let name = task.map_or_else(|| key.index.to_string(), |task| task.name.clone());
+            if key.item < 0 { name } else { format!("{name}[{}]", key.item) }
+        });
+        let stack_trace = match (&letter.stack_trace, letter.task) {
+            (Some(text), _) => Some(tail(text)),
+            (None, None) => None,
+            (None, Some(key)) => self.store.log_tail(key, letter.total_attempts).await?.map(|text| tail(&text)),
+        };
+        Ok(Captured {
+            id: letter.id,
+            namespace: spec.workflow.namespace.clone(),
+            workflow_id: spec.version.workflow_id,
+            workflow: spec.workflow.name.clone(),
+            // Items of one list fail for one cause.
+            fingerprint: fingerprint(
+                &format!("{}/{}", spec.workflow.namespace, spec.workflow.name),
+                task.map(|task| task.name.as_str()),
+                letter.error_type.as_deref(),
+                letter.error_message.as_deref(),
+            ),
+            task_name,
+            stack_trace,
+            task_config: task.and_then(|task| serde_json::to_string(task).ok()),
+            execution_context: Some(context(spec, letter, data).to_string()),
+            task_snapshot: Some(snapshot(letter, spec).to_string()),
+        })
+    }
+}
+
+fn snapshot(letter: &Uncaptured, spec: &Spec) -> Value {
+    let state = letter.run_state.and_then(|code| RunState::try_from(code).ok());
+    let age = letter.run_created_at.map(|created| minutes(letter.created_at - created));
+    json!({
+        "run_id": letter.run,
+        "namespace": spec.workflow.namespace,
+        "workflow": spec.workflow.name,
+        "current_state": state.map(RunState::word),
+        "time_in_state_minutes": null,
+        "threshold_minutes": null,
+        "age_minutes": age,
+        "priority": letter.rank.map(|rank| mainspring_core::workflow::MAX_PRIORITY - rank),
+        "workflow_config": workflow_config(spec),
+        "detected_at": rfc3339(letter.created_at),
+    })
+}
+
+/// What of a workflow concerns how long its runs may take.
+pub(super) fn workflow_config(spec: &Spec) -> Value {
+    let workflow = &spec.workflow;
+    json!({
+        "version": spec.version.number,
+        "timeout_ms": workflow.timeout_ms,
+        "lifecycle": workflow.lifecycle,
+        "concurrency": workflow.concurrency,
+        "tasks": workflow.tasks.len(),
+        "tags": workflow.tags,
+    })
+}
+
+pub(super) fn minutes(time: Micros) -> f64 {
+    (time as f64 / MINUTE * 100.0).round() / 100.0
+}
