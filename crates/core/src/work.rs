@@ -14,8 +14,21 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn now(&self) -> Micros;
 }
 
+/// What executes tasks for a node: a pool in its process, or a remote worker's session.
+pub trait Workforce: Send + Sync + 'static {
+    /// Starts all of them and returns at once.
+    fn assign(&self, assignments: Vec<Assignment>);
+    /// Ends one attempt, which then reports that it was cancelled.
+    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str);
+    /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
+    /// not begun.
+    fn lose(&self, session: i64);
+    /// The store renewed the lease.
+    fn heard(&self);
+}
+
 /// One claimed attempt, ready to execute: every expression is already a value.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Assignment {
     pub key: TaskKey,
     /// The claiming session; with `attempt` it is the fencing token.
@@ -33,36 +46,58 @@ impl Assignment {
 }
 
 /// What to execute. Shared between all runs of a task that has no expressions.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     pub namespace: String,
     pub workflow: String,
     pub task: String,
     pub action: OrderAction,
     /// Added to the allow-listed environment, in order; later ones win.
+    #[serde(default)]
     pub env: Vec<(String, String)>,
+    #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// Unpacked beside the script before it starts.
+    /// Unpacked beside the script before it starts. They travel apart from the order.
+    #[serde(skip)]
     pub files: Option<Arc<Bundle>>,
     /// Which files to keep when it has ended: patterns relative to the working directory.
+    #[serde(default)]
     pub artifacts: Vec<String>,
+    #[serde(default)]
     pub limits: Limits,
     /// While the store is out of reach; the worker's own setting unless the task says.
+    #[serde(default)]
     pub on_store_loss: Option<OnStoreLoss>,
     /// Values to mask in logs, errors and outputs.
+    #[serde(default)]
     pub secrets: Vec<String>,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum OrderAction {
-    Run { script: String, shell: Option<String>, cwd: Option<String> },
-    Function { handler: String, payload: Value },
+    Run {
+        script: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shell: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+    },
+    Function {
+        handler: String,
+        #[serde(default)]
+        payload: Value,
+    },
     Http(HttpOrder),
-    Remote { handler: String, payload: Value },
+    Remote {
+        handler: String,
+        #[serde(default)]
+        payload: Value,
+    },
 }
 
 /// A request to make.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpOrder {
     pub method: String,
     pub url: String,
@@ -114,7 +149,8 @@ pub struct Completion {
     pub logged: bool,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Outcome {
     Success {
         output: Option<Value>,

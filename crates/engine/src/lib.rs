@@ -1,7 +1,8 @@
 //! The engine: loops and effects around the store. It submits, exchanges, keeps sessions alive, leads, and wakes.
 //!
 //! A [`Client`] only talks to the store. A [`Node`] also executes: it gathers what its worker finished and hands it in by
-//! exchanges, several lanes at a time. No SQL and no HTTP here; what executes tasks is behind [`Workforce`].
+//! exchanges, several lanes at a time. No SQL and no HTTP here; what executes tasks is behind
+//! [`Workforce`](mainspring_core::work::Workforce).
 
 mod access;
 mod bus;
@@ -37,7 +38,7 @@ pub use desk::{
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
 pub use jobs::{Execution, JobError, JobFault, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
-pub use node::{Node, NodeConfig, NodeHandle, Workforce};
+pub use node::{Node, NodeConfig, NodeHandle};
 pub use redis::RedisSettings;
 pub use repairs::{Acted, TaskAction};
 pub use schedule::backfills::BackfillRequest;

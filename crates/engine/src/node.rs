@@ -5,9 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use mainspring_core::RunId;
-use mainspring_core::TaskKey;
 use mainspring_core::state::RunState;
-use mainspring_core::work::{Assignment, Completion, LogChunk};
+use mainspring_core::work::{Completion, LogChunk, Workforce};
 use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Flavor, NewSession, RouteRow, Term};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -34,19 +33,6 @@ use crate::schedule::{backfills, clock_loop};
 
 /// How long draining waits until leadership is given up.
 const RESIGNING: Duration = Duration::from_secs(2);
-
-/// Whoever executes tasks for this node. The worker crate's pool, in the binary.
-pub trait Workforce: Send + Sync + 'static {
-    /// Starts all of them and returns at once.
-    fn assign(&self, assignments: Vec<Assignment>);
-    /// Ends one attempt, which then reports that it was cancelled.
-    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str);
-    /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
-    /// not begun.
-    fn lose(&self, session: i64);
-    /// The store renewed our lease.
-    fn heard(&self);
-}
 
 #[derive(Debug, Clone)]
 pub struct NodeConfig {

@@ -5,34 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mainspring_core::TaskKey;
-use mainspring_core::work::{Assignment, Completion, LogChunk};
-use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, Workforce};
-use mainspring_worker::{CancelReason, Pool, PoolConfig, Registry};
+use mainspring_core::work::{Completion, LogChunk};
+use mainspring_engine::{Client, Node, NodeConfig, NodeHandle};
+use mainspring_worker::{Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
 
 /// Log chunks that may wait for the store before tasks that print are slowed down.
 const LOG_CHANNEL: usize = 1_024;
-
-struct PoolWorkforce(Pool);
-
-impl Workforce for PoolWorkforce {
-    fn assign(&self, assignments: Vec<Assignment>) {
-        self.0.assign(assignments);
-    }
-
-    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str) {
-        self.0.cancel(key, attempt, CancelReason::Requested(reason.to_owned()));
-    }
-
-    fn lose(&self, session: i64) {
-        self.0.lose(session);
-    }
-
-    fn heard(&self) {
-        self.0.heard();
-    }
-}
 
 /// A node and the pool that executes for it.
 pub(crate) struct LocalNode {
@@ -80,7 +59,7 @@ impl LocalNode {
         pool.lease_ttl = node.lease_ttl;
         let pool =
             Pool::start(pool, client.clock().clone(), registry, completions, logs).context("starting the worker")?;
-        let workforce = Arc::new(PoolWorkforce(pool.clone()));
+        let workforce = Arc::new(pool.clone());
         let node = Node::start(client, node, workforce, finished, chunks).await.context("starting the node")?;
         Ok(Self { node, pool })
     }

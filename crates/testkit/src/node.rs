@@ -4,34 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mainspring_core::TaskKey;
-use mainspring_core::work::Assignment;
-use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, SystemClock, Workforce};
+use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, SystemClock};
 use mainspring_store::Store;
-use mainspring_worker::{CancelReason, Pool, PoolConfig, Registry};
+use mainspring_worker::{Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
 
 const LOG_CHANNEL: usize = 1_024;
-
-struct Hands(Pool);
-
-impl Workforce for Hands {
-    fn assign(&self, assignments: Vec<Assignment>) {
-        self.0.assign(assignments);
-    }
-
-    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str) {
-        self.0.cancel(key, attempt, CancelReason::Requested(reason.to_owned()));
-    }
-
-    fn lose(&self, session: i64) {
-        self.0.lose(session);
-    }
-
-    fn heard(&self) {
-        self.0.heard();
-    }
-}
 
 /// A node that works in this process until [`TestNode::stop`].
 #[derive(Debug)]
@@ -66,7 +44,7 @@ impl TestNode {
         };
         let pool = Pool::start(pool_config, client.clock().clone(), registry, completions, logs)
             .context("starting the worker")?;
-        let workforce = Arc::new(Hands(pool.clone()));
+        let workforce = Arc::new(pool.clone());
         let node =
             Node::start(client.clone(), config, workforce, finished, chunks).await.context("starting the node")?;
         Ok(Self { client, node, pool })

@@ -11,6 +11,7 @@ mod capture;
 mod config;
 mod control;
 mod email;
+mod executor;
 mod function;
 mod host;
 pub mod http;

@@ -4,11 +4,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, OrderAction, Outcome};
+use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Outcome, Workforce};
 use mainspring_core::{Micros, TaskKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -16,10 +16,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::PoolConfig;
 use crate::control::{CancelReason, Control, Stop};
-use crate::function::{self, CatchPanic, FunctionCall, Handler, LogSink, Registry};
+use crate::executor::{self, Executor, Means, executor};
+use crate::function::Registry;
 use crate::http::{ClientError, HttpClient, HttpTask};
 use crate::mask::Mask;
-use crate::shell::{self, Ended, Script, Surroundings, Workbench};
+use crate::shell::{Ended, Workbench};
 use crate::shield::hide_process;
 use crate::text::locked;
 use crate::watchdog::Guard;
@@ -60,15 +61,8 @@ struct Attempt {
 
 #[derive(Debug)]
 struct Shared {
-    config: PoolConfig,
-    clock: Arc<dyn Clock>,
-    registry: Registry,
-    http: HttpClient,
-    request: Arc<HttpTask>,
+    means: Means,
     completions: mpsc::UnboundedSender<Completion>,
-    logs: mpsc::Sender<LogChunk>,
-    workbench: Workbench,
-    guard: Option<Guard>,
     runtime: Handle,
     running: Mutex<Running>,
     /// Told whenever the last running attempt has ended.
@@ -104,15 +98,17 @@ impl Pool {
             },
         };
         let shared = Arc::new(Shared {
-            config,
-            clock,
-            registry,
-            request: Arc::new(HttpTask(http.clone())),
-            http,
+            means: Means {
+                config,
+                clock,
+                registry,
+                request: Arc::new(HttpTask(http.clone())),
+                http,
+                logs,
+                workbench,
+                guard,
+            },
             completions,
-            logs,
-            workbench,
-            guard,
             runtime,
             running: Mutex::default(),
             idle: Notify::new(),
@@ -159,7 +155,7 @@ impl Pool {
     /// [`PoolConfig::on_store_loss`], permits kills it and hands it back.
     pub fn heard(&self) {
         *locked(&self.shared.heard) = Instant::now();
-        if let Some(guard) = &self.shared.guard {
+        if let Some(guard) = &self.shared.means.guard {
             guard.beat();
         }
     }
@@ -184,41 +180,49 @@ impl Pool {
             shared.until_idle().await;
         }
         shared.closed.cancel();
-        shared.workbench.close();
-        if let Some(guard) = &shared.guard {
+        shared.means.workbench.close();
+        if let Some(guard) = &shared.means.guard {
             guard.close();
         }
+    }
+}
+
+impl Workforce for Pool {
+    fn assign(&self, assignments: Vec<Assignment>) {
+        Self::assign(self, assignments);
+    }
+
+    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str) {
+        Self::cancel(self, key, attempt, CancelReason::Requested(reason.to_owned()));
+    }
+
+    fn lose(&self, session: i64) {
+        Self::lose(self, session);
+    }
+
+    fn heard(&self) {
+        Self::heard(self);
     }
 }
 
 impl Shared {
     fn begin(self: &Arc<Self>, assignment: Assignment) {
         if self.closing.load(Ordering::Relaxed) {
-            self.report(&assignment, self.clock.now(), Outcome::Released);
+            self.report(&assignment, self.means.clock.now(), Outcome::Released);
             return;
         }
-        let handler = match &assignment.order.action {
-            OrderAction::Run { .. } => None,
-            OrderAction::Http(_) => Some(Arc::clone(&self.request) as Arc<dyn Handler>),
-            OrderAction::Function { handler: name, payload } | OrderAction::Remote { handler: name, payload } => {
-                let started_at = self.clock.now();
-                let Some(handler) = self.registry.get(name) else {
-                    self.report(&assignment, started_at, Outcome::Failed(self.registry.unknown(name)));
-                    return;
-                };
-                if let Some(outcome) = function::immediate(handler.as_ref(), payload, assignment.attempt) {
-                    self.report(&assignment, started_at, outcome);
-                    return;
-                }
-                Some(Arc::clone(handler))
-            }
-        };
-        let control = Arc::new(Control::new(self.config.store_patience(assignment.order.on_store_loss)));
+        let executor = executor(&assignment.order.action);
+        let started_at = self.means.clock.now();
+        if let Some(outcome) = executor.immediate(&self.means, &assignment) {
+            self.report(&assignment, started_at, outcome);
+            return;
+        }
+        let control = Arc::new(Control::new(self.means.config.store_patience(assignment.order.on_store_loss)));
         {
             let mut running = locked(&self.running);
             // Again, now that the lock is held: who found nothing running after closing must not be surprised.
             if self.closing.load(Ordering::SeqCst) {
-                self.report(&assignment, self.clock.now(), Outcome::Released);
+                self.report(&assignment, self.means.clock.now(), Outcome::Released);
                 return;
             }
             if running.lost.contains(&assignment.session) {
@@ -233,28 +237,14 @@ impl Shared {
                 }
             }
         }
-        self.runtime.spawn(Arc::clone(self).execute(assignment, handler, control));
+        self.runtime.spawn(Arc::clone(self).execute(assignment, executor, control));
     }
 
-    async fn execute(
-        self: Arc<Self>,
-        assignment: Assignment,
-        handler: Option<Arc<dyn Handler>>,
-        control: Arc<Control>,
-    ) {
-        let started_at = self.clock.now();
+    async fn execute(self: Arc<Self>, assignment: Assignment, executor: &'static dyn Executor, control: Arc<Control>) {
+        let started_at = self.means.clock.now();
         let mask = Arc::new(Mask::new(&assignment.order.secrets));
-        let ended = match handler {
-            Some(handler) => {
-                let call = self.call(&assignment, &control, mask);
-                let outcome = function::run(handler, call, &control, self.config.function_grace).await;
-                outcome.map(|outcome| Ended { outcome, artifacts: Vec::new(), logged: true })
-            }
-            None => {
-                let script = CatchPanic(Box::pin(self.run_script(&assignment, &control, mask)));
-                script.await.unwrap_or_else(|failure| Some(failure.into()))
-            }
-        };
+        let attempt = executor::Attempt { assignment: &assignment, control: &control, mask };
+        let ended = executor.execute(&self.means, attempt).await;
         if let Some(ended) = ended {
             self.report_with(&assignment, started_at, ended);
         }
@@ -262,39 +252,6 @@ impl Shared {
         running.attempts.remove(&(assignment.key, assignment.attempt));
         if running.attempts.is_empty() {
             self.idle.notify_waiters();
-        }
-    }
-
-    async fn run_script(&self, assignment: &Assignment, control: &Control, mask: Arc<Mask>) -> Option<Ended> {
-        let OrderAction::Run { script, shell, cwd } = &assignment.order.action else { return None };
-        let around = Surroundings {
-            config: &self.config,
-            clock: self.clock.as_ref(),
-            workbench: &self.workbench,
-            guard: self.guard.as_ref(),
-            logs: &self.logs,
-        };
-        let script = Script { text: script, shell: shell.as_deref(), cwd: cwd.as_deref() };
-        shell::run(around, assignment, script, control, mask).await
-    }
-
-    fn call(&self, assignment: &Assignment, control: &Control, mask: Arc<Mask>) -> FunctionCall {
-        FunctionCall {
-            key: assignment.key,
-            session: assignment.session,
-            attempt: assignment.attempt,
-            generation: assignment.generation,
-            order: Arc::clone(&assignment.order),
-            cancel: control.stopped.clone(),
-            log: LogSink {
-                key: assignment.key,
-                attempt: assignment.attempt,
-                clock: Arc::clone(&self.clock),
-                logs: self.logs.clone(),
-                left: Arc::new(AtomicUsize::new(self.config.log_limit)),
-                mask,
-            },
-            http: self.http.clone(),
         }
     }
 
@@ -310,7 +267,7 @@ impl Shared {
             session: assignment.session,
             attempt: assignment.attempt,
             started_at,
-            finished_at: self.clock.now(),
+            finished_at: self.means.clock.now(),
             outcome,
             artifacts: ended.artifacts,
             logged: ended.logged,
@@ -338,10 +295,10 @@ impl Shared {
 
     /// Shows the watchdog that this process runs, and ends what must not go on while the store is silent.
     async fn pulse(self: Arc<Self>) {
-        let every = (self.config.lease_ttl / 4).max(Duration::from_millis(10));
+        let every = (self.means.config.lease_ttl / 4).max(Duration::from_millis(10));
         let closed = self.closed.clone();
         while closed.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
-            if let Some(guard) = &self.guard {
+            if let Some(guard) = &self.means.guard {
                 guard.alive();
             }
             let silence = locked(&self.heard).elapsed();
