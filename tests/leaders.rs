@@ -215,6 +215,7 @@ async fn a_session_that_was_opened_in_vain_is_ended() {
         queues: String::new(),
         labels: String::new(),
         slots: 8,
+        function_slots: 0,
         remote: false,
     };
     client.store().open_session(client.now(), &session).await.unwrap();

@@ -197,6 +197,7 @@ async fn open_session(store: &Store, now: Micros, node: Uuid) -> i64 {
         queues: String::new(),
         labels: String::new(),
         slots: 100,
+        function_slots: 0,
         remote: false,
     };
     store.open_session(now, &session).await.unwrap()

@@ -42,6 +42,7 @@ impl Scene {
             queues: String::new(),
             labels: String::new(),
             slots: 1,
+            function_slots: 0,
             remote: false,
         };
         let session = database.store().open_session(NOW, &session).await.unwrap();

@@ -1,7 +1,7 @@
 //! What can be asked of the store from anywhere: submit, cancel, pause, resume, do again.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use mainspring_core::state::{RunState, TaskState};
@@ -25,8 +25,10 @@ use crate::coordination::{CoordinationError, CoordinationHealth, Coordinator, Et
 use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
 use crate::metering;
+use crate::node::Shared;
 use crate::redis::wake::RedisWake;
 use crate::redis::{Redis, RedisSettings};
+use crate::remote::WorkerGate;
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
 use crate::submitter::{Leaves, Submitter};
@@ -83,6 +85,8 @@ pub struct Client {
     pub(crate) redis: Option<Redis>,
     pub(crate) quotas: Arc<KnownQuotas>,
     pub(crate) metrics: Metrics,
+    /// The node in the same process, for workers that register with it.
+    node: Arc<Mutex<Weak<Shared>>>,
 }
 
 /// Where something is claimable is seldom known where it happens.
@@ -120,6 +124,7 @@ impl Client {
             redis: None,
             quotas: Arc::default(),
             metrics: Metrics::default(),
+            node: Arc::default(),
         }
     }
 
@@ -186,6 +191,21 @@ impl Client {
     /// The same in the database, whatever coordinates: for what happens before all nodes are configured alike.
     pub async fn lock_in_database(&self, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
         DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)).lock(name, ttl).await
+    }
+
+    pub(crate) fn set_node(&self, node: &Arc<Shared>) {
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(node);
+    }
+
+    /// Where remote workers enter, if a node runs in this process.
+    pub fn workers(&self) -> Option<WorkerGate> {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        node.map(|shared| WorkerGate { shared })
+    }
+
+    /// Something may be claimable, here and for others.
+    pub(crate) fn something_claimable(&self) {
+        self.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
     }
 
     /// What can be followed while it happens.

@@ -19,6 +19,7 @@ mod live;
 mod metering;
 mod node;
 mod redis;
+mod remote;
 mod repairs;
 mod schedule;
 mod specs;
@@ -40,6 +41,9 @@ pub use jobs::{Execution, JobError, JobFault, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
 pub use node::{Node, NodeConfig, NodeHandle};
 pub use redis::RedisSettings;
+pub use remote::{
+    LogAnswer, LogUpload, NewWorker, WorkerAnswer, WorkerError, WorkerExchange, WorkerGate, WorkerResult, WorkerSession,
+};
 pub use repairs::{Acted, TaskAction};
 pub use schedule::backfills::BackfillRequest;
 pub use schedule::firing::{FireError, Fires};

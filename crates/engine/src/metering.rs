@@ -10,7 +10,7 @@ use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
 
-use crate::exchange::inbox::Held;
+use crate::exchange::session_inbox::Held;
 use crate::node::Shared;
 
 pub(crate) fn seconds(micros: Micros) -> f64 {

@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::RunId;
 use mainspring_core::state::RunState;
-use mainspring_core::work::{Completion, LogChunk, Workforce};
-use mainspring_core::workflow::SlotClass;
-use mainspring_store::{Flavor, NewSession, RouteRow, Term};
+use mainspring_core::work::{Assignment, Completion, LogChunk, Workforce};
+use mainspring_store::{Flavor, NewSession, RouteRow, TaskToken, Term};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,10 +22,12 @@ use crate::duties::limit_reconciliation::LimitReconciliation;
 use crate::duties::retention::Retention;
 use crate::duties::run_expiry::RunExpiry;
 use crate::duties::{leader_duty, lease_renewal, promotion, run_end_relay, sampling, session_reaper};
-use crate::exchange::inbox::Inbox;
+use crate::exchange::gatherer::Gatherer;
 use crate::exchange::logs::LogBarrier;
+use crate::exchange::session_inbox::{Served, SessionInbox};
 use crate::exchange::{completions, lane, logs};
 use crate::redis::{events_in, events_out};
+use crate::remote::RemoteSessions;
 use crate::schedule::staging::Pace;
 use crate::schedule::status::TimekeepingStatus;
 use crate::schedule::{backfills, clock_loop};
@@ -63,6 +64,8 @@ pub struct NodeConfig {
     pub desk: DeskConfig,
     /// What carries notifications out; without one they wait.
     pub messenger: Option<Arc<dyn Messenger>>,
+    /// How much of the slots a namespace gets while several have work; 1 for those that are not named.
+    pub namespace_weights: BTreeMap<String, u32>,
 }
 
 impl Default for NodeConfig {
@@ -87,6 +90,7 @@ impl Default for NodeConfig {
             schedule_batch: 100,
             desk: DeskConfig::default(),
             messenger: None,
+            namespace_weights: BTreeMap::new(),
         }
     }
 }
@@ -97,7 +101,9 @@ pub(crate) struct Shared {
     pub(crate) config: NodeConfig,
     pub(crate) client: Client,
     pub(crate) workforce: Arc<dyn Workforce>,
-    pub(crate) inbox: Mutex<Inbox>,
+    pub(crate) gatherer: Mutex<Gatherer>,
+    /// Workers in other processes that talk to this node.
+    pub(crate) remote: RemoteSessions,
     pub(crate) stop: CancellationToken,
     pub(crate) ended_runs: broadcast::Sender<(RunId, RunState)>,
     pub(crate) next_due: Mutex<Option<i64>>,
@@ -120,28 +126,47 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Shared {
-    pub(crate) fn inbox(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether our worker may execute tasks of this route.
-    fn serves(&self, route: &RouteRow) -> bool {
-        // What remote workers execute is theirs to ask for, unless this node is to stand in for them.
-        route.suits(&self.config.queues, &self.config.labels)
-            && (self.config.serves_remote || route.class() != SlotClass::Remote)
+    pub(crate) fn gatherer(&self) -> MutexGuard<'_, Gatherer> {
+        self.gatherer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Learns of new routes.
     pub(crate) async fn refresh_routes(&self) -> mainspring_store::Result<()> {
-        let routes: Vec<RouteRow> =
-            self.client.store.routes().await?.into_iter().filter(|route| self.serves(route)).collect();
+        let routes: Vec<RouteRow> = self.client.store.routes().await?;
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         for route in routes.iter().filter(|route| !queues.contains_key(&route.id)).collect::<Vec<_>>() {
             queues.insert(route.id, route.queue.as_str().into());
         }
         drop(queues);
-        self.inbox().serve(&routes, Instant::now());
+        self.gatherer().learn_routes(&routes, Instant::now());
         Ok(())
+    }
+
+    /// Gives attempts to the workers whose sessions claimed them.
+    pub(crate) fn assign(&self, mut assignments: Vec<Assignment>) {
+        if !self.remote.is_empty() {
+            let own = self.gatherer().own();
+            let mut away: BTreeMap<i64, Vec<Assignment>> = BTreeMap::new();
+            for assignment in assignments.extract_if(.., |assignment| assignment.session != own) {
+                away.entry(assignment.session).or_default().push(assignment);
+            }
+            for (session, assignments) in away {
+                match self.remote.get(session) {
+                    Some(session) => session.assign(assignments),
+                    // Our own from before it was lost: the pool knows.
+                    None => self.workforce.assign(assignments),
+                }
+            }
+        }
+        self.workforce.assign(assignments);
+    }
+
+    /// Asks the worker that executes an attempt to stop it.
+    pub(crate) fn cancel(&self, token: TaskToken, reason: &str) {
+        match self.remote.get(token.session) {
+            Some(session) => session.cancel(token.key, token.attempt, reason),
+            None => self.workforce.cancel(token.key, token.attempt, reason),
+        }
     }
 
     /// Something becomes due then: the loop that promotes must not sleep through it.
@@ -181,6 +206,7 @@ fn new_session(config: &NodeConfig, node: Uuid) -> NewSession {
         queues: config.queues.join(","),
         labels: config.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(","),
         slots: i32::try_from(config.process_slots).unwrap_or(i32::MAX),
+        function_slots: i32::try_from(config.function_slots).unwrap_or(i32::MAX),
         remote: false,
     }
 }
@@ -196,6 +222,17 @@ fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(leader_duty::run(Arc::clone(shared), ClaimSweep));
     tasks.spawn(leader_duty::run(Arc::clone(shared), LimitReconciliation));
     tasks.spawn(leader_duty::run(Arc::clone(shared), Retention::default()));
+}
+
+/// What the pool of the node itself executes. What remote workers execute is theirs to ask for, unless it stands in for them.
+fn served(config: &NodeConfig) -> Served {
+    Served {
+        queues: config.queues.clone(),
+        labels: config.labels.clone(),
+        namespaces: None,
+        classes: [true, true, config.serves_remote],
+        remote_as_function: true,
+    }
 }
 
 /// A running node.
@@ -228,7 +265,7 @@ impl NodeHandle {
 
     /// How many attempts are being executed.
     pub fn held(&self) -> usize {
-        self.shared.inbox().held()
+        self.shared.gatherer().held()
     }
 }
 
@@ -248,14 +285,16 @@ impl Node {
         }
         let session = client.store.open_session(client.now(), &new_session(&config, id)).await?;
         let lanes = if client.store.flavor() == Flavor::Sqlite { 1 } else { config.lanes.clamp(1, MAX_LANES) };
-        let inbox = Inbox::new(session, lanes, config.process_slots as i32, config.function_slots as i32);
+        let pool = SessionInbox::own(served(&config), [config.process_slots as i32, config.function_slots as i32, 0]);
+        let gatherer = Gatherer::new(session, lanes, pool, config.namespace_weights.clone());
         let (barrier, barriers) = LogBarrier::new();
         let shared = Arc::new(Shared {
             id,
             config,
             client,
             workforce,
-            inbox: Mutex::new(inbox),
+            gatherer: Mutex::new(gatherer),
+            remote: RemoteSessions::default(),
             stop: CancellationToken::new(),
             ended_runs: broadcast::channel(4_096).0,
             next_due: Mutex::new(None),
@@ -266,6 +305,7 @@ impl Node {
             resign: CancellationToken::new(),
             resigned: CancellationToken::new(),
         });
+        shared.client.set_node(&shared);
         shared.refresh_routes().await?;
         let mut tasks = JoinSet::new();
         for number in 0..lanes {
@@ -303,8 +343,8 @@ impl Node {
             self.shared.resign.cancel();
             let _ = tokio::time::timeout(RESIGNING, self.shared.resigned.cancelled()).await;
         }
-        self.shared.inbox().drain();
-        let session = self.shared.inbox().session;
+        self.shared.gatherer().drain();
+        let session = self.shared.gatherer().own();
         if let Err(error) = self.shared.client.store.drain_session(session).await {
             tracing::warn!(%error, "saying that this worker takes no more work");
         }
@@ -313,9 +353,9 @@ impl Node {
     /// Ends the node. The workforce must have been shut down before, so that every attempt has reported; what was
     /// reported is handed in within `patience`, leadership and session are given up.
     pub async fn shutdown(mut self, patience: Duration) {
-        self.shared.inbox().drain();
+        self.shared.gatherer().drain();
         let deadline = Instant::now() + patience;
-        while !self.shared.inbox().is_idle() && Instant::now() < deadline {
+        while !self.shared.gatherer().is_idle() && Instant::now() < deadline {
             self.shared.client.bus.signals().wake_lanes();
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
@@ -324,7 +364,7 @@ impl Node {
         while self.tasks.join_next().await.is_some() {
             self.shared.client.bus.signals().wake_lanes();
         }
-        let session = self.shared.inbox().session;
+        let session = self.shared.gatherer().own();
         match self.shared.client.store.end_session(self.shared.client.now(), session).await {
             Ok(returned) => tracing::debug!(returned, "the session has ended"),
             Err(error) => tracing::warn!(%error, "ending the session; it will be found dead"),

@@ -125,6 +125,7 @@ async fn run_lane(store: Store, clock: Arc<Clock>, batch: i32, left: Arc<AtomicU
         queues: String::new(),
         labels: String::new(),
         slots: batch,
+        function_slots: 0,
         remote: false,
     };
     let session = store.open_session(clock.now(), &new).await.expect("opens a session");

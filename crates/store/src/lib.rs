@@ -29,6 +29,7 @@ pub use access::{
 };
 pub use cluster::locks::LockRow;
 pub use cluster::members::{MemberRow, NewMember};
+pub use cluster::remote_sessions::{ExchangeGuard, NewRemoteSession, RemoteSessionRow, WorkerGuard};
 pub use cluster::sessions::{NewSession, SessionRow};
 pub use cluster::terms::Term;
 pub use cluster::wake::Listener;

@@ -6,6 +6,7 @@ use mainspring_telemetry::Event;
 
 use crate::exchange::lane::start_over;
 use crate::node::Shared;
+use crate::remote::stealing;
 
 /// Renews the node's sessions; a session that is not renewed any more was found dead.
 pub(crate) async fn run(shared: Arc<Shared>) {
@@ -13,20 +14,24 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
         // Before the question: a session that began after it is not in the answer.
-        let session = shared.inbox().session;
-        match shared.client.store.renew(shared.client.now(), shared.id).await {
-            Ok(alive) => {
+        let own = shared.gatherer().own();
+        let heard = shared.remote.heard(&shared);
+        match shared.client.store.renew(shared.client.now(), shared.id, &heard).await {
+            Ok(renewed) => {
                 shared.workforce.heard();
                 shared.client.metrics.record(Event::WorkerBeat { worker: &shared.config.name });
                 shared.client.metrics.record(Event::LoopPassed { name: "lease_renewal" });
-                match alive.iter().find(|(id, _)| *id == session) {
-                    None => start_over(&shared, session).await,
-                    Some((_, draining)) => {
+                settle_remote(&shared, &heard, &renewed);
+                shared.remote.forget_silent(&shared);
+                stealing::share(&shared).await;
+                match renewed.iter().find(|session| session.0 == own) {
+                    None => start_over(&shared, own).await,
+                    Some((_, draining, _)) => {
                         if *draining {
-                            // Somebody asked for it from elsewhere.
-                            shared.inbox().drain();
+                            // It was asked for from elsewhere.
+                            shared.gatherer().drain_session(own);
                         }
-                        end_strangers(&shared, session, &alive).await;
+                        end_strangers(&shared, own, &renewed).await;
                     }
                 }
             }
@@ -35,10 +40,27 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// Remote sessions that are not renewed any more were found dead, or are carried by another node: whichever it is, their
+/// workers learn it with their next request.
+fn settle_remote(shared: &Shared, heard: &[i64], renewed: &[(i64, bool, bool)]) {
+    for session in heard {
+        match renewed.iter().find(|row| row.0 == *session) {
+            None => shared.remote.forget(shared, *session),
+            Some((_, true, _)) => {
+                shared.gatherer().drain_session(*session);
+                if let Some(session) = shared.remote.get(*session) {
+                    session.set_draining();
+                }
+            }
+            Some(_) => {}
+        }
+    }
+}
+
 /// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While ours is alive nobody
 /// opens another.
-async fn end_strangers(shared: &Shared, session: i64, alive: &[(i64, bool)]) {
-    for (stranger, _) in alive.iter().filter(|(id, _)| *id != session) {
+async fn end_strangers(shared: &Shared, own: i64, renewed: &[(i64, bool, bool)]) {
+    for (stranger, ..) in renewed.iter().filter(|(id, _, remote)| *id != own && !remote) {
         match shared.client.store.end_session(shared.client.now(), *stranger).await {
             Ok(_) => tracing::debug!(session = stranger, "ended a session that was opened in vain"),
             Err(error) => tracing::warn!(%error, "ending a session that was opened in vain"),

@@ -28,7 +28,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
             },
         }
     }
-    shared.workforce.assign(ready);
+    shared.assign(ready);
     if unknown.is_empty() && later.is_empty() {
         return;
     }
@@ -53,7 +53,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
             Err(failure) => fail(shared, &claim, failure),
         }
     }
-    shared.workforce.assign(ready);
+    shared.assign(ready);
 }
 
 /// Only what was tried before can have been given something else by an operator.
@@ -127,7 +127,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         match spec.workflow.decide(index, &scope) {
             Decision::Start => {
                 let start = DecidedStart { key: claim.token.key, session: claim.token.session };
-                let lane = shared.inbox().push_start(start);
+                let lane = shared.gatherer().push_start(start);
                 shared.client.bus.signals().wake_lane(lane);
             }
             Decision::Skip => conclude(shared, &claim, TaskState::Skipped, None, None),
@@ -153,7 +153,7 @@ pub(crate) fn conclude(
         failure: failure.map(without_nul),
         output,
     };
-    let lane = shared.inbox().push_ended(ended);
+    let lane = shared.gatherer().push_ended(ended);
     shared.client.bus.signals().wake_lane(lane);
 }
 
@@ -170,9 +170,9 @@ fn assignment(claim: &Claimed, order: Arc<Order>) -> Assignment {
 /// An attempt that cannot even begin.
 fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
     let now = shared.client.clock.now();
-    let mut inbox = shared.inbox();
-    inbox.finish(claim.token);
-    let lane = inbox.push_ended(Ended {
+    let mut gatherer = shared.gatherer();
+    gatherer.finish(claim.token);
+    let lane = gatherer.push_ended(Ended {
         token: claim.token,
         from: TaskState::Running,
         state: TaskState::Failed,
@@ -181,6 +181,6 @@ fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
         failure: Some(without_nul(failure)),
         output: None,
     });
-    drop(inbox);
+    drop(gatherer);
     shared.client.bus.signals().wake_lane(lane);
 }

@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 
 use crate::bus::MAX_LANES;
 use crate::events::announcing::publish;
-use crate::exchange::inbox::{Held, Inbox};
+use crate::exchange::gatherer::Gatherer;
 use crate::exchange::scopes::pause;
+use crate::exchange::session_inbox::Held;
 use crate::metering;
 use crate::node::Shared;
 
@@ -29,52 +30,57 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
         if received == 0 {
             return;
         }
-        let mut logged = Vec::new();
-        let mut lanes = Lanes::default();
-        for completion in batch.drain(..) {
-            let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
-            let mut inbox = shared.inbox();
-            let left_something = completion.logged || !completion.artifacts.is_empty();
-            if (left_something && inbox.class(token) == Some(SlotClass::Process))
-                || publishes(&shared, &inbox, &completion)
-            {
-                logged.extend(inbox.finish_unlogged(token).map(|held| (completion, held)));
-            } else if let Some(held) = inbox.finish(token) {
-                drop(inbox);
-                lanes.add(hand_in(&shared, completion, held));
-            }
-        }
-        lanes.ring(&shared);
-        if !logged.is_empty() {
-            let shared = Arc::clone(&shared);
-            tokio::spawn(async move {
-                shared.barrier.stored().await;
-                for (completion, held) in &logged {
-                    keep_artifacts(&shared, completion).await;
-                    announce(&shared, completion, held).await;
-                }
-                let mut lanes = Lanes::default();
-                let count = logged.len();
-                for (completion, held) in logged {
-                    lanes.add(hand_in(&shared, completion, held));
-                }
-                // Only now: a node that stops waits for what it has not handed in yet.
-                shared.inbox().logged(count);
-                lanes.ring(&shared);
-            });
-        }
+        take_in(&shared, batch.drain(..));
     }
 }
 
+/// Hands in what workers report of attempts that they hold.
+pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item = Completion>) {
+    let mut logged = Vec::new();
+    let mut lanes = Lanes::default();
+    for completion in completions {
+        let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
+        let mut gatherer = shared.gatherer();
+        let left_something = completion.logged || !completion.artifacts.is_empty();
+        let is_process = gatherer.get(token).is_some_and(|held| held.class == SlotClass::Process);
+        if (left_something && is_process) || publishes(shared, &gatherer, &completion) {
+            logged.extend(gatherer.finish_unlogged(token).map(|held| (completion, held)));
+        } else if let Some(held) = gatherer.finish(token) {
+            drop(gatherer);
+            lanes.add(hand_in(shared, completion, held));
+        }
+    }
+    lanes.ring(shared);
+    if logged.is_empty() {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        shared.barrier.stored().await;
+        for (completion, held) in &logged {
+            keep_artifacts(&shared, completion).await;
+            announce(&shared, completion, held).await;
+        }
+        let mut lanes = Lanes::default();
+        let count = logged.len();
+        for (completion, held) in logged {
+            lanes.add(hand_in(&shared, completion, held));
+        }
+        // Only now: a node that stops waits for what it has not handed in yet.
+        shared.gatherer().logged(count);
+        lanes.ring(&shared);
+    });
+}
+
 /// Whether a success of this attempt is to be announced.
-fn publishes(shared: &Shared, inbox: &Inbox, completion: &Completion) -> bool {
+fn publishes(shared: &Shared, gatherer: &Gatherer, completion: &Completion) -> bool {
     let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
     // Of a task that is repeated over a list, the whole is announced, not its items.
     completion.key.item < 0
         && matches!(completion.outcome, Outcome::Success { .. })
-        && inbox
-            .version(token)
-            .and_then(|version| shared.client.specs.cached(version))
+        && gatherer
+            .get(token)
+            .and_then(|held| shared.client.specs.cached(held.version))
             .is_some_and(|spec| !spec.workflow.tasks[completion.key.index as usize].publishes_events.is_empty())
 }
 
@@ -148,7 +154,7 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
                 finished_at: completion.finished_at,
                 failure: None,
             };
-            return shared.inbox().push_goes_on(released);
+            return shared.gatherer().push_goes_on(released);
         }
         Outcome::Failed(failure) => {
             let failure = without_nul(failure);
@@ -160,13 +166,13 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
                     finished_at: completion.finished_at,
                     failure: Some(failure),
                 };
-                return shared.inbox().push_goes_on(retry);
+                return shared.gatherer().push_goes_on(retry);
             }
             ended.state = TaskState::Failed;
             ended.failure = Some(failure);
         }
     }
-    shared.inbox().push_ended(ended)
+    shared.gatherer().push_ended(ended)
 }
 
 /// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainspring_core::state::TaskState;
-use mainspring_core::work::Failure;
-use mainspring_store::{Ended, Error, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken};
+use mainspring_store::{Error, Exchange, GoesOnAs, Lane, Reply, Resolution, TaskToken};
 
 use crate::bus::BusMessage;
 use crate::exchange::assignments;
-use crate::exchange::inbox::Batch;
+use crate::exchange::batches::Batch;
+use crate::exchange::bisect::bisect;
 use crate::live::Hint;
 use crate::metering;
 use crate::node::Shared;
@@ -33,10 +32,10 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
                 tracing::debug!(%error, "reading the routes");
                 shared.client.bus.signals().routes_changed();
             }
-            shared.inbox().look_at(&routes);
+            shared.gatherer().look_at(&routes);
         }
         let now = Instant::now();
-        let batch = shared.inbox().take(number, now);
+        let batch = shared.gatherer().take(number, now);
         let Some(batch) = batch else {
             if shared.stop.is_cancelled() {
                 return;
@@ -52,7 +51,7 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
             }
             continue;
         };
-        if shared.inbox().has_more(number) {
+        if shared.gatherer().has_more(number) {
             shared.client.bus.signals().wake_lane(number);
         }
         if batch.hands_in() > 0 {
@@ -84,9 +83,9 @@ async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
         let answer = lane.exchange(&batch.exchange).await;
         metering::store_called(&shared.client.metrics, "exchange", began);
         match answer {
-            Ok(reply) => return applied(shared, batch, reply).await,
+            Ok(reply) => return applied(shared, batch, reply, Handed::Surely).await,
             Err(Error::InDoubt(_)) => match resolve(shared, lane, &batch).await {
-                Some(Resolution::Applied(reply)) => return applied(shared, batch, reply).await,
+                Some(Resolution::Applied(reply)) => return applied(shared, batch, reply, Handed::Perhaps).await,
                 Some(Resolution::NotApplied) => {}
                 None => return,
             },
@@ -95,7 +94,7 @@ async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
             Err(error) => {
                 tracing::warn!(%error, "exchanging");
                 if shared.stop.is_cancelled() {
-                    shared.inbox().put_back(batch);
+                    shared.gatherer().put_back(batch);
                     return;
                 }
                 wait(shared, &mut backoff).await;
@@ -119,17 +118,24 @@ async fn resolve(shared: &Shared, lane: &mut Lane, batch: &Batch) -> Option<Reso
     }
 }
 
-async fn wait(shared: &Shared, backoff: &mut Duration) {
+pub(super) async fn wait(shared: &Shared, backoff: &mut Duration) {
     let _ = shared.stop.run_until_cancelled(tokio::time::sleep(*backoff)).await;
     *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
 }
 
-async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
-    if reply.dead_sessions.contains(&batch.session()) {
-        shared.inbox().applied(&batch, &[], Instant::now());
-        return start_over(shared, batch.session()).await;
+/// Whether the answer to an exchange says which of its results were refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Handed {
+    Surely,
+    Perhaps,
+}
+
+async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, handed: Handed) {
+    if !reply.dead_sessions.is_empty() {
+        return refused(shared, batch, &reply.dead_sessions).await;
     }
     metering::exchange_applied(shared, &batch.exchange, &reply);
+    shared.remote.handed_in(shared, &batch.exchange, &reply.fenced, handed == Handed::Surely);
     for token in &reply.fenced {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }
@@ -143,27 +149,39 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply) {
     }
     poke_duties(shared, &batch.exchange);
     if reply.decidable || batch.exchange.ended.iter().any(|row| row.token.key.item >= 0) {
-        shared.inbox().look_for_decisions();
+        shared.gatherer().look_for_decisions();
         shared.client.bus.signals().wake_lanes();
     }
-    let more = shared.inbox().applied(&batch, &reply.claimed, Instant::now());
+    let own = batch.own();
+    let (claimed, more) = shared.gatherer().applied(&batch, reply.claimed, Instant::now());
     if more {
         shared.client.bus.signals().wake_lanes();
     }
     stop_attempts(shared, &reply.cancel);
-    if !shared.inbox().is_current(batch.session()) {
-        return;
+    if !claimed.is_empty() {
+        assignments::execute(shared, claimed).await;
     }
-    if !reply.claimed.is_empty() {
-        assignments::execute(shared, reply.claimed).await;
-    }
-    if !reply.to_decide.is_empty() {
+    if !reply.to_decide.is_empty() && shared.gatherer().is_current(own) {
         assignments::decide(shared, reply.to_decide).await;
     }
 }
 
+/// Nothing was applied, because sessions of the batch are dead. What belongs to the others goes back.
+async fn refused(shared: &Arc<Shared>, batch: Batch, dead: &[i64]) {
+    let own = batch.own();
+    for session in dead.iter().filter(|session| **session != own) {
+        shared.remote.lost(shared, *session);
+    }
+    if dead.contains(&own) {
+        shared.gatherer().put_back(batch);
+        return start_over(shared, own).await;
+    }
+    shared.gatherer().put_back(batch);
+    shared.client.bus.signals().wake_lanes();
+}
+
 /// Runs with subscribers have ended: the leader counts them. Other processes are told only if it is one of them.
-fn ends_pending(shared: &Shared) {
+pub(super) fn ends_pending(shared: &Shared) {
     if shared.term.borrow().is_some() {
         shared.client.bus.signals().events_pending();
     } else {
@@ -197,11 +215,11 @@ fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
     let mut unexplained = Vec::new();
     for token in tokens {
         let (holds, reason) = {
-            let inbox = shared.inbox();
-            (inbox.holds(*token), inbox.reason(*token))
+            let gatherer = shared.gatherer();
+            (gatherer.get(*token).is_some(), gatherer.reason(*token))
         };
         match reason {
-            Some(reason) => shared.workforce.cancel(token.key, token.attempt, &reason),
+            Some(reason) => shared.cancel(*token, &reason),
             None if holds => unexplained.push(*token),
             None => {}
         }
@@ -211,15 +229,20 @@ fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
     }
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
-        let session = unexplained[0].session;
-        let reasons = shared.client.store.cancel_reasons(session).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "reading why attempts are to be stopped");
-            HashMap::new()
-        });
+        let mut sessions: Vec<i64> = unexplained.iter().map(|token| token.session).collect();
+        sessions.sort_unstable();
+        sessions.dedup();
+        let mut reasons = HashMap::new();
+        for session in sessions {
+            match shared.client.store.cancel_reasons(session).await {
+                Ok(read) => reasons.extend(read),
+                Err(error) => tracing::warn!(%error, "reading why attempts are to be stopped"),
+            }
+        }
         for token in unexplained {
             let reason: Arc<str> = reasons.get(&token).map_or("cancelled", String::as_str).into();
-            shared.inbox().keep_reason(token, Arc::clone(&reason));
-            shared.workforce.cancel(token.key, token.attempt, &reason);
+            shared.gatherer().keep_reason(token, Arc::clone(&reason));
+            shared.cancel(token, &reason);
         }
     });
 }
@@ -236,115 +259,9 @@ fn poke_duties(shared: &Shared, exchange: &Exchange) {
     }
 }
 
-/// The store refuses something in this batch for good. Halve it until the offender is alone, and fail that one.
-async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
-    tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
-    let session = batch.session();
-    let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.goes_on.clone())];
-    let starts = batch.exchange.starts.clone();
-    // The demand is withdrawn; what is handed in goes in pieces.
-    let mut demand = batch;
-    demand.exchange.ended.clear();
-    demand.exchange.goes_on.clear();
-    demand.exchange.starts.clear();
-    shared.inbox().put_back(demand);
-    let mut pending: Vec<Exchange> = vec![Exchange { starts, ..empty(session) }];
-    while let Some((ended, goes_on)) = parts.pop() {
-        let part = Exchange { ended, goes_on, ..empty(session) };
-        if part.ended.is_empty() && part.goes_on.is_empty() {
-            continue;
-        }
-        match apply_part(shared, lane, &part).await {
-            PartOutcome::Done => {}
-            PartOutcome::Refused(reason) if part.ended.len() + part.goes_on.len() == 1 => {
-                pending.push(rejected(part, &reason))
-            }
-            PartOutcome::Refused(_) => {
-                let (left, right) = part.ended.split_at(part.ended.len() / 2);
-                let (first, second) = part.goes_on.split_at(part.goes_on.len() / 2);
-                if part.ended.len() == 1 {
-                    parts.push((part.ended.clone(), Vec::new()));
-                    parts.push((Vec::new(), part.goes_on.clone()));
-                } else {
-                    parts.push((left.to_vec(), first.to_vec()));
-                    parts.push((right.to_vec(), second.to_vec()));
-                }
-            }
-        }
-    }
-    for part in pending {
-        if let PartOutcome::Refused(reason) = apply_part(shared, lane, &part).await {
-            tracing::error!(reason, "the store refuses even the failure of a task; its session will be reaped");
-        }
-    }
-}
-
-enum PartOutcome {
-    Done,
-    Refused(String),
-}
-
-async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> PartOutcome {
-    let mut backoff = Duration::from_millis(5);
-    loop {
-        match lane.exchange(&Exchange { now: shared.client.now(), ..part.clone() }).await {
-            Ok(reply) => {
-                if reply.followed {
-                    ends_pending(shared);
-                }
-                for run in reply.ended_runs {
-                    let _ = shared.ended_runs.send(run);
-                }
-                return PartOutcome::Done;
-            }
-            Err(Error::Rejected(error)) => return PartOutcome::Refused(error.to_string()),
-            Err(Error::InDoubt(_)) => match lane.resolve(&part.sessions).await {
-                Ok(Resolution::Applied(_)) => return PartOutcome::Done,
-                Ok(Resolution::NotApplied) => {}
-                Err(error) => tracing::warn!(%error, "resolving an exchange whose reply was lost"),
-            },
-            Err(error) => tracing::warn!(%error, "exchanging"),
-        }
-        if shared.stop.is_cancelled() {
-            return PartOutcome::Done;
-        }
-        wait(shared, &mut backoff).await;
-    }
-}
-
-fn empty(session: i64) -> Exchange {
-    Exchange { sessions: vec![session], decide_session: session, ..Exchange::default() }
-}
-
-/// A lone offender becomes a failure that says so.
-fn rejected(part: Exchange, reason: &str) -> Exchange {
-    let failure = Failure {
-        kind: "store_rejected".into(),
-        message: format!("the store refused the result: {reason}").replace('\0', ""),
-        permanent: true,
-        ..Failure::default()
-    };
-    let from_goes_on = |row: &GoesOn| Ended {
-        token: row.token,
-        from: TaskState::Running,
-        state: TaskState::Failed,
-        started_at: row.started_at,
-        finished_at: row.finished_at,
-        failure: Some(failure.clone()),
-        output: None,
-    };
-    let ended = part
-        .ended
-        .iter()
-        .map(|row| Ended { state: TaskState::Failed, failure: Some(failure.clone()), output: None, ..row.clone() })
-        .chain(part.goes_on.iter().map(from_goes_on))
-        .collect();
-    Exchange { ended, goes_on: Vec::new(), ..part }
-}
-
 /// Our session was marked dead. Kill what runs, forget it, and begin anew.
 pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
-    if !shared.inbox().lose(dead) {
+    if !shared.gatherer().lose(dead) {
         return;
     }
     tracing::warn!(session = dead, "this worker's session was found dead: its work is killed and goes on elsewhere");
@@ -353,7 +270,7 @@ pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
     while !shared.stop.is_cancelled() {
         match shared.client.store.open_session(shared.client.now(), &shared.new_session()).await {
             Ok(session) => {
-                shared.inbox().start_over(session);
+                shared.gatherer().start_over(session);
                 shared.client.bus.look_here();
                 return;
             }

@@ -69,7 +69,7 @@ pub(crate) async fn run(
             let _ = barrier.send(());
         }
         if numbers.len() > COUNTERS_KEPT {
-            numbers.retain(|(key, attempt), _| shared.inbox().holds_attempt(*key, *attempt));
+            numbers.retain(|(key, attempt), _| shared.gatherer().holds_attempt(*key, *attempt));
         }
     }
 }

@@ -2,6 +2,8 @@
 
 pub(crate) mod locks;
 pub(crate) mod members;
+pub(crate) mod remote_sessions;
 pub(crate) mod sessions;
+mod sharing;
 pub(crate) mod terms;
 pub(crate) mod wake;

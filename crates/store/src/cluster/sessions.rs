@@ -25,7 +25,9 @@ pub struct NewSession {
     pub hostname: String,
     pub queues: String,
     pub labels: String,
+    /// Processes.
     pub slots: i32,
+    pub function_slots: i32,
     pub remote: bool,
 }
 
@@ -38,6 +40,10 @@ pub struct SessionRow {
     pub queues: String,
     pub labels: String,
     pub slots: i32,
+    pub function_slots: i32,
+    pub remote_slots: i32,
+    pub remote: bool,
+    pub version: String,
     pub draining: bool,
     pub beat: i64,
     pub dead: bool,
@@ -45,11 +51,19 @@ pub struct SessionRow {
     pub beat_at: Micros,
 }
 
+impl SessionRow {
+    /// Whether it executes anything: a node without the role of a worker has a session too.
+    pub fn executes(&self) -> bool {
+        self.slots > 0 || self.function_slots > 0 || self.remote_slots > 0
+    }
+}
+
 impl Store {
     pub async fn open_session(&self, now: Micros, session: &NewSession) -> Result<i64> {
-        let (id,): (i64,) = write!(self, |conn| sqlx::query_as(
-            "INSERT INTO sessions (node, worker, hostname, queues, labels, slots, remote, created_at, beat_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8) RETURNING id"
+        let (id,): (i64,) = write!(self, |conn| {
+            sqlx::query_as(
+            "INSERT INTO sessions (node, worker, hostname, queues, labels, slots, remote, created_at, beat_at, function_slots) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9) RETURNING id"
         )
         .bind(session.node)
         .bind(&session.worker)
@@ -59,25 +73,16 @@ impl Store {
         .bind(session.slots)
         .bind(session.remote)
         .bind(now)
+        .bind(session.function_slots)
         .fetch_one(conn)
-        .await?);
+        .await?
+        });
         Ok(id)
     }
 
-    /// Renews every live session of a node in one statement; returns those that are still alive.
+    /// Renews the sessions that a node opened for itself; returns those that are still alive.
     pub async fn renew_sessions(&self, now: Micros, node: Uuid) -> Result<Vec<i64>> {
-        Ok(self.renew(now, node).await?.into_iter().map(|row| row.0).collect())
-    }
-
-    /// The same, with whether somebody asked the session to take no more work.
-    pub async fn renew(&self, now: Micros, node: Uuid) -> Result<Vec<(i64, bool)>> {
-        Ok(write!(self, |conn| sqlx::query_as(
-            "UPDATE sessions SET beat = beat + 1, beat_at = $2 WHERE node = $1 AND NOT dead RETURNING id, draining"
-        )
-        .bind(node)
-        .bind(now)
-        .fetch_all(conn)
-        .await?))
+        Ok(self.renew(now, node, &[]).await?.into_iter().map(|row| row.0).collect())
     }
 
     /// Says that a session takes no more work.
@@ -94,7 +99,7 @@ impl Store {
     pub async fn live_sessions(&self) -> Result<Vec<SessionRow>> {
         Ok(read!(self, |conn| {
             sqlx::query_as(
-            "SELECT id, node, worker, hostname, queues, labels, slots, draining, beat, dead, created_at, beat_at FROM sessions WHERE NOT dead ORDER BY id"
+            "SELECT id, node, worker, hostname, queues, labels, slots, function_slots, remote_slots, remote, version, draining, beat, dead, created_at, beat_at FROM sessions WHERE NOT dead ORDER BY id"
         )
         .fetch_all(conn)
         .await?

@@ -232,7 +232,7 @@ impl Store {
     pub async fn sessions(&self, ended: bool, limit: i64) -> Result<Vec<SessionRow>> {
         Ok(read!(self, |conn| {
             sqlx::query_as(
-            "SELECT id, node, worker, hostname, queues, labels, slots, draining, beat, dead, created_at, beat_at FROM sessions \
+            "SELECT id, node, worker, hostname, queues, labels, slots, function_slots, remote_slots, remote, version, draining, beat, dead, created_at, beat_at FROM sessions \
              WHERE (NOT dead OR $1) ORDER BY dead, id DESC LIMIT $2"
         )
         .bind(ended)

@@ -51,6 +51,10 @@ pub struct RouteRow {
 }
 
 impl RouteRow {
+    pub fn new(id: i32, namespace: &str, queue: &str, labels: &str, class: SlotClass) -> Self {
+        Self { id, namespace: namespace.into(), queue: queue.into(), labels: labels.into(), class: class.code() }
+    }
+
     pub fn class(&self) -> SlotClass {
         SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
     }

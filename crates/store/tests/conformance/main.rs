@@ -37,6 +37,7 @@ mod terms;
 mod triggers;
 mod versions;
 mod waiting;
+mod worker_sessions;
 mod world;
 
 /// Makes a module per test with one test per database.

@@ -37,6 +37,7 @@ impl Remote {
             queues: queues.join(","),
             labels: pairs.join(","),
             slots: 10,
+            function_slots: 0,
             remote: true,
         };
         let session = w.store.open_session(w.now, &session).await.unwrap();

@@ -189,6 +189,7 @@ fn other_node() -> mainspring_store::NewSession {
         queues: String::new(),
         labels: String::new(),
         slots: 1,
+        function_slots: 0,
         remote: false,
     }
 }

@@ -14,9 +14,28 @@ CREATE TABLE sessions (
     dead        boolean NOT NULL DEFAULT FALSE,
     created_at  bigint NOT NULL,
     beat_at     bigint NOT NULL,
-    ended_at    bigint
+    ended_at    bigint,
+    -- The last exchange of a remote worker that was begun.
+    seq         bigint NOT NULL DEFAULT 0,
+    -- Where a remote worker may take tasks, joined by commas; null is everywhere.
+    namespaces  text,
+    function_slots integer NOT NULL DEFAULT 0,
+    remote_slots integer NOT NULL DEFAULT 0,
+    handlers    text NOT NULL DEFAULT '',
+    version     text NOT NULL DEFAULT '',
+    token_hash  bytea,
+    -- How many attempts a remote worker has and has not begun.
+    backlog     integer NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+-- An idle remote worker asks another one for a share of what that has not begun.
+CREATE TABLE steal_requests (
+    victim      bigint PRIMARY KEY,
+    thief       bigint NOT NULL,
+    wanted      integer NOT NULL,
+    created_at  bigint NOT NULL
+);
 
 -- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
 -- number was used up while it was in doubt, so that it never will happen.

@@ -14,9 +14,28 @@ CREATE TABLE sessions (
     dead        BOOLEAN NOT NULL DEFAULT FALSE,
     created_at  INTEGER NOT NULL,
     beat_at     INTEGER NOT NULL,
-    ended_at    INTEGER
+    ended_at    INTEGER,
+    -- The last exchange of a remote worker that was begun.
+    seq         INTEGER NOT NULL DEFAULT 0,
+    -- Where a remote worker may take tasks, joined by commas; null is everywhere.
+    namespaces  TEXT,
+    function_slots INTEGER NOT NULL DEFAULT 0,
+    remote_slots INTEGER NOT NULL DEFAULT 0,
+    handlers    TEXT NOT NULL DEFAULT '',
+    version     TEXT NOT NULL DEFAULT '',
+    token_hash  BLOB,
+    -- How many attempts a remote worker has and has not begun.
+    backlog     INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+-- An idle remote worker asks another one for a share of what that has not begun.
+CREATE TABLE steal_requests (
+    victim      INTEGER PRIMARY KEY,
+    thief       INTEGER NOT NULL,
+    wanted      INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL
+);
 
 -- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
 -- number was used up while it was in doubt, so that it never will happen.

@@ -1,0 +1,220 @@
+//! Batches: what one exchange hands in and asks for, and what its answer means for slots and routes.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use mainspring_core::Micros;
+use mainspring_core::workflow::SlotClass;
+use mainspring_store::{Claimed, Exchange, Want};
+
+use super::gatherer::Gatherer;
+use super::routes::{Chosen, Routes};
+use super::session_inbox::SessionInbox;
+
+/// An exchange carries at most this many results, and asks for at most this many tasks per session and route.
+const BATCH: usize = 500;
+/// … and at most this many bytes of outputs and errors.
+const BATCH_BYTES: usize = 1 << 20;
+
+/// What one exchange carries, kept until it is known to be applied.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) exchange: Exchange,
+}
+
+impl Batch {
+    pub(crate) fn hands_in(&self) -> usize {
+        self.exchange.ended.len() + self.exchange.goes_on.len() + self.exchange.starts.len()
+    }
+
+    /// The session of the node itself, which decides.
+    pub(crate) fn own(&self) -> i64 {
+        self.exchange.decide_session
+    }
+}
+
+impl Gatherer {
+    /// The next exchange, if there is reason for one.
+    pub(crate) fn take(&mut self, lane: usize, now: Instant) -> Option<Batch> {
+        if !self.is_current(self.own) {
+            return None;
+        }
+        let mut batch = Batch::default();
+        self.take_results(lane, &mut batch);
+        let hungry = !self.draining
+            && (self.look_for_undecided
+                || self.routes.any_hungry(|route| self.room_for(route.class, &route.served_by)));
+        if batch.hands_in() == 0 && !hungry {
+            return None;
+        }
+        batch.exchange.decide_session = self.own;
+        if !self.draining {
+            self.add_wants(&mut batch, now);
+            batch.exchange.decide = BATCH as i32;
+            batch.exchange.look_for_undecided = std::mem::take(&mut self.look_for_undecided);
+        }
+        self.add_sessions(&mut batch.exchange);
+        Some(batch)
+    }
+
+    fn take_results(&mut self, lane: usize, batch: &mut Batch) {
+        let results = &mut self.results[lane];
+        let mut bytes = 0;
+        while batch.hands_in() < BATCH && bytes < BATCH_BYTES {
+            if let Some(row) = results.ended.pop_front() {
+                bytes += row.output.as_ref().map_or(0, String::len) + row.failure.as_ref().map_or(0, failure_bytes);
+                batch.exchange.ended.push(row);
+            } else if let Some(row) = results.goes_on.pop_front() {
+                bytes += row.failure.as_ref().map_or(0, failure_bytes);
+                batch.exchange.goes_on.push(row);
+            } else if let Some(row) = results.starts.pop_front() {
+                batch.exchange.starts.push(row);
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// Names the sessions that appear, and those that hold something: the exchange says which of it is to be cancelled.
+    fn add_sessions(&self, exchange: &mut Exchange) {
+        let holding = self.sessions.iter().filter(|(_, inbox)| inbox.count() > 0 && !inbox.lost).map(|(id, _)| *id);
+        exchange.sessions = sessions_of(exchange).chain(holding).collect();
+        exchange.sessions.sort_unstable();
+        exchange.sessions.dedup();
+    }
+
+    /// More to hand in than one exchange carries.
+    pub(crate) fn has_more(&self, lane: usize) -> bool {
+        !self.results[lane].is_empty()
+    }
+
+    fn room_for(&self, class: SlotClass, served_by: &[i64]) -> bool {
+        served_by.iter().any(|session| self.sessions.get(session).is_some_and(|inbox| inbox.free(class) > 0))
+    }
+
+    /// Shares the free slots of every session among the routes that may have work. They are reserved until the reply is in.
+    fn add_wants(&mut self, batch: &mut Batch, now: Instant) {
+        let mut routes = std::mem::take(&mut self.routes);
+        let chosen = routes.choose(now, |route| self.room_for(route.class, &route.served_by));
+        for position in 0..chosen.len() {
+            let Some(route) = routes.get_mut(chosen[position].route) else { continue };
+            let (class, served_by) = (route.class, route.served_by.clone());
+            if !self.room_for(class, &served_by) {
+                // Others have taken the last slots: it is asked the next time.
+                continue;
+            }
+            let (hand_over_rank, floor) = route.ask(now);
+            let mut wants = Vec::new();
+            for session in self.turn.iter().filter(|session| served_by.contains(session)) {
+                let Some(inbox) = self.sessions.get_mut(session) else { continue };
+                let slots = share(&chosen[position..], &routes, *session, class, inbox);
+                if slots > 0 {
+                    inbox.reserve(class, slots);
+                    let route = chosen[position].route;
+                    wants.push(Want { session: *session, route, slots, hand_over_rank, floor });
+                }
+            }
+            // Rows are claimed in this order: a big worker must not take what would have been enough for the small ones.
+            wants.sort_by_key(|want| want.slots);
+            batch.exchange.want.extend(wants);
+        }
+        self.routes = routes;
+        self.turn.rotate_left(1);
+    }
+
+    /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again. Returns the
+    /// claims that were not known before, and whether there is probably more to claim.
+    pub(crate) fn applied(&mut self, batch: &Batch, claimed: Vec<Claimed>, now: Instant) -> (Vec<Claimed>, bool) {
+        let mut answers: HashMap<i32, (i32, i32, Option<(i16, Micros)>)> = HashMap::new();
+        for want in &batch.exchange.want {
+            answers.entry(want.route).or_default().0 += want.slots;
+        }
+        let mut used: HashMap<(i64, i32), i32> = HashMap::new();
+        let mut new = Vec::with_capacity(claimed.len());
+        for claim in claimed {
+            let answer = answers.entry(claim.route).or_default();
+            answer.1 += 1;
+            answer.2 = answer.2.max(Some((claim.rank, claim.due_at)));
+            *used.entry((claim.token.session, claim.route)).or_default() += 1;
+            let class = self.class_of(claim.route);
+            let inbox = self.sessions.get_mut(&claim.token.session).filter(|inbox| !inbox.lost);
+            // What a session claimed that is lost or gone is not ours any more.
+            if inbox.is_some_and(|inbox| inbox.hold(&claim, class)) {
+                new.push(claim);
+            }
+        }
+        self.settle_reserved(batch, &used);
+        let mut more = false;
+        for (route, (wanted, claimed, furthest)) in answers {
+            if let Some(route) = self.routes.get_mut(route) {
+                more |= route.answered(wanted, claimed, furthest, now);
+            }
+        }
+        (new, more)
+    }
+
+    fn settle_reserved(&mut self, batch: &Batch, used: &HashMap<(i64, i32), i32>) {
+        for want in &batch.exchange.want {
+            let Some(class) = self.routes.class(want.route) else { continue };
+            if let Some(inbox) = self.sessions.get_mut(&want.session) {
+                // A lost session has freed what it held, also what it was about to be told of.
+                let used = if inbox.lost { 0 } else { used.get(&(want.session, want.route)).copied().unwrap_or(0) };
+                inbox.settle_reserved(class, want.slots, used);
+            }
+        }
+    }
+
+    /// The batch was not applied: everything goes back, but what belongs to sessions that are gone.
+    pub(crate) fn put_back(&mut self, batch: Batch) {
+        self.settle_reserved(&batch, &HashMap::new());
+        for want in &batch.exchange.want {
+            if let Some(route) = self.routes.get_mut(want.route) {
+                route.hungry = true;
+            }
+        }
+        self.look_for_undecided |= batch.exchange.look_for_undecided;
+        for row in batch.exchange.ended {
+            if self.is_current(row.token.session) {
+                self.push_ended(row);
+            }
+        }
+        for row in batch.exchange.goes_on {
+            if self.is_current(row.token.session) {
+                self.push_goes_on(row);
+            }
+        }
+        for row in batch.exchange.starts {
+            if self.is_current(row.session) {
+                self.push_start(row);
+            }
+        }
+    }
+}
+
+/// Every session that something of this exchange belongs to.
+pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
+    let ended = exchange.ended.iter().map(|row| row.token.session);
+    let goes_on = exchange.goes_on.iter().map(|row| row.token.session);
+    let starts = exchange.starts.iter().map(|row| row.session);
+    let want = exchange.want.iter().map(|want| want.session);
+    let sessions: Vec<i64> = ended.chain(goes_on).chain(starts).chain(want).chain([exchange.decide_session]).collect();
+    sessions.into_iter()
+}
+
+/// The part of a session's free slots that the first of these routes gets.
+fn share(routes: &[Chosen], known: &Routes, session: i64, class: SlotClass, inbox: &SessionInbox) -> i32 {
+    let free = inbox.free(class);
+    let competes = |chosen: &&Chosen| {
+        known.get(chosen.route).is_some_and(|route| {
+            inbox.served().slot_class(route.class) == inbox.served().slot_class(class)
+                && route.served_by.contains(&session)
+        })
+    };
+    let all: f64 = routes.iter().filter(competes).map(|chosen| chosen.part).sum();
+    let part = if all > 0.0 { f64::from(free) * routes[0].part / all } else { f64::from(free) };
+    (part as i32).max(1).min(free).min(BATCH as i32)
+}
+
+fn failure_bytes(failure: &mainspring_core::work::Failure) -> usize {
+    failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+}

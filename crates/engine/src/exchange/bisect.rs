@@ -1,0 +1,145 @@
+//! What the store refuses for good: found by halving the batch, and failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_core::state::TaskState;
+use mainspring_core::work::Failure;
+use mainspring_store::{Ended, Error, Exchange, GoesOn, Lane, Resolution};
+
+use super::batches::{Batch, sessions_of};
+use super::lane::{ends_pending, wait};
+use crate::node::Shared;
+
+/// The store refuses something in this batch for good. Halve it until the offender is alone, and fail that one.
+pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
+    tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
+    let own = batch.own();
+    let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.goes_on.clone())];
+    let starts = batch.exchange.starts.clone();
+    // The demand is withdrawn; what is handed in goes in pieces.
+    let mut demand = batch;
+    demand.exchange.ended.clear();
+    demand.exchange.goes_on.clear();
+    demand.exchange.starts.clear();
+    shared.gatherer().put_back(demand);
+    let mut pending: Vec<Exchange> =
+        vec![with_sessions(Exchange { starts, decide_session: own, ..Exchange::default() })];
+    while let Some((ended, goes_on)) = parts.pop() {
+        let part = with_sessions(Exchange { ended, goes_on, decide_session: own, ..Exchange::default() });
+        if part.ended.is_empty() && part.goes_on.is_empty() {
+            continue;
+        }
+        match apply_part(shared, lane, &part).await {
+            PartOutcome::Done => {}
+            PartOutcome::Refused(reason) if part.ended.len() + part.goes_on.len() == 1 => {
+                pending.push(rejected(part, &reason))
+            }
+            PartOutcome::Refused(_) => {
+                let (left, right) = part.ended.split_at(part.ended.len() / 2);
+                let (first, second) = part.goes_on.split_at(part.goes_on.len() / 2);
+                if part.ended.len() == 1 {
+                    parts.push((part.ended.clone(), Vec::new()));
+                    parts.push((Vec::new(), part.goes_on.clone()));
+                } else {
+                    parts.push((left.to_vec(), first.to_vec()));
+                    parts.push((right.to_vec(), second.to_vec()));
+                }
+            }
+        }
+    }
+    for part in pending {
+        if let PartOutcome::Refused(reason) = apply_part(shared, lane, &part).await {
+            tracing::error!(reason, "the store refuses even the failure of a task; its session will be reaped");
+        }
+    }
+}
+
+enum PartOutcome {
+    Done,
+    Refused(String),
+}
+
+async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> PartOutcome {
+    let mut backoff = Duration::from_millis(5);
+    let mut part = part.clone();
+    loop {
+        part.now = shared.client.now();
+        match lane.exchange(&part).await {
+            Ok(reply) if !reply.dead_sessions.is_empty() => {
+                // Nothing was applied. Results of the sessions that live must not be lost with those of the dead.
+                part = without_sessions(part, &reply.dead_sessions);
+                if reply.dead_sessions.contains(&part.decide_session)
+                    || (part.ended.is_empty() && part.goes_on.is_empty())
+                {
+                    return PartOutcome::Done;
+                }
+            }
+            Ok(reply) => {
+                shared.remote.handed_in(shared, &part, &reply.fenced, true);
+                if reply.followed {
+                    ends_pending(shared);
+                }
+                for run in reply.ended_runs {
+                    let _ = shared.ended_runs.send(run);
+                }
+                return PartOutcome::Done;
+            }
+            Err(Error::Rejected(error)) => return PartOutcome::Refused(error.to_string()),
+            Err(Error::InDoubt(_)) => match lane.resolve(&part.sessions).await {
+                Ok(Resolution::Applied(_)) => {
+                    shared.remote.handed_in(shared, &part, &[], true);
+                    return PartOutcome::Done;
+                }
+                Ok(Resolution::NotApplied) => {}
+                Err(error) => tracing::warn!(%error, "resolving an exchange whose reply was lost"),
+            },
+            Err(error) => tracing::warn!(%error, "exchanging"),
+        }
+        if shared.stop.is_cancelled() {
+            return PartOutcome::Done;
+        }
+        wait(shared, &mut backoff).await;
+    }
+}
+
+/// Names every session that appears in the exchange.
+fn with_sessions(mut exchange: Exchange) -> Exchange {
+    exchange.sessions = sessions_of(&exchange).collect();
+    exchange.sessions.sort_unstable();
+    exchange.sessions.dedup();
+    exchange
+}
+
+fn without_sessions(mut exchange: Exchange, dead: &[i64]) -> Exchange {
+    exchange.ended.retain(|row| !dead.contains(&row.token.session));
+    exchange.goes_on.retain(|row| !dead.contains(&row.token.session));
+    exchange.starts.retain(|row| !dead.contains(&row.session));
+    with_sessions(exchange)
+}
+
+/// A lone offender becomes a failure that says so.
+fn rejected(part: Exchange, reason: &str) -> Exchange {
+    let failure = Failure {
+        kind: "store_rejected".into(),
+        message: format!("the store refused the result: {reason}").replace('\0', ""),
+        permanent: true,
+        ..Failure::default()
+    };
+    let from_goes_on = |row: &GoesOn| Ended {
+        token: row.token,
+        from: TaskState::Running,
+        state: TaskState::Failed,
+        started_at: row.started_at,
+        finished_at: row.finished_at,
+        failure: Some(failure.clone()),
+        output: None,
+    };
+    let ended = part
+        .ended
+        .iter()
+        .map(|row| Ended { state: TaskState::Failed, failure: Some(failure.clone()), output: None, ..row.clone() })
+        .chain(part.goes_on.iter().map(from_goes_on))
+        .collect();
+    Exchange { ended, goes_on: Vec::new(), ..part }
+}

@@ -1,0 +1,272 @@
+//! What the lanes of a node share: what is to be handed in, by which session, and which slots are free for what.
+//!
+//! Everything here is plain state behind one lock; nothing waits while it is held.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use mainspring_core::workflow::SlotClass;
+use mainspring_core::{RunId, TaskKey};
+use mainspring_store::{DecidedStart, Ended, GoesOn, RouteRow, TaskToken};
+
+use super::routes::Routes;
+use super::session_inbox::{Held, Served, SessionInbox, Slots};
+use crate::bus::ClaimableRoutes;
+
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) ended: VecDeque<Ended>,
+    pub(super) goes_on: VecDeque<GoesOn>,
+    pub(super) starts: VecDeque<DecidedStart>,
+}
+
+impl Results {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty()
+    }
+
+    fn drop_session(&mut self, session: i64) {
+        self.ended.retain(|row| row.token.session != session);
+        self.goes_on.retain(|row| row.token.session != session);
+        self.starts.retain(|row| row.session != session);
+    }
+}
+
+/// What the batches of a node are made of.
+#[derive(Debug)]
+pub(crate) struct Gatherer {
+    /// The session of the node itself: its pool executes under it, and the node decides under it.
+    pub(super) own: i64,
+    pub(super) sessions: HashMap<i64, SessionInbox>,
+    /// The order in which sessions are served within a route, turned after each exchange.
+    pub(super) turn: Vec<i64>,
+    /// What is to be handed in, by lane: all results of a run go through one lane, so that lanes do not wait for each
+    /// other's lock on it.
+    pub(super) results: Vec<Results>,
+    /// Attempts that are over, but whose log is still being stored before they are handed in.
+    unlogged: usize,
+    pub(super) routes: Routes,
+    pub(super) look_for_undecided: bool,
+    pub(super) draining: bool,
+}
+
+impl Gatherer {
+    pub(crate) fn new(own: i64, lanes: usize, pool: SessionInbox, weights: BTreeMap<String, u32>) -> Self {
+        Self {
+            own,
+            sessions: HashMap::from([(own, pool)]),
+            turn: vec![own],
+            results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
+            unlogged: 0,
+            routes: Routes::with_weights(weights),
+            look_for_undecided: true,
+            draining: false,
+        }
+    }
+
+    pub(crate) fn own(&self) -> i64 {
+        self.own
+    }
+
+    /// Learns of routes, and of which sessions serve them.
+    pub(crate) fn learn_routes(&mut self, rows: &[RouteRow], now: Instant) {
+        let new: HashSet<i32> = rows.iter().filter(|row| self.routes.learn(row)).map(|row| row.id).collect();
+        if new.is_empty() {
+            return;
+        }
+        for (session, inbox) in &self.sessions {
+            self.routes.serve(*session, |row| new.contains(&row.id) && inbox.served().takes(row), now);
+        }
+    }
+
+    /// A remote worker's session joins. Nothing changes if it is known.
+    pub(crate) fn join(&mut self, session: i64, served: Served, now: Instant) {
+        if self.sessions.contains_key(&session) {
+            return;
+        }
+        let inbox = SessionInbox::remote(served);
+        self.routes.serve(session, |row| inbox.served().takes(row), now);
+        self.sessions.insert(session, inbox);
+        self.turn.push(session);
+    }
+
+    /// A remote worker's session goes, to another node or for good: nothing is claimed or handed in for it here any more.
+    pub(crate) fn leave(&mut self, session: i64) {
+        if session == self.own || self.sessions.remove(&session).is_none() {
+            return;
+        }
+        self.turn.retain(|other| *other != session);
+        self.routes.forget(session);
+        self.results.iter_mut().for_each(|results| results.drop_session(session));
+    }
+
+    /// The class of a route's tasks.
+    pub(crate) fn class_of(&self, route: i32) -> SlotClass {
+        self.routes.class(route).unwrap_or(SlotClass::Process)
+    }
+
+    /// The routes that a session serves.
+    pub(crate) fn routes_of(&self, session: i64) -> Vec<i32> {
+        self.routes.served_by(session)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    pub(crate) fn session(&self, session: i64) -> Option<&SessionInbox> {
+        self.sessions.get(&session)
+    }
+
+    pub(crate) fn session_mut(&mut self, session: i64) -> Option<&mut SessionInbox> {
+        self.sessions.get_mut(&session)
+    }
+
+    /// Says how many more tasks a remote worker can take. What it serves is looked at again.
+    pub(crate) fn want(&mut self, session: i64, wanted: Slots) {
+        let Some(inbox) = self.sessions.get_mut(&session) else { return };
+        inbox.set_free(wanted);
+        if wanted.iter().any(|slots| *slots > 0) {
+            self.routes.hungry_for(session);
+        }
+    }
+
+    /// Something may be claimable anywhere.
+    pub(crate) fn look_everywhere(&mut self) {
+        self.routes.all_hungry();
+        self.look_for_undecided = true;
+    }
+
+    /// Something may be claimable on these routes.
+    pub(crate) fn look_at(&mut self, routes: &ClaimableRoutes) {
+        match routes {
+            ClaimableRoutes::Any => self.look_everywhere(),
+            ClaimableRoutes::These(routes) => {
+                for id in routes {
+                    if let Some(route) = self.routes.get_mut(*id) {
+                        route.hungry = true;
+                    }
+                }
+                self.look_for_undecided = true;
+            }
+        }
+    }
+
+    /// There may be something to decide.
+    pub(crate) fn look_for_decisions(&mut self) {
+        self.look_for_undecided = true;
+    }
+
+    /// The node takes no new work from now on, for none of its sessions.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// One session takes no new work.
+    pub(crate) fn drain_session(&mut self, session: i64) {
+        if let Some(inbox) = self.sessions.get_mut(&session) {
+            inbox.draining = true;
+        }
+    }
+
+    /// The lane that a run's results go through.
+    fn lane_of(&self, run: RunId) -> usize {
+        // The last bits of a UUID v7 are random.
+        (run.as_u128() as usize) % self.results.len()
+    }
+
+    /// Each returns the lane that has to hand it in.
+    pub(crate) fn push_ended(&mut self, ended: Ended) -> usize {
+        let lane = self.lane_of(ended.token.key.run);
+        self.results[lane].ended.push_back(ended);
+        lane
+    }
+
+    pub(crate) fn push_goes_on(&mut self, goes_on: GoesOn) -> usize {
+        let lane = self.lane_of(goes_on.token.key.run);
+        self.results[lane].goes_on.push_back(goes_on);
+        lane
+    }
+
+    pub(crate) fn push_start(&mut self, start: DecidedStart) -> usize {
+        let lane = self.lane_of(start.key.run);
+        self.results[lane].starts.push_back(start);
+        lane
+    }
+
+    /// A worker is done with an attempt. `None` if its session does not hold it (any more).
+    pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
+        self.sessions.get_mut(&token.session)?.finish(token)
+    }
+
+    /// Like [`Gatherer::finish`], for an attempt that is handed in only when its log is stored.
+    pub(crate) fn finish_unlogged(&mut self, token: TaskToken) -> Option<Held> {
+        let held = self.finish(token)?;
+        self.unlogged += 1;
+        Some(held)
+    }
+
+    /// The logs of so many attempts are stored, and their results were pushed.
+    pub(crate) fn logged(&mut self, count: usize) {
+        self.unlogged -= count;
+    }
+
+    pub(crate) fn get(&self, token: TaskToken) -> Option<&Held> {
+        self.sessions.get(&token.session)?.get(token)
+    }
+
+    pub(crate) fn keep_reason(&mut self, token: TaskToken, reason: Arc<str>) {
+        if let Some(inbox) = self.sessions.get_mut(&token.session) {
+            inbox.keep_reason(token, reason);
+        }
+    }
+
+    pub(crate) fn reason(&self, token: TaskToken) -> Option<Arc<str>> {
+        self.sessions.get(&token.session)?.reason(token)
+    }
+
+    /// Whether the pool of this node executes the attempt.
+    pub(crate) fn holds_attempt(&self, key: TaskKey, attempt: i32) -> bool {
+        self.get(TaskToken { key, session: self.own, attempt }).is_some()
+    }
+
+    /// How many attempts the pool of this node executes.
+    pub(crate) fn held(&self) -> usize {
+        self.sessions.get(&self.own).map_or(0, SessionInbox::count)
+    }
+
+    /// The pool holds nothing, and nothing waits to be handed in.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held() == 0 && self.unlogged == 0 && self.results.iter().all(Results::is_empty)
+    }
+
+    /// Whether this node carries the session, and it is alive as far as we know.
+    pub(crate) fn is_current(&self, session: i64) -> bool {
+        self.sessions.get(&session).is_some_and(|inbox| !inbox.lost)
+    }
+
+    /// The node's own session is dead: nothing that it holds or wanted to hand in counts any more. True for the first
+    /// caller, which then opens another.
+    pub(crate) fn lose(&mut self, session: i64) -> bool {
+        let Some(inbox) = self.sessions.get_mut(&session).filter(|inbox| !inbox.lost) else { return false };
+        inbox.lose();
+        self.results.iter_mut().for_each(|results| results.drop_session(session));
+        true
+    }
+
+    /// A new session begins in the place of the node's own that was lost.
+    pub(crate) fn start_over(&mut self, session: i64) {
+        if let Some(mut inbox) = self.sessions.remove(&self.own) {
+            inbox.lost = false;
+            self.routes.replace(self.own, session);
+            self.sessions.insert(session, inbox);
+        }
+        self.turn.iter_mut().filter(|other| **other == self.own).for_each(|other| *other = session);
+        self.own = session;
+        self.look_everywhere();
+    }
+}
+
+#[cfg(test)]
+mod tests;

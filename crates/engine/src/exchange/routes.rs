@@ -1,0 +1,239 @@
+//! Where there may be work, and whose turn it is: routes in turn within a namespace, namespaces by weight.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use mainspring_core::Micros;
+use mainspring_core::workflow::SlotClass;
+use mainspring_store::RouteRow;
+
+/// How many routes one exchange looks at.
+const ROUTES_PER_EXCHANGE: usize = 12;
+/// How long a route that gave work is looked at again without being asked to.
+const ROUTE_STAYS_WARM: Duration = Duration::from_secs(1);
+/// The floor of a route is dropped this often, for a full look at what a late commit may have left behind it.
+const FLOOR_LASTS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) class: SlotClass,
+    /// Sessions that may execute its tasks.
+    pub(crate) served_by: Vec<i64>,
+    /// There may be rows to claim.
+    pub(crate) hungry: bool,
+    /// The last claim found fewer rows than it asked for: nothing better waits.
+    drained: bool,
+    last_rank: i16,
+    floor: Option<(i16, Micros)>,
+    floor_since: Instant,
+    warm_until: Option<Instant>,
+}
+
+impl Route {
+    /// Up to which rank dependents may skip the queue, and where the last claim stood. It is asked now: another lane need
+    /// not ask the same until the answer is in.
+    pub(crate) fn ask(&mut self, now: Instant) -> (i16, Option<(i16, Micros)>) {
+        self.hungry = false;
+        if now.duration_since(self.floor_since) > FLOOR_LASTS {
+            self.floor = None;
+            self.floor_since = now;
+        }
+        (if self.drained { i16::MAX } else { self.last_rank }, self.floor)
+    }
+
+    /// What an exchange that asked for `wanted` rows claimed, the furthest at this position. True if there is probably more.
+    pub(crate) fn answered(
+        &mut self,
+        wanted: i32,
+        claimed: i32,
+        furthest: Option<(i16, Micros)>,
+        now: Instant,
+    ) -> bool {
+        let full = claimed >= wanted;
+        // A look that was asked for meanwhile stays asked for.
+        self.hungry |= full;
+        self.drained = !full;
+        if claimed > 0 {
+            self.warm_until = Some(now + ROUTE_STAYS_WARM);
+        }
+        match furthest {
+            // Behind a full claim lies more of the same; in front of it only what is dead, taken or late.
+            Some(position) if full => {
+                self.last_rank = position.0;
+                self.floor = Some(position);
+            }
+            _ => self.floor = None,
+        }
+        full
+    }
+
+    fn is_worth_a_look(&self, now: Instant) -> bool {
+        self.hungry || self.warm_until.is_some_and(|until| until > now)
+    }
+}
+
+#[derive(Debug)]
+struct Namespace {
+    weight: u32,
+    /// Turned after each exchange, so that all get their turn.
+    routes: Vec<i32>,
+}
+
+/// A route to ask, with its part of the slots: parts are relative to those of the other routes that are asked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Chosen {
+    pub(crate) route: i32,
+    pub(crate) part: f64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    known: HashMap<i32, Route>,
+    /// Every route that was read, also those that no session serves yet.
+    rows: HashMap<i32, RouteRow>,
+    namespaces: Vec<Namespace>,
+    namespace_names: HashMap<String, usize>,
+    weights: BTreeMap<String, u32>,
+    /// The namespace that is asked first.
+    turn: usize,
+}
+
+impl Routes {
+    pub(crate) fn with_weights(weights: BTreeMap<String, u32>) -> Self {
+        Self { weights, ..Self::default() }
+    }
+
+    pub(crate) fn get(&self, id: i32) -> Option<&Route> {
+        self.known.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: i32) -> Option<&mut Route> {
+        self.known.get_mut(&id)
+    }
+
+    pub(crate) fn class(&self, id: i32) -> Option<SlotClass> {
+        self.rows.get(&id).map(RouteRow::class)
+    }
+
+    /// Learns of a route. True if it is new.
+    pub(crate) fn learn(&mut self, row: &RouteRow) -> bool {
+        if self.rows.contains_key(&row.id) {
+            return false;
+        }
+        self.rows.insert(row.id, row.clone());
+        true
+    }
+
+    /// A session serves these of the routes that are known.
+    pub(crate) fn serve(&mut self, session: i64, takes: impl Fn(&RouteRow) -> bool, now: Instant) {
+        let rows: Vec<RouteRow> = self.rows.values().filter(|row| takes(row)).cloned().collect();
+        for row in rows {
+            let route = self.route(&row, now);
+            if !route.served_by.contains(&session) {
+                route.served_by.push(session);
+                route.hungry = true;
+            }
+        }
+    }
+
+    fn route(&mut self, row: &RouteRow, now: Instant) -> &mut Route {
+        let next = self.namespaces.len();
+        let namespace = *self.namespace_names.entry(row.namespace.clone()).or_insert(next);
+        if namespace == next {
+            let weight = self.weights.get(&row.namespace).copied().unwrap_or(1).max(1);
+            self.namespaces.push(Namespace { weight, routes: Vec::new() });
+        }
+        let routes = &mut self.namespaces[namespace].routes;
+        self.known.entry(row.id).or_insert_with(|| {
+            routes.push(row.id);
+            Route {
+                class: row.class(),
+                served_by: Vec::new(),
+                hungry: true,
+                drained: true,
+                last_rank: i16::MAX,
+                floor: None,
+                floor_since: now,
+                warm_until: None,
+            }
+        })
+    }
+
+    pub(crate) fn served_by(&self, session: i64) -> Vec<i32> {
+        self.known.iter().filter(|(_, route)| route.served_by.contains(&session)).map(|(id, _)| *id).collect()
+    }
+
+    /// A session serves nothing any more.
+    pub(crate) fn forget(&mut self, session: i64) {
+        for route in self.known.values_mut() {
+            route.served_by.retain(|served_by| *served_by != session);
+        }
+    }
+
+    /// Another session stands in for one.
+    pub(crate) fn replace(&mut self, old: i64, new: i64) {
+        for route in self.known.values_mut() {
+            route.served_by.iter_mut().filter(|session| **session == old).for_each(|session| *session = new);
+        }
+    }
+
+    /// What a session serves is looked at.
+    pub(crate) fn hungry_for(&mut self, session: i64) {
+        for route in self.known.values_mut().filter(|route| route.served_by.contains(&session)) {
+            route.hungry = true;
+        }
+    }
+
+    pub(crate) fn all_hungry(&mut self) {
+        self.known.values_mut().for_each(|route| route.hungry = true);
+    }
+
+    /// Whether some route may have work for which a slot is free.
+    pub(crate) fn any_hungry(&self, has_room: impl Fn(&Route) -> bool) -> bool {
+        self.known.values().any(|route| route.hungry && has_room(route))
+    }
+
+    /// The routes to ask now: of each namespace in turn as many as its weight says, until there are enough.
+    pub(crate) fn choose(&mut self, now: Instant, has_room: impl Fn(&Route) -> bool) -> Vec<Chosen> {
+        let mut waiting: Vec<Vec<i32>> = self
+            .namespaces
+            .iter()
+            .map(|namespace| {
+                let worth =
+                    |id: &&i32| self.known.get(*id).is_some_and(|route| route.is_worth_a_look(now) && has_room(route));
+                namespace.routes.iter().filter(worth).rev().copied().collect()
+            })
+            .collect();
+        let count = self.namespaces.len();
+        let mut chosen: Vec<(usize, i32)> = Vec::new();
+        while chosen.len() < ROUTES_PER_EXCHANGE && waiting.iter().any(|routes| !routes.is_empty()) {
+            for step in 0..count {
+                let namespace = (self.turn + step) % count;
+                for _ in 0..self.namespaces[namespace].weight {
+                    if let Some(route) = waiting[namespace].pop() {
+                        chosen.push((namespace, route));
+                    }
+                }
+            }
+        }
+        chosen.truncate(ROUTES_PER_EXCHANGE);
+        self.advance(&chosen);
+        let among = |namespace: usize| chosen.iter().filter(|(other, _)| *other == namespace).count() as f64;
+        let part = |namespace: usize| f64::from(self.namespaces[namespace].weight) / among(namespace);
+        chosen.iter().map(|(namespace, route)| Chosen { route: *route, part: part(*namespace) }).collect()
+    }
+
+    /// Those that were asked go behind the others.
+    fn advance(&mut self, chosen: &[(usize, i32)]) {
+        for (namespace, route) in chosen {
+            let routes = &mut self.namespaces[*namespace].routes;
+            if let Some(position) = routes.iter().position(|other| other == route) {
+                let route = routes.remove(position);
+                routes.push(route);
+            }
+        }
+        if let Some(count) = std::num::NonZeroUsize::new(self.namespaces.len()) {
+            self.turn = (self.turn + 1) % count;
+        }
+    }
+}

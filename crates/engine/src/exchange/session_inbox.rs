@@ -1,0 +1,179 @@
+//! What one session runs, which slots it has free, and which routes it serves.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use mainspring_core::workflow::SlotClass;
+use mainspring_store::{Claimed, RouteRow, TaskToken};
+
+/// Slots by [`SlotClass`].
+pub(crate) type Slots = [i32; 3];
+
+/// One attempt that a session executes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held {
+    pub(crate) version: i64,
+    pub(crate) failures: i16,
+    pub(crate) generation: i16,
+    /// The class of the slot that it occupies.
+    pub(crate) class: SlotClass,
+}
+
+/// Which tasks a worker may execute.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Served {
+    /// Empty means all.
+    pub(crate) queues: Vec<String>,
+    pub(crate) labels: BTreeMap<String, String>,
+    /// `None` means all.
+    pub(crate) namespaces: Option<Vec<String>>,
+    /// Whether it has slots of that class at all.
+    pub(crate) classes: [bool; 3],
+    /// Tasks for remote workers occupy slots of functions: the pool of the node itself has no others.
+    pub(crate) remote_as_function: bool,
+}
+
+impl Served {
+    pub(crate) fn takes(&self, route: &RouteRow) -> bool {
+        self.classes[route.class() as usize]
+            && route.suits(&self.queues, &self.labels)
+            && self.namespaces.as_ref().is_none_or(|names| names.contains(&route.namespace))
+    }
+
+    pub(crate) fn slot_class(&self, class: SlotClass) -> SlotClass {
+        if self.remote_as_function && class == SlotClass::Remote { SlotClass::Function } else { class }
+    }
+}
+
+/// The state of one session at this node.
+#[derive(Debug)]
+pub(crate) struct SessionInbox {
+    served: Served,
+    held: HashMap<TaskToken, Held>,
+    /// Why attempts that are held must stop, as far as it is known.
+    reasons: HashMap<TaskToken, Arc<str>>,
+    free: Slots,
+    /// Asked for by exchanges whose answer is not in yet.
+    reserved: Slots,
+    /// Takes no more work.
+    pub(crate) draining: bool,
+    /// The session was found dead.
+    pub(crate) lost: bool,
+    /// Whether it asks for work now.
+    asks: bool,
+    /// A finished attempt frees its slot here; a remote worker says itself how many it has.
+    frees_slots: bool,
+}
+
+impl SessionInbox {
+    /// The session of the node's own pool.
+    pub(crate) fn own(served: Served, free: Slots) -> Self {
+        Self { frees_slots: true, asks: true, ..Self::remote(served).with_free(free) }
+    }
+
+    /// The session of a remote worker, which wants nothing until it asks.
+    pub(crate) fn remote(served: Served) -> Self {
+        Self {
+            served,
+            held: HashMap::new(),
+            reasons: HashMap::new(),
+            free: [0; 3],
+            reserved: [0; 3],
+            draining: false,
+            lost: false,
+            asks: false,
+            frees_slots: false,
+        }
+    }
+
+    fn with_free(mut self, free: Slots) -> Self {
+        self.free = free;
+        self
+    }
+
+    pub(crate) fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// Free slots for tasks of this class of route.
+    pub(crate) fn free(&self, class: SlotClass) -> i32 {
+        if self.draining || self.lost || !self.asks { 0 } else { self.free[self.served.slot_class(class) as usize] }
+    }
+
+    /// Says how many more tasks the worker can take, beyond those that are on their way to it.
+    pub(crate) fn set_free(&mut self, wanted: Slots) {
+        // What an exchange under way brings back unused is not free once the worker has stopped asking.
+        self.asks = wanted.iter().any(|slots| *slots > 0);
+        for (class, wanted) in wanted.into_iter().enumerate() {
+            self.free[class] = (wanted - self.reserved[class]).max(0);
+        }
+    }
+
+    pub(crate) fn reserve(&mut self, class: SlotClass, slots: i32) {
+        let class = self.served.slot_class(class) as usize;
+        self.free[class] -= slots;
+        self.reserved[class] += slots;
+    }
+
+    /// An exchange that had reserved so many slots used some of them.
+    pub(crate) fn settle_reserved(&mut self, class: SlotClass, reserved: i32, used: i32) {
+        let class = self.served.slot_class(class) as usize;
+        self.reserved[class] -= reserved;
+        self.free[class] += reserved - used;
+    }
+
+    /// A claim is this session's. False if it was known already.
+    pub(crate) fn hold(&mut self, claim: &Claimed, class: SlotClass) -> bool {
+        let held = Held {
+            version: claim.version,
+            failures: claim.failures,
+            generation: claim.generation,
+            class: self.served.slot_class(class),
+        };
+        self.held.insert(claim.token, held).is_none()
+    }
+
+    /// The worker is done with an attempt. `None` if the session does not hold it.
+    pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
+        let held = self.held.remove(&token)?;
+        self.reasons.remove(&token);
+        if self.frees_slots {
+            self.free[held.class as usize] += 1;
+        }
+        Some(held)
+    }
+
+    pub(crate) fn get(&self, token: TaskToken) -> Option<&Held> {
+        self.held.get(&token)
+    }
+
+    pub(crate) fn held(&self) -> impl Iterator<Item = &TaskToken> {
+        self.held.keys()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    pub(crate) fn keep_reason(&mut self, token: TaskToken, reason: Arc<str>) {
+        if self.held.contains_key(&token) {
+            self.reasons.insert(token, reason);
+        }
+    }
+
+    pub(crate) fn reason(&self, token: TaskToken) -> Option<Arc<str>> {
+        self.reasons.get(&token).cloned()
+    }
+
+    /// Forgets what was held: it belongs to other sessions now.
+    pub(crate) fn lose(&mut self) {
+        self.lost = true;
+        if self.frees_slots {
+            for held in self.held.values() {
+                self.free[held.class as usize] += 1;
+            }
+        }
+        self.held.clear();
+        self.reasons.clear();
+    }
+}

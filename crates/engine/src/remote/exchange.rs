@@ -1,0 +1,238 @@
+//! The exchange of a remote worker: it hands in, says what it holds and wants, and takes what there is.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mainspring_core::work::{Assignment, Completion, Outcome};
+use mainspring_core::{Micros, TaskKey};
+use mainspring_store::TaskToken;
+
+use super::registry::{WorkerError, WorkerGate, WorkerSession};
+use super::session::RemoteSession;
+use crate::exchange::completions;
+use crate::node::Shared;
+
+/// The longest wait for something to answer.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// What became of an attempt.
+#[derive(Debug, Clone)]
+pub struct WorkerResult {
+    pub key: TaskKey,
+    pub attempt: i32,
+    pub outcome: Outcome,
+    pub started_at: Micros,
+    pub finished_at: Micros,
+}
+
+/// One request.
+#[derive(Debug, Clone)]
+pub struct WorkerExchange {
+    pub seq: i64,
+    pub finished: Vec<WorkerResult>,
+    /// Every attempt that the worker has, and whether it has begun.
+    pub holding: Vec<(TaskKey, i32, bool)>,
+    /// How many more it can take: processes, functions, remote tasks.
+    pub want: [i32; 3],
+    pub wait: Duration,
+}
+
+/// Its answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct WorkerAnswer {
+    pub seq: i64,
+    pub assignments: Vec<Assignment>,
+    pub cancel: Vec<(TaskToken, String)>,
+    /// Results that count, perhaps since an earlier exchange.
+    pub acknowledged: Vec<TaskToken>,
+    /// Results that were refused: the attempt was not this session's any more.
+    pub fenced: Vec<TaskToken>,
+    /// What others could begin at once: the worker hands back what it has not begun.
+    pub release: Vec<TaskToken>,
+    /// The worker is to finish what it has and take no more.
+    pub drain: bool,
+}
+
+impl WorkerGate {
+    /// Answers one exchange. The same number again gives the same answer, also at another node: results that were applied
+    /// are acknowledged again, and claims that the worker does not hold are delivered again.
+    pub async fn exchange(&self, wanted: &WorkerSession, request: WorkerExchange) -> Result<WorkerAnswer, WorkerError> {
+        let session = self.session(wanted).await?;
+        let seq = request.seq;
+        let hearing = Hearing::begin(&self.shared, &session, seq);
+        let given = session.state().given(seq);
+        if let Some(answer) = given {
+            return hearing.done(answer);
+        }
+        {
+            let _turn = session.turn.lock().await;
+            self.pass_guard(&session, &request).await?;
+            session.state().begin(seq);
+            // An earlier request that still waits has nothing more to wait for.
+            session.wake();
+            session.state().set_backlog(session.id, &request.holding);
+            self.repair(&session, &request).await?;
+            self.take_in(&session, &request).await?;
+        }
+        let deadline = Instant::now() + request.wait.min(LONGEST_WAIT);
+        let handed_in: Vec<TaskToken> = request.finished.iter().map(|result| token(&session, result)).collect();
+        let answer = wait(&session, seq, &handed_in, deadline).await?;
+        if answer.assignments.is_empty() && answer.release.is_empty() {
+            self.steal_for(&session, request.want).await;
+        }
+        hearing.done(answer)
+    }
+
+    /// Says what the worker wants, and hands in its results: both go into the same exchange of the node.
+    async fn take_in(&self, session: &Arc<RemoteSession>, request: &WorkerExchange) -> Result<(), WorkerError> {
+        let shared = &self.shared;
+        let (completions, unknown) = self.sort_results(session, request);
+        let mut free = request.want;
+        {
+            let mut gatherer = shared.gatherer();
+            let state = session.state();
+            if let Some(inbox) = gatherer.session(session.id) {
+                let known: HashSet<TaskToken> = named(session, request).collect();
+                // What is on its way to the worker, or was told to it just now, is not in what it says of itself.
+                let is_new = |held: &&TaskToken| {
+                    !known.contains(held)
+                        && state.delivered.get(held).is_none_or(|delivered| delivered.seq + 1 >= request.seq)
+                };
+                for held in inbox.held().filter(is_new).filter_map(|held| inbox.get(*held)) {
+                    free[held.class as usize] -= 1;
+                }
+            }
+            if state.is_sharing() {
+                free = [0; 3];
+            }
+            drop(state);
+            gatherer.want(session.id, free.map(|slots| slots.max(0)));
+        }
+        completions::take_in(shared, completions);
+        shared.client.bus.signals().wake_lanes();
+        for token in unknown {
+            let counts = shared.client.store.was_applied(token).await?;
+            session.settle([(token, counts)]);
+        }
+        Ok(())
+    }
+
+    /// Results to hand in, and those of attempts that the session does not hold.
+    fn sort_results(&self, session: &RemoteSession, request: &WorkerExchange) -> (Vec<Completion>, Vec<TaskToken>) {
+        let (mut completions, mut unknown) = (Vec::new(), Vec::new());
+        let gatherer = self.shared.gatherer();
+        let mut state = session.state();
+        for result in &request.finished {
+            let token = token(session, result);
+            if state.is_pending(token) {
+                continue;
+            }
+            if gatherer.get(token).is_none() {
+                unknown.push(token);
+            } else if state.hand_in(token) {
+                completions.push(completion(session.id, result));
+            }
+        }
+        (completions, unknown)
+    }
+}
+
+fn token(session: &RemoteSession, result: &WorkerResult) -> TaskToken {
+    TaskToken { key: result.key, session: session.id, attempt: result.attempt }
+}
+
+/// Every attempt that the worker names.
+fn named<'r>(session: &'r RemoteSession, request: &'r WorkerExchange) -> impl Iterator<Item = TaskToken> + 'r {
+    let finished = request.finished.iter().map(|result| token(session, result));
+    let holding =
+        request.holding.iter().map(|(key, attempt, _)| TaskToken { key: *key, session: session.id, attempt: *attempt });
+    finished.chain(holding)
+}
+
+fn completion(session: i64, result: &WorkerResult) -> Completion {
+    Completion {
+        key: result.key,
+        session,
+        attempt: result.attempt,
+        started_at: result.started_at,
+        finished_at: result.finished_at,
+        outcome: result.outcome.clone(),
+        // Files and log lines came before, in requests of their own.
+        artifacts: Vec::new(),
+        logged: false,
+    }
+}
+
+/// Waits until there is something to say, at most to the deadline.
+async fn wait(
+    session: &RemoteSession,
+    seq: i64,
+    handed_in: &[TaskToken],
+    deadline: Instant,
+) -> Result<WorkerAnswer, WorkerError> {
+    loop {
+        let changed = session.changed();
+        tokio::pin!(changed);
+        changed.as_mut().enable();
+        {
+            let mut state = session.state();
+            if state.lost {
+                return Err(WorkerError::SessionLost);
+            }
+            if let Some(answer) = state.given(seq) {
+                return Ok(answer);
+            }
+            let settled = !handed_in.iter().any(|token| state.is_pending(*token));
+            if state.seq > seq {
+                // A later one has begun: it gets what there is.
+                return Ok(state.empty_answer(seq));
+            }
+            if Instant::now() >= deadline || (settled && state.has_news()) {
+                return Ok(state.answer(seq));
+            }
+        }
+        tokio::select! {
+            () = changed => {}
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+    }
+}
+
+/// The worker is heard from as long as it is answered. If its connection breaks instead, it has to be heard again.
+struct Hearing<'a> {
+    shared: &'a Arc<Shared>,
+    session: &'a Arc<RemoteSession>,
+    seq: i64,
+    answered: bool,
+}
+
+impl<'a> Hearing<'a> {
+    fn begin(shared: &'a Arc<Shared>, session: &'a Arc<RemoteSession>, seq: i64) -> Self {
+        session.state().hear();
+        Self { shared, session, seq, answered: false }
+    }
+
+    fn done(mut self, answer: WorkerAnswer) -> Result<WorkerAnswer, WorkerError> {
+        self.answered = true;
+        Ok(answer)
+    }
+}
+
+impl Drop for Hearing<'_> {
+    fn drop(&mut self) {
+        let is_latest = {
+            let mut state = self.session.state();
+            if self.answered {
+                state.hear()
+            } else {
+                state.unhear()
+            }
+            state.seq <= self.seq
+        };
+        if is_latest {
+            // It wants nothing until it asks again.
+            self.shared.gatherer().want(self.session.id, [0; 3]);
+        }
+    }
+}

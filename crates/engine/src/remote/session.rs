@@ -1,0 +1,289 @@
+//! One remote worker's session: what is on its way to it, and what it has handed in.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use mainspring_core::TaskKey;
+use mainspring_core::work::{Assignment, Workforce};
+use mainspring_store::TaskToken;
+use tokio::sync::Notify;
+
+use super::exchange::WorkerAnswer;
+use crate::exchange::session_inbox::Served;
+
+/// An answer carries at most this many assignments …
+const MOST_ASSIGNMENTS: usize = 200;
+/// … of about this many bytes.
+const MOST_BYTES: usize = 512 << 10;
+
+/// How long a worker that handed something back for others gets nothing new.
+const SHARING_LASTS: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct RemoteSession {
+    pub(crate) id: i64,
+    pub(crate) token_hash: Vec<u8>,
+    pub(crate) served: Served,
+    state: Mutex<SessionState>,
+    /// Something for the worker has come up.
+    changed: Notify,
+    /// Requests of one session are begun one after the other.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct SessionState {
+    /// When the worker was heard from; `None` when its connection broke.
+    heard: Option<Instant>,
+    /// When a request of it came or ended.
+    touched: Option<Instant>,
+    /// The newest exchange that was begun.
+    pub(crate) seq: i64,
+    answer: Option<WorkerAnswer>,
+    outbox: Vec<Assignment>,
+    /// What the worker was given, by the exchange whose answer carried it; without an assignment if another node gave it.
+    pub(crate) delivered: HashMap<TaskToken, Delivered>,
+    /// Handed in and not known to be applied.
+    pending: HashSet<TaskToken>,
+    /// Results that are settled and not yet told: true if they count.
+    settled: HashMap<TaskToken, bool>,
+    cancels: HashMap<TaskToken, Cancel>,
+    /// What the worker has and has not begun, the oldest first.
+    backlog: Vec<TaskToken>,
+    /// What it is to hand back.
+    release: Vec<TaskToken>,
+    /// When another worker was last asked to share.
+    pub(crate) asked_to_share: Option<Instant>,
+    shared_at: Option<Instant>,
+    pub(crate) draining: bool,
+    told_draining: bool,
+    pub(crate) lost: bool,
+    pub(crate) repaired: Option<Instant>,
+    /// Lines stored per attempt.
+    pub(crate) log_ends: HashMap<TaskToken, i64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Delivered {
+    pub(crate) seq: i64,
+    pub(crate) assignment: Option<Assignment>,
+}
+
+#[derive(Debug)]
+struct Cancel {
+    reason: Arc<str>,
+    told: bool,
+}
+
+impl RemoteSession {
+    pub(crate) fn new(id: i64, token_hash: Vec<u8>, served: Served, draining: bool) -> Self {
+        let state = SessionState {
+            heard: Some(Instant::now()),
+            touched: Some(Instant::now()),
+            draining,
+            ..SessionState::default()
+        };
+        let turn = tokio::sync::Mutex::new(());
+        Self { id, token_hash, served, state: Mutex::new(state), changed: Notify::new(), turn }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the requests that wait for something to answer.
+    pub(crate) fn wake(&self) {
+        self.changed.notify_waiters();
+    }
+
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// Whether the worker was heard from lately.
+    pub(crate) fn was_heard_within(&self, time: Duration) -> bool {
+        self.state().heard.is_some_and(|heard| heard.elapsed() <= time)
+    }
+
+    /// Whether nothing was heard for so long, not even a connection that broke.
+    pub(crate) fn is_silent_for(&self, time: Duration) -> bool {
+        self.state().touched.is_none_or(|touched| touched.elapsed() > time)
+    }
+
+    pub(crate) fn set_draining(&self) {
+        self.state().draining = true;
+        self.wake();
+    }
+
+    /// Results that an exchange of the node applied or refused.
+    pub(crate) fn settle(&self, tokens: impl IntoIterator<Item = (TaskToken, bool)>) {
+        let mut state = self.state();
+        for (token, counts) in tokens {
+            state.pending.remove(&token);
+            state.settled.insert(token, counts);
+        }
+        drop(state);
+        self.wake();
+    }
+
+    pub(crate) fn lose_it(&self) {
+        self.state().lost = true;
+        self.wake();
+    }
+}
+
+impl SessionState {
+    pub(crate) fn hear(&mut self) {
+        self.heard = Some(Instant::now());
+        self.touched = self.heard;
+    }
+
+    /// The connection broke while the worker waited: it says itself when it lives.
+    pub(crate) fn unhear(&mut self) {
+        self.heard = None;
+        self.touched = Some(Instant::now());
+    }
+
+    /// An exchange begins: earlier ones that still wait are answered now.
+    pub(crate) fn begin(&mut self, seq: i64) {
+        if seq > self.seq {
+            self.answer = None;
+        }
+        self.seq = seq;
+    }
+
+    /// The answer that was given to this exchange, if it was.
+    pub(crate) fn given(&self, seq: i64) -> Option<WorkerAnswer> {
+        self.answer.as_ref().filter(|answer| answer.seq == seq).cloned()
+    }
+
+    /// Notes that a result is being handed in. False if it is already.
+    pub(crate) fn hand_in(&mut self, token: TaskToken) -> bool {
+        self.delivered.remove(&token);
+        self.cancels.remove(&token);
+        self.log_ends.remove(&token);
+        self.pending.insert(token)
+    }
+
+    pub(crate) fn is_pending(&self, token: TaskToken) -> bool {
+        self.pending.contains(&token)
+    }
+
+    pub(crate) fn ask_to_stop(&mut self, token: TaskToken, reason: Arc<str>) {
+        self.cancels.entry(token).or_insert(Cancel { reason, told: false });
+    }
+
+    pub(crate) fn set_backlog(&mut self, session: i64, holding: &[(TaskKey, i32, bool)]) {
+        let waiting = holding.iter().filter(|(_, _, started)| !started);
+        self.backlog = waiting.map(|(key, attempt, _)| TaskToken { key: *key, session, attempt: *attempt }).collect();
+    }
+
+    /// Asks the worker for the newest of what it has not begun. Returns how many that are.
+    pub(crate) fn share(&mut self, count: usize) -> usize {
+        let keep = self.backlog.len().saturating_sub(count);
+        let shared = self.backlog.split_off(keep);
+        let count = shared.len();
+        self.release.extend(shared);
+        if count > 0 {
+            self.shared_at = Some(Instant::now());
+        }
+        count
+    }
+
+    /// What it has just handed back is for others to claim.
+    pub(crate) fn is_sharing(&self) -> bool {
+        self.shared_at.is_some_and(|shared_at| shared_at.elapsed() < SHARING_LASTS)
+    }
+
+    /// Puts what the worker never got back on its way.
+    pub(crate) fn redeliver(&mut self, token: TaskToken) -> bool {
+        match self.delivered.remove(&token).and_then(|delivered| delivered.assignment) {
+            Some(assignment) => {
+                self.outbox.push(assignment);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether there is something that the worker should know at once.
+    pub(crate) fn has_news(&self) -> bool {
+        !self.outbox.is_empty()
+            || self.cancels.values().any(|cancel| !cancel.told)
+            || (self.draining && !self.told_draining)
+            || !self.release.is_empty()
+            || self.settled.values().any(|counts| !counts)
+    }
+
+    /// Everything that is known for the worker now.
+    pub(crate) fn answer(&mut self, seq: i64) -> WorkerAnswer {
+        let assignments = self.take_assignments(seq);
+        let (mut acknowledged, mut fenced) = (Vec::new(), Vec::new());
+        for (token, counts) in self.settled.drain() {
+            if counts { acknowledged.push(token) } else { fenced.push(token) }
+        }
+        let mut cancel = Vec::new();
+        for (token, request) in &mut self.cancels {
+            request.told = true;
+            cancel.push((*token, request.reason.to_string()));
+        }
+        self.told_draining = self.draining;
+        let drain = self.draining;
+        let release = std::mem::take(&mut self.release);
+        let answer = WorkerAnswer { seq, assignments, cancel, acknowledged, fenced, release, drain };
+        if seq == self.seq {
+            self.answer = Some(answer.clone());
+        }
+        answer
+    }
+
+    /// For an exchange that was overtaken.
+    pub(crate) fn empty_answer(&self, seq: i64) -> WorkerAnswer {
+        let drain = self.draining;
+        WorkerAnswer { seq, drain, ..WorkerAnswer::default() }
+    }
+
+    fn take_assignments(&mut self, seq: i64) -> Vec<Assignment> {
+        let mut bytes = 0;
+        let mut count = 0;
+        for assignment in self.outbox.iter().take(MOST_ASSIGNMENTS) {
+            bytes += size(assignment);
+            if count > 0 && bytes > MOST_BYTES {
+                break;
+            }
+            count += 1;
+        }
+        let assignments: Vec<Assignment> = self.outbox.drain(..count).collect();
+        for assignment in &assignments {
+            let token = TaskToken { key: assignment.key, session: assignment.session, attempt: assignment.attempt };
+            self.delivered.insert(token, Delivered { seq, assignment: Some(assignment.clone()) });
+        }
+        assignments
+    }
+}
+
+fn size(assignment: &Assignment) -> usize {
+    let order = &assignment.order;
+    let env: usize = order.env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let action = serde_json::to_string(&order.action).map_or(0, |text| text.len());
+    env + action + 500
+}
+
+impl Workforce for RemoteSession {
+    fn assign(&self, assignments: Vec<Assignment>) {
+        self.state().outbox.extend(assignments);
+        self.wake();
+    }
+
+    fn cancel(&self, key: TaskKey, attempt: i32, reason: &str) {
+        self.state().ask_to_stop(TaskToken { key, session: self.id, attempt }, reason.into());
+        self.wake();
+    }
+
+    fn lose(&self, _session: i64) {
+        self.lose_it();
+    }
+
+    fn heard(&self) {}
+}
