@@ -31,6 +31,7 @@ pub mod secrets;
 pub mod session;
 pub mod task_actions;
 pub mod words;
+pub mod worker;
 pub mod workers;
 pub mod workflows;
 

@@ -27,7 +27,23 @@ pub struct Worker {
     /// Empty: every queue.
     pub queues: Vec<String>,
     pub labels: Vec<String>,
+    /// Processes at once.
     pub slots: i32,
+    /// Functions at once.
+    #[serde(default)]
+    pub function_slots: i32,
     /// How many task runs it executes.
     pub running: i64,
+    /// A process of its own, over the worker protocol; otherwise the pool of a node.
+    #[serde(default)]
+    pub remote: bool,
+    /// The node that it belongs to, or talks to.
+    #[serde(default)]
+    pub node: String,
+    /// Of its program, if it said so.
+    #[serde(default)]
+    pub version: String,
+    /// Another live worker has the same id. Both work.
+    #[serde(default)]
+    pub duplicate_id: bool,
 }

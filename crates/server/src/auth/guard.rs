@@ -16,7 +16,7 @@ use super::access::{Access, RouteEntry};
 use super::address::{self, Peer};
 use super::caller::Caller;
 use super::credentials;
-use super::identity::Identity;
+use super::identity::{Identity, Role};
 use crate::audit::Seen;
 use crate::body::BodyLimit;
 use crate::idempotency::{InPieces, Keyless, Replayed};
@@ -87,7 +87,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         ));
     }
     if local.is_none() && !entry.is_some_and(|entry| entry.access == Access::Open) {
-        if let Some(address) = address {
+        if let Some(address) = address.filter(|_| !entry.is_some_and(|entry| is_for_workers(entry.access))) {
             state.limits().address(address)?;
         }
         state.settings().origins.check_host(request.headers(), request.uri())?;
@@ -169,10 +169,15 @@ async fn identify(
     };
     seen.actor(&identity.actor);
     // Those who have yet to show a signature are counted by their address only: they have no identity of their own.
-    if identity.actor != Identity::unsigned().actor {
+    if identity.actor != Identity::unsigned().actor && !is_for_workers(access) {
         state.limits().identity(&identity.actor)?;
     }
     Ok(identity)
+}
+
+/// Workers call as often as they finish something; what limits them is their slots.
+fn is_for_workers(access: Access) -> bool {
+    access.role() == Some(Role::Worker)
 }
 
 /// Wrong credentials are rare, or they are guesses.

@@ -20,6 +20,7 @@ pub(crate) mod search;
 pub(crate) mod secrets;
 pub(crate) mod task_runs;
 pub(crate) mod webhooks;
+pub(crate) mod worker;
 pub(crate) mod workers;
 pub(crate) mod workflows;
 
@@ -48,6 +49,7 @@ pub(crate) fn register(routes: &mut Routes) {
     runs::register(routes);
     search::register(routes);
     task_runs::register(routes);
+    worker::register(routes);
     workers::register(routes);
     workflows::register(routes);
     crate::ui::register(routes);

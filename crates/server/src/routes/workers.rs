@@ -36,9 +36,10 @@ fn status(row: &SessionRow) -> WorkerStatus {
     }
 }
 
-fn shown(row: SessionRow, running: &HashMap<i64, i64>) -> Worker {
+fn shown(row: SessionRow, running: &HashMap<i64, i64>, names: &HashMap<String, usize>) -> Worker {
     let words = |text: &str| text.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     Worker {
+        duplicate_id: !row.dead && names.get(&row.worker).is_some_and(|count| *count > 1),
         status: status(&row),
         id: row.worker,
         session_id: row.id,
@@ -47,7 +48,11 @@ fn shown(row: SessionRow, running: &HashMap<i64, i64>) -> Worker {
         queues: words(&row.queues),
         labels: words(&row.labels),
         slots: row.slots,
+        function_slots: row.function_slots,
         running: running.get(&row.id).copied().unwrap_or(0),
+        remote: row.remote,
+        node: row.node.to_string(),
+        version: row.version,
     }
 }
 
@@ -72,9 +77,20 @@ pub(crate) async fn list(
     }
     let store = state.client().store();
     let mut rows = store.sessions(wanted == Some("inactive"), MOST_ENDED).await?;
-    rows.retain(|row| wanted.is_none_or(|word| status(row).word() == word));
+    // A node without the role of a worker is none, although it has a session.
+    rows.retain(|row| row.executes() && wanted.is_none_or(|word| status(row).word() == word));
+    let names = names(&state).await?;
     let running: HashMap<i64, i64> = store.running_by_session().await?.into_iter().collect();
-    Ok(Json(page.slice("workers", rows, |row| shown(row, &running))?))
+    Ok(Json(page.slice("workers", rows, |row| shown(row, &running, &names))?))
+}
+
+/// How many live workers have each id.
+async fn names(state: &ApiState) -> Result<HashMap<String, usize>, Problem> {
+    let mut names = HashMap::new();
+    for row in state.client().store().live_sessions().await?.into_iter().filter(SessionRow::executes) {
+        *names.entry(row.worker).or_default() += 1;
+    }
+    Ok(names)
 }
 
 /// The newest session of a worker, by its name or the number of the session.
@@ -91,7 +107,7 @@ async fn find(state: &ApiState, id: &str) -> Result<SessionRow, Problem> {
 pub(crate) async fn show(State(state): State<ApiState>, Path(id): Path<String>) -> Result<Json<Worker>, Problem> {
     let row = find(&state, &id).await?;
     let running = state.client().store().running_by_session().await?.into_iter().collect();
-    Ok(Json(shown(row, &running)))
+    Ok(Json(shown(row, &running, &names(&state).await?)))
 }
 
 /// Let a worker finish what it has and take no more
@@ -105,5 +121,5 @@ pub(crate) async fn drain(State(state): State<ApiState>, Path(id): Path<String>)
     let store = state.client().store();
     store.drain_session(row.id).await?;
     let running = store.running_by_session().await?.into_iter().collect();
-    Ok(Json(shown(SessionRow { draining: true, ..row }, &running)))
+    Ok(Json(shown(SessionRow { draining: true, ..row }, &running, &names(&state).await?)))
 }

@@ -30,6 +30,7 @@ mod test_api;
 mod ui_sessions;
 mod webhooks;
 mod work;
+mod worker;
 mod workflows;
 
 /// Makes a module per test with one test per database.
