@@ -31,6 +31,7 @@ Write and try workflows
 Serve
   dev          Serve with a folder of workflows that is watched
   server       Run a node: HTTP, scheduling and a worker, in any mix
+  worker       Execute tasks for servers elsewhere
 
 Start work
   submit       Store a workflow and start a run of it
@@ -54,6 +55,7 @@ Look and repair
   stale        List open runs by how long they have gone without progress
   search       Find workflows, runs and errors by words
   pools        Set, list and delete named pools
+  workers      List, get and drain workers
 
 Guard
   tokens       Create, list and delete API tokens
@@ -148,6 +150,8 @@ pub(crate) enum Command {
     Cron(commands::cron::CronCommand),
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
+    /// Execute tasks for servers elsewhere
+    Worker(commands::worker::WorkerArgs),
     /// Serve with a folder of workflows that is watched
     Dev(commands::dev::DevArgs),
     /// Store a workflow and start a run of it
@@ -193,6 +197,9 @@ pub(crate) enum Command {
     /// Set, list and delete named pools
     #[command(subcommand, alias = "pool")]
     Pools(commands::pools::PoolsCommand),
+    /// List, get and drain workers
+    #[command(subcommand)]
+    Workers(commands::workers::WorkersCommand),
     /// List triggers, look ahead, pause and resume them
     #[command(subcommand, alias = "schedule")]
     Schedules(commands::schedules::SchedulesCommand),
@@ -241,6 +248,7 @@ impl Cli {
         }
         match &self.command {
             Command::Server(args) => flags.extend(args.flags()),
+            Command::Worker(args) => flags.extend(args.flags()),
             Command::Run(args) => flags.extend(args.flags()),
             Command::Dev(args) => flags.extend(args.flags()),
             Command::Lock(args) => flags.extend(args.flags()),
@@ -253,7 +261,7 @@ impl Cli {
 impl Command {
     /// Whether tasks may be executed by this process.
     pub(crate) fn executes(&self) -> bool {
-        matches!(self, Self::Run(_) | Self::Server(_) | Self::Dev(_) | Self::Bench(_))
+        matches!(self, Self::Run(_) | Self::Server(_) | Self::Worker(_) | Self::Dev(_) | Self::Bench(_))
     }
 
     /// Whether it may ask what the clocks of a zone show. The others start faster without reading tables.

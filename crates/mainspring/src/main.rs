@@ -108,6 +108,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
     match cli.command {
         Command::Run(args) => commands::run::run(&app, args).await,
         Command::Server(_) => commands::server::server(&app).await,
+        Command::Worker(args) => commands::worker::worker(&app, args).await,
+        Command::Workers(command) => commands::workers::workers(&app, command).await,
         Command::Dev(args) => commands::dev::dev(&app, args).await,
         Command::Apply(args) => commands::apply::apply(&app, args).await,
         Command::Trigger(args) => commands::trigger::trigger(&app, args).await,

@@ -19,6 +19,7 @@ mod mask;
 mod messenger;
 mod output;
 mod pool;
+mod remote;
 mod shell;
 mod shield;
 mod text;
@@ -32,5 +33,6 @@ pub use host::{ComponentHealth, HealthReport, HealthStatus, Host, HostError, Hos
 pub use messenger::Courier;
 pub use output::{OUTPUT_LIMIT, OutputError, parse_output};
 pub use pool::{Error, Pool};
+pub use remote::{LinkSetupError, RemoteConfig, RemoteError, RemoteWorker};
 pub use shell::ARTIFACTS_LIMIT;
 pub use shield::{close_inherited, hide_process};

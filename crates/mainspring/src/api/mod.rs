@@ -4,6 +4,7 @@
 //! ways go through the same router, so they answer alike; only who asks differs.
 
 mod answer;
+mod endpoints;
 mod events;
 mod http;
 mod profile;
@@ -20,6 +21,7 @@ use crate::app::App;
 use crate::database;
 use crate::failure::{Failure, Result};
 pub(crate) use answer::{Answer, TokenSource, items, strange};
+pub(crate) use endpoints::Endpoints;
 pub(crate) use events::Events;
 pub(crate) use http::Endpoint;
 pub(crate) use profile::Profile;

@@ -42,4 +42,6 @@ pub(crate) mod validate;
 pub(crate) mod version;
 pub(crate) mod watch;
 pub(crate) mod why;
+pub(crate) mod worker;
+pub(crate) mod workers;
 pub(crate) mod workflows;

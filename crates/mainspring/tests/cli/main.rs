@@ -11,6 +11,7 @@ mod maintain;
 mod newcomer;
 mod operate;
 mod remote;
+mod remote_workers;
 mod repairs;
 mod restart;
 mod run;

@@ -1,0 +1,170 @@
+//! Calls of the protocol, each repeated until a server answers.
+
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::body::Bytes;
+use mainspring_api::worker::{
+    ArtifactKept, DIGEST_HEADER, Exchange, Exchanged, Files, Logs, LogsStored, Register, Registered, SESSION_LOST,
+    SessionEnded,
+};
+use mainspring_core::work::{Artifact, Bundle, BundleFile};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+
+use super::link::{Call, Link, LinkError};
+
+/// Beyond what a request may wait for at the server.
+const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
+const UPLOAD_PATIENCE: Duration = Duration::from_secs(30);
+const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A session, as the worker has it.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    pub(crate) id: i64,
+    token: String,
+    pub(crate) exchange_wait: Duration,
+    link: Link,
+    /// The session is over: nothing of it is sent any more.
+    pub(crate) over: CancellationToken,
+}
+
+/// What a call comes to.
+#[derive(Debug)]
+pub(crate) enum Told<T> {
+    Answer(T),
+    /// Dead at the server: its tasks are others' now.
+    Lost,
+    /// Refused for another reason.
+    Refused(LinkError),
+}
+
+impl Session {
+    /// Registers once. The caller decides whether to try again.
+    pub(crate) async fn register(link: &Link, worker: &Register) -> Result<Self, LinkError> {
+        let call = Call {
+            method: Method::POST,
+            path: "/api/v1/worker/sessions".into(),
+            session_token: None,
+            headers: vec![("content-type", "application/json".into())],
+            body: json(worker),
+            patience: ANSWER_PATIENCE + Duration::from_secs(3),
+        };
+        let registered: Registered = link.ask(&call).await?;
+        Ok(Self {
+            id: registered.session_id,
+            token: registered.session_token,
+            exchange_wait: Duration::from_millis(registered.exchange_wait_ms),
+            link: link.clone(),
+            over: CancellationToken::new(),
+        })
+    }
+
+    pub(crate) async fn exchange(&self, exchange: &Exchange) -> Told<Exchanged> {
+        let patience = ANSWER_PATIENCE + Duration::from_millis(exchange.wait_ms);
+        self.post("/api/v1/worker/exchange", json(exchange), patience).await
+    }
+
+    pub(crate) async fn store_logs(&self, logs: &Logs) -> Told<LogsStored> {
+        self.post("/api/v1/worker/logs", json(logs), UPLOAD_PATIENCE).await
+    }
+
+    pub(crate) async fn keep_artifact(&self, task_run: &str, attempt: i32, artifact: &Artifact) -> Told<ArtifactKept> {
+        let name: String = url::form_urlencoded::byte_serialize(artifact.name.as_bytes()).collect();
+        let path = format!(
+            "/api/v1/worker/artifacts/{task_run}/{attempt}/{}?session_id={}",
+            name.replace('+', "%20"),
+            self.id
+        );
+        let headers = vec![
+            ("content-type", "application/octet-stream".to_owned()),
+            (DIGEST_HEADER, hex(&Sha256::digest(&artifact.content))),
+        ];
+        let body = Bytes::from(artifact.content.clone());
+        self.repeat(Call { headers, ..self.call(Method::PUT, path, body, UPLOAD_PATIENCE) }).await
+    }
+
+    /// The files of a version, if what arrived is what was sent.
+    pub(crate) async fn files(&self, version: i64) -> Told<Result<Bundle, String>> {
+        let path = format!("/api/v1/worker/files/{version}?session_id={}", self.id);
+        match self.repeat::<Files>(self.call(Method::GET, path, Bytes::new(), UPLOAD_PATIENCE)).await {
+            Told::Answer(files) => Told::Answer(unpack(files)),
+            Told::Lost => Told::Lost,
+            Told::Refused(error) => Told::Refused(error),
+        }
+    }
+
+    /// Ends the session, if a server answers soon.
+    pub(crate) async fn end(&self) -> Result<SessionEnded, LinkError> {
+        let path = format!("/api/v1/worker/sessions/{}", self.id);
+        self.link.ask(&self.call(Method::DELETE, path, Bytes::new(), ANSWER_PATIENCE)).await
+    }
+
+    fn call(&self, method: Method, path: String, body: Bytes, patience: Duration) -> Call {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        Call { method, path, session_token: Some(self.token.clone()), headers, body, patience }
+    }
+
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: Bytes, patience: Duration) -> Told<T> {
+        self.repeat(self.call(Method::POST, path.to_owned(), body, patience)).await
+    }
+
+    /// Asks until a server answers or the session is over.
+    async fn repeat<T: DeserializeOwned>(&self, call: Call) -> Told<T> {
+        let mut pause = SHORTEST_PAUSE;
+        let mut complained = false;
+        loop {
+            let Some(answer) = self.over.run_until_cancelled(self.link.ask(&call)).await else { return Told::Lost };
+            match answer {
+                Ok(answer) => return Told::Answer(answer),
+                Err(error) if error.is_kind(SESSION_LOST) || (error.status() == Some(404)) => return Told::Lost,
+                Err(LinkError::Away(cause)) => {
+                    if !std::mem::replace(&mut complained, true) {
+                        tracing::warn!(cause, next = self.link.server(), path = call.path, "a server does not answer");
+                    }
+                }
+                Err(error) if matches!(error.status(), Some(401 | 403)) => {
+                    // The token may be put right while the worker runs.
+                    tracing::error!(%error, "the server refuses the token");
+                    pause = LONGEST_PAUSE;
+                }
+                Err(error) => return Told::Refused(error),
+            }
+            let _ = self.over.run_until_cancelled(tokio::time::sleep(pause)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+}
+
+fn unpack(files: Files) -> Result<Bundle, String> {
+    let mut bundle = Bundle::default();
+    for file in files.files {
+        let content = BASE64_STANDARD
+            .decode(&file.content)
+            .map_err(|error| format!("the file {} is broken: {error}", file.path))?;
+        if hex(&Sha256::digest(&content)) != file.sha256 {
+            return Err(format!("the file {} does not have its digest", file.path));
+        }
+        bundle.files.push(BundleFile { path: file.path, executable: file.executable, content });
+    }
+    Ok(bundle)
+}
+
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
