@@ -122,6 +122,7 @@ impl Bench {
             queues: String::new(),
             labels: String::new(),
             slots: SLOTS,
+            function_slots: 0,
             remote: false,
         };
         let session = client.store().open_session(client.now(), &session).await.unwrap();
