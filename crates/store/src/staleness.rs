@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::cluster::sessions::LiveRow;
 use crate::cluster::terms::{self, Term};
-use crate::db::{Db, Store, Tx, within, write};
+use crate::db::{Acquired, Store, Tx, within, write};
 use crate::dead_letters::NewLetter;
 use crate::error::{Error, Result};
 use crate::names::sql;
@@ -163,10 +163,12 @@ macro_rules! watched {
 impl Store {
     /// Open runs, the worst first.
     pub async fn watched_runs(&self, now: Micros, filter: &WatchFilter) -> Result<Vec<WatchedRun>> {
-        let rows: Vec<Row> = match &*self.db {
-            Db::Postgres(pg) => watched!(sqlx::Postgres, now, filter).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => {
-                watched!(sqlx::Sqlite, now, filter).build_query_as().fetch_all(&sqlite.readers).await?
+        let rows: Vec<Row> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                watched!(sqlx::Postgres, now, filter).build_query_as().fetch_all(pg.connection()).await?
+            }
+            Acquired::Sqlite(sqlite) => {
+                watched!(sqlx::Sqlite, now, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
         rows.into_iter().map(|row| row.watched(now)).collect()
@@ -176,10 +178,12 @@ impl Store {
     pub async fn runs_by_health(&self, now: Micros) -> Result<(u64, u64, u64)> {
         const COUNTS: &str = "SELECT count(*) FILTER (WHERE percent < 80), count(*) FILTER (WHERE percent >= 80 AND percent < 100), \
             count(*) FILTER (WHERE percent >= 100)";
-        let (healthy, warning, stale): (i64, i64, i64) = match &*self.db {
-            Db::Postgres(pg) => measured!(sqlx::Postgres, now, COUNTS).build_query_as().fetch_one(&pg.pool).await?,
-            Db::Sqlite(sqlite) => {
-                measured!(sqlx::Sqlite, now, COUNTS).build_query_as().fetch_one(&sqlite.readers).await?
+        let (healthy, warning, stale): (i64, i64, i64) = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                measured!(sqlx::Postgres, now, COUNTS).build_query_as().fetch_one(pg.connection()).await?
+            }
+            Acquired::Sqlite(sqlite) => {
+                measured!(sqlx::Sqlite, now, COUNTS).build_query_as().fetch_one(sqlite.connection().await?).await?
             }
         };
         let count = |runs: i64| u64::try_from(runs).unwrap_or(0);

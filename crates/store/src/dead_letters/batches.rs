@@ -6,7 +6,7 @@ use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::read::{FROM, LetterFilter, narrowed};
-use crate::db::{Db, Store, read, write};
+use crate::db::{Acquired, Store, read, write};
 use crate::error::{Error, Result};
 use crate::runs::operate::Operator;
 
@@ -154,9 +154,11 @@ impl Store {
                 query
             }};
         }
-        let rows: Vec<(Uuid, i16)> = match &*self.db {
-            Db::Postgres(pg) => next!(sqlx::Postgres).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => next!(sqlx::Sqlite).build_query_as().fetch_all(&sqlite.readers).await?,
+        let rows: Vec<(Uuid, i16)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => next!(sqlx::Postgres).build_query_as().fetch_all(pg.connection()).await?,
+            Acquired::Sqlite(sqlite) => {
+                next!(sqlx::Sqlite).build_query_as().fetch_all(sqlite.connection().await?).await?
+            }
         };
         Ok(rows.into_iter().map(|(id, status)| (id, status == Resolution::Pending.code())).collect())
     }

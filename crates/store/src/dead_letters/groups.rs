@@ -5,7 +5,7 @@ use mainspring_core::dead_letter::{Reason, Resolution};
 use sqlx::QueryBuilder;
 
 use super::read::{DeadLetter, FROM, LetterFilter, narrowed};
-use crate::db::{Db, Store};
+use crate::db::{Acquired, Store};
 use crate::error::{Error, Result};
 
 /// How many bars a histogram has.
@@ -64,9 +64,11 @@ impl Store {
                 query
             }};
         }
-        let rows: Vec<StatisticsRow> = match &*self.db {
-            Db::Postgres(pg) => selected!(sqlx::Postgres).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => selected!(sqlx::Sqlite).build_query_as().fetch_all(&sqlite.readers).await?,
+        let rows: Vec<StatisticsRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => selected!(sqlx::Postgres).build_query_as().fetch_all(pg.connection()).await?,
+            Acquired::Sqlite(sqlite) => {
+                selected!(sqlx::Sqlite).build_query_as().fetch_all(sqlite.connection().await?).await?
+            }
         };
         summed(&rows)
     }
@@ -85,9 +87,11 @@ impl Store {
                 query
             }};
         }
-        let rows: Vec<(String, i64, Micros, Micros)> = match &*self.db {
-            Db::Postgres(pg) => grouped!(sqlx::Postgres).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => grouped!(sqlx::Sqlite).build_query_as().fetch_all(&sqlite.readers).await?,
+        let rows: Vec<(String, i64, Micros, Micros)> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => grouped!(sqlx::Postgres).build_query_as().fetch_all(pg.connection()).await?,
+            Acquired::Sqlite(sqlite) => {
+                grouped!(sqlx::Sqlite).build_query_as().fetch_all(sqlite.connection().await?).await?
+            }
         };
         let from = rows.iter().map(|row| row.2).min().unwrap_or(now);
         let width = ((now - from).max(0) / BARS as i64 + 1).max(1);
@@ -117,9 +121,11 @@ impl Store {
                 query
             }};
         }
-        Ok(match &*self.db {
-            Db::Postgres(pg) => barred!(sqlx::Postgres).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => barred!(sqlx::Sqlite).build_query_as().fetch_all(&sqlite.readers).await?,
+        Ok(match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => barred!(sqlx::Postgres).build_query_as().fetch_all(pg.connection()).await?,
+            Acquired::Sqlite(sqlite) => {
+                barred!(sqlx::Sqlite).build_query_as().fetch_all(sqlite.connection().await?).await?
+            }
         })
     }
 }

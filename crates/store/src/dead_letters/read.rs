@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Db, Store, read};
+use crate::db::{Acquired, Store, read};
 use crate::error::{Error, Result};
 use crate::names::sql;
 
@@ -271,10 +271,12 @@ impl Store {
     }
 
     async fn listed_letters(&self, filter: &LetterFilter, order: &str) -> Result<Vec<DeadLetter>> {
-        let rows: Vec<LetterRow> = match &*self.db {
-            Db::Postgres(pg) => listed!(sqlx::Postgres, filter, order).build_query_as().fetch_all(&pg.pool).await?,
-            Db::Sqlite(sqlite) => {
-                listed!(sqlx::Sqlite, filter, order).build_query_as().fetch_all(&sqlite.readers).await?
+        let rows: Vec<LetterRow> = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => {
+                listed!(sqlx::Postgres, filter, order).build_query_as().fetch_all(pg.connection()).await?
+            }
+            Acquired::Sqlite(sqlite) => {
+                listed!(sqlx::Sqlite, filter, order).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
         rows.into_iter().map(DeadLetter::try_from).collect()
@@ -291,9 +293,11 @@ impl Store {
                 query
             }};
         }
-        let (count,): (i64,) = match &*self.db {
-            Db::Postgres(pg) => counted!(sqlx::Postgres).build_query_as().fetch_one(&pg.pool).await?,
-            Db::Sqlite(sqlite) => counted!(sqlx::Sqlite).build_query_as().fetch_one(&sqlite.readers).await?,
+        let (count,): (i64,) = match &mut self.to_read().await? {
+            Acquired::Postgres(pg) => counted!(sqlx::Postgres).build_query_as().fetch_one(pg.connection()).await?,
+            Acquired::Sqlite(sqlite) => {
+                counted!(sqlx::Sqlite).build_query_as().fetch_one(sqlite.connection().await?).await?
+            }
         };
         Ok(count)
     }
