@@ -25,8 +25,6 @@ mod triggers;
 mod values;
 mod workflow;
 
-pub(crate) use values::parse_duration;
-
 #[cfg(test)]
 mod tests;
 
