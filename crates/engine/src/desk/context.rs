@@ -49,7 +49,7 @@ fn rendered(spec: &Spec, key: TaskKey, data: &ExpressionData) -> Option<Value> {
     let upstream = task.reads.tasks.iter().filter_map(|upstream| {
         let (status, attempts, output) = data.tasks.get(&(key.run, *upstream))?;
         let name = spec.workflow.tasks.get(usize::try_from(*upstream).ok()?)?.name.clone();
-        Some((name, TaskView { status: *status, attempts: *attempts, output: output.clone() }))
+        Some((name, TaskView { status: *status, attempts: *attempts, output: output.clone(), error: None }))
     });
     let secrets = spec.workflow.secrets_for(index).into_iter().map(|name| (name.to_string(), MASK.into())).collect();
     let scope = Scope {

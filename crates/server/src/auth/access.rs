@@ -103,7 +103,7 @@ impl Routes {
 
     /// Registers a static page or file under exactly its path: open to everyone, and no part of the API's document.
     pub(crate) fn open_page(&mut self, path: &str, handlers: MethodRouter<ApiState>) {
-        self.open(path.to_owned(), &[Method::GET], Access::Open, &handlers);
+        self.open(path.to_owned(), &[(Method::GET, Vec::new())], Access::Open, &handlers);
     }
 
     fn register(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Route<'_> {
