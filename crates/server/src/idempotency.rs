@@ -23,8 +23,8 @@ use mainspring_core::Micros;
 use mainspring_store::{Claim, Error, KeptAnswer, Record, RequestKey, Unit};
 use sha2::{Digest, Sha256};
 
-pub(crate) use self::gathering::Gathering;
 use self::gathering::Committed;
+pub(crate) use self::gathering::Gathering;
 use crate::audit::Trace;
 use crate::auth::caller::Caller;
 use crate::body::{self, BodyLimit};

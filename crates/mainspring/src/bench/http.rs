@@ -59,7 +59,8 @@ impl Bench {
         for _ in 0..RUNS_BESIDE / PER_BULK {
             self.client.submit_many(&spec, vec![Submission::default(); PER_BULK]).await?;
         }
-        for (name, target) in [("http_list", "/api/v1/workflow-runs"), ("http_list_count", "/api/v1/workflow-runs?count=true")]
+        for (name, target) in
+            [("http_list", "/api/v1/workflow-runs"), ("http_list_count", "/api/v1/workflow-runs?count=true")]
         {
             let request = request("GET", target, &served.token, "");
             let (took, mut each) = ask(served.server.address(), &request, n, 1).await?;

@@ -112,7 +112,8 @@ impl Routes {
         let first = self.entries.len();
         for (path, item) in documented(paths) {
             let methods = methods(&item);
-            let queries: Vec<(Method, Vec<String>)> = methods.iter().map(|one| (one.clone(), query(&item, one))).collect();
+            let queries: Vec<(Method, Vec<String>)> =
+                methods.iter().map(|one| (one.clone(), query(&item, one))).collect();
             let shown = if prefixed { format!("{BASE}{path}") } else { path.clone() };
             match self.paths.get_mut(&shown) {
                 Some(known) => known.merge_operations(item),

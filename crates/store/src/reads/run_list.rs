@@ -192,7 +192,10 @@ impl Store {
     async fn select_runs(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<Vec<RunSummary>> {
         let rows: Vec<SummaryRow> = match &mut self.to_read().await? {
             Acquired::Postgres(pg) => {
-                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among).build_query_as().fetch_all(pg.connection()).await?
+                filtered!(sqlx::Postgres, Flavor::Postgres, filter, among)
+                    .build_query_as()
+                    .fetch_all(pg.connection())
+                    .await?
             }
             Acquired::Sqlite(sqlite) => {
                 filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among)

@@ -160,7 +160,10 @@ impl Store {
                 filtered!(sqlx::Postgres, select, states, filter).build_query_as().fetch_all(pg.connection()).await?
             }
             Acquired::Sqlite(sqlite) => {
-                filtered!(sqlx::Sqlite, select, states, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
+                filtered!(sqlx::Sqlite, select, states, filter)
+                    .build_query_as()
+                    .fetch_all(sqlite.connection().await?)
+                    .await?
             }
         };
         rows.into_iter().map(|row| Ok((TaskRunRow::try_from(row.task)?, row.version))).collect()

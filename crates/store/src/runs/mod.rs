@@ -15,7 +15,7 @@ pub(crate) mod reopen_items;
 pub(crate) mod repair;
 pub(crate) mod retention;
 pub(crate) mod settle;
-pub(crate) mod submit;
 pub(crate) mod starts;
+pub(crate) mod submit;
 pub(crate) mod transitions;
 pub(crate) mod waits;

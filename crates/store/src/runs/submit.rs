@@ -59,7 +59,8 @@ fn key_taken(error: Error) -> Error {
     match &error {
         Error::Rejected(sqlx::Error::Database(cause))
             if cause.is_unique_violation()
-                && (cause.table() == Some("idempotent_requests") || cause.message().contains("idempotent_requests")) =>
+                && (cause.table() == Some("idempotent_requests")
+                    || cause.message().contains("idempotent_requests")) =>
         {
             Error::KeyTaken
         }

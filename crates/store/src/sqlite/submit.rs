@@ -21,11 +21,7 @@ static AUDIT: Bulk = Bulk::new(
 );
 
 /// Keys with their answers, and audit rows.
-pub(crate) async fn leave(
-    tx: &mut SqliteTx,
-    keys: &[&(RequestKey, KeptAnswer)],
-    audit: &[&AuditRow],
-) -> Result<()> {
+pub(crate) async fn leave(tx: &mut SqliteTx, keys: &[&(RequestKey, KeptAnswer)], audit: &[&AuditRow]) -> Result<()> {
     let key = |(key, answer): &&(RequestKey, KeptAnswer), values: &mut Values| {
         values.add(key.actor.as_str()).add(key.key.as_str()).add(&key.hash[..]).add(key.claim).add(key.at);
         values.add(i16::try_from(answer.status).unwrap_or(500)).add(answer.content_type.as_deref());

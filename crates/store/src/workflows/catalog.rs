@@ -175,7 +175,10 @@ impl Store {
                 filtered!(sqlx::Postgres, Flavor::Postgres, filter).build_query_as().fetch_all(pg.connection()).await?
             }
             Acquired::Sqlite(sqlite) => {
-                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
+                filtered!(sqlx::Sqlite, Flavor::Sqlite, filter)
+                    .build_query_as()
+                    .fetch_all(sqlite.connection().await?)
+                    .await?
             }
         };
         rows.into_iter().map(WorkflowRow::try_from).collect()

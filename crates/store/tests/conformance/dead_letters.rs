@@ -88,7 +88,8 @@ conformance! {
         assert_eq!(w.store.add_letter(w.now, &manual).await.unwrap(), Some(manual.id));
         let second = NewLetter { id: w.id(), ..manual.clone() };
         assert_eq!(w.store.add_letter(w.now, &second).await.unwrap(), None);
-        let close = || w.store.close_letter(w.now, manual.id, Resolution::Cancelled, &Operator::new("ann", None));
+        let ann = Operator::new("ann", None);
+        let close = || w.store.close_letter(w.now, manual.id, Resolution::Cancelled, &ann);
         assert!(close().await.unwrap());
         assert!(!close().await.unwrap(), "once");
         assert_eq!(w.store.add_letter(w.now, &second).await.unwrap(), Some(second.id));

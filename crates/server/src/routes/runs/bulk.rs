@@ -66,10 +66,7 @@ pub(crate) async fn bulk(
         }
     }
     let mut made = create(&state, &prepared).await?.into_iter();
-    let results: Vec<BulkResult> = results
-        .into_iter()
-        .filter_map(|settled| settled.or_else(|| made.next()))
-        .collect();
+    let results: Vec<BulkResult> = results.into_iter().filter_map(|settled| settled.or_else(|| made.next())).collect();
     let count = |status: u16| results.iter().filter(|one| one.status == status).count();
     let (created, repeated) = (count(201), count(200));
     Ok(Json(BulkResults { created, repeated, refused: results.len() - created - repeated, results }))
