@@ -34,12 +34,12 @@ const MOST_SLOTS: u32 = 10_000;
 
 pub(crate) fn register(routes: &mut Routes) {
     let access = Access::Anywhere(Role::Worker);
-    routes.at(access, routes!(open_session)).keyless();
+    routes.at(access, routes!(open_session)).in_pieces().keyless();
     routes.at(access, routes!(exchange::exchange)).body_limit(EXCHANGE_LIMIT).quiet().keyless();
     routes.at(access, routes!(uploads::store_logs)).quiet().keyless();
     routes.at(access, routes!(uploads::keep_artifact)).body_limit(ARTIFACT_LIMIT).quiet().keyless();
     routes.at(access, routes!(uploads::files)).quiet();
-    routes.at(access, routes!(end_session)).keyless();
+    routes.at(access, routes!(end_session)).in_pieces().keyless();
 }
 
 /// The token of the session, from its header.
