@@ -18,6 +18,10 @@ pub const LONGEST_WAIT_MS: u64 = 1_000;
 pub const SESSION_LOST: &str = "urn:mainspring:session-lost";
 /// The type of the problem that says that an attempt is not this session's.
 pub const FENCED: &str = "urn:mainspring:fenced";
+/// The type of the problem that says that an earlier exchange has not come yet.
+pub const OUT_OF_ORDER: &str = "urn:mainspring:out-of-order";
+/// The type of the problem that says that a later exchange came first.
+pub const OVERTAKEN: &str = "urn:mainspring:overtaken";
 /// The type of the problem that says that the protocol is not spoken here.
 pub const UNKNOWN_PROTOCOL: &str = "urn:mainspring:unknown-protocol";
 

@@ -1,12 +1,12 @@
 //! Calls of the protocol, each repeated until a server answers.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper::Method;
 use hyper::body::Bytes;
 use mainspring_api::worker::{
-    ArtifactKept, DIGEST_HEADER, Exchange, Exchanged, Files, Logs, LogsStored, Register, Registered, SESSION_LOST,
-    SessionEnded,
+    ArtifactKept, DIGEST_HEADER, Exchange, Exchanged, Files, Logs, LogsStored, OUT_OF_ORDER, Register, Registered,
+    SESSION_LOST, SessionEnded,
 };
 use mainspring_core::work::{Artifact, Bundle, BundleFile};
 use serde::Serialize;
@@ -24,6 +24,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 const UPLOAD_PATIENCE: Duration = Duration::from_secs(30);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long an exchange waits for the one before it.
+const ORDER_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session, as the worker has it.
 #[derive(Debug, Clone)]
@@ -120,6 +122,7 @@ impl Session {
     async fn repeat<T: DeserializeOwned>(&self, call: Call) -> Told<T> {
         let mut pause = SHORTEST_PAUSE;
         let mut complained = false;
+        let begun = Instant::now();
         loop {
             let Some(answer) = self.over.run_until_cancelled(self.link.ask(&call)).await else { return Told::Lost };
             match answer {
@@ -130,6 +133,8 @@ impl Session {
                         tracing::warn!(cause, next = self.link.server(), path = call.path, "a server does not answer");
                     }
                 }
+                // The exchange before it is on its way on another connection.
+                Err(error) if error.is_kind(OUT_OF_ORDER) && begun.elapsed() < ORDER_PATIENCE => pause = SHORTEST_PAUSE,
                 Err(error) if matches!(error.status(), Some(401 | 403)) => {
                     // The token may be put right while the worker runs.
                     tracing::error!(%error, "the server refuses the token");

@@ -8,8 +8,8 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use mainspring_api::worker::{
-    FENCED, LONGEST_WAIT_MS, PROTOCOL, Register, Registered, SESSION_HEADER, SESSION_LOST, SessionEnded,
-    UNKNOWN_PROTOCOL,
+    FENCED, LONGEST_WAIT_MS, OUT_OF_ORDER, OVERTAKEN, PROTOCOL, Register, Registered, SESSION_HEADER, SESSION_LOST,
+    SessionEnded, UNKNOWN_PROTOCOL,
 };
 use mainspring_core::time::rfc3339;
 use mainspring_engine::{NewWorker, WorkerError, WorkerGate, WorkerSession};
@@ -79,7 +79,10 @@ impl From<WorkerError> for Problem {
             WorkerError::UnknownSession => Self::not_found(error.to_string()),
             WorkerError::SessionLost => Self::conflict(error.to_string()).of_kind(kind(SESSION_LOST)),
             WorkerError::Fenced => Self::conflict(error.to_string()).of_kind(kind(FENCED)),
-            WorkerError::OutOfOrder { .. } => Self::conflict(error.to_string()).of_kind("out-of-order"),
+            WorkerError::OutOfOrder { seq, last } if seq < last => {
+                Self::conflict(error.to_string()).of_kind(kind(OVERTAKEN))
+            }
+            WorkerError::OutOfOrder { .. } => Self::conflict(error.to_string()).of_kind(kind(OUT_OF_ORDER)),
             WorkerError::Stopping => unavailable(&error.to_string()),
         }
     }
