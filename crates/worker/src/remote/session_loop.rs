@@ -84,7 +84,9 @@ impl<'w> SessionLoop<'w> {
             if self.deadline.is_some() && self.desk.is_empty() && self.flights == 0 {
                 return Ended::Done;
             }
-            let news = self.desk.has_unsent() || more(self.desk.want(), wants);
+            // A request that waits for more work than is wanted now must not bring any.
+            let withdraws = self.desk.draining && wants != Slots::default();
+            let news = withdraws || self.desk.has_unsent() || more(self.desk.want(), wants);
             if self.flights == 0 || (self.flights < MOST_REQUESTS && news) {
                 wants = self.send();
             }
@@ -191,6 +193,10 @@ impl<'w> SessionLoop<'w> {
     fn assigned(&mut self, assigned: mainspring_api::worker::Assignment) {
         let files = assigned.files.clone();
         match assignments::read(assigned, self.session.id) {
+            // It was on its way when the worker was told to take no more.
+            Ok(assignment) if self.desk.draining => {
+                self.desk.report(&completion(&assignment, self.worker.clock.now(), Outcome::Released));
+            }
             Ok(assignment) => match files {
                 None => self.desk.take(assignment),
                 Some(files) => self.fetch(assignment, files.version),
