@@ -120,12 +120,26 @@ table dead_letters
     metadata text
     created_at bigint not null
     updated_at bigint not null
+    namespace text
+    workflow_id uuid
+    workflow text
+    task_name text
+    fingerprint text
+    task_config text
+    execution_context text
+    task_snapshot text
+    acted_by text
+    captured_at bigint
     PRIMARY KEY (id)
     CHECK (((reason >= 0) AND (reason <= 5)))
     CHECK (((status >= 0) AND (status <= 5)))
+    CREATE INDEX dead_letters_by_fingerprint ON public.dead_letters USING btree (status, fingerprint, created_at)
+    CREATE INDEX dead_letters_by_run ON public.dead_letters USING btree (run_id, id)
     CREATE INDEX dead_letters_by_status ON public.dead_letters USING btree (status, created_at)
+    CREATE INDEX dead_letters_closed ON public.dead_letters USING btree (resolved_at) WHERE (status <> 0)
     CREATE UNIQUE INDEX dead_letters_one_pending_run ON public.dead_letters USING btree (run_id) WHERE ((status = 0) AND (idx IS NULL))
     CREATE UNIQUE INDEX dead_letters_one_pending_task ON public.dead_letters USING btree (run_id, idx, item) WHERE ((status = 0) AND (idx IS NOT NULL))
+    CREATE INDEX dead_letters_uncaptured ON public.dead_letters USING btree (id) WHERE (captured_at IS NULL)
 
 table debounces
     trigger_id uuid not null
@@ -134,6 +148,27 @@ table debounces
     due_at bigint not null
     PRIMARY KEY (trigger_id, key)
     CREATE INDEX debounces_due ON public.debounces USING btree (due_at)
+
+table dlq_batches
+    id uuid not null
+    namespaces text
+    filter text not null
+    action text not null
+    actor text not null
+    token text
+    reason text
+    status smallint not null default 0
+    matched bigint not null
+    done bigint not null default 0
+    failed bigint not null default 0
+    position uuid
+    error text
+    created_at bigint not null
+    updated_at bigint not null
+    finished_at bigint
+    PRIMARY KEY (id)
+    CHECK (((status >= 0) AND (status <= 2)))
+    CREATE INDEX dlq_batches_open ON public.dlq_batches USING btree (id) WHERE (status = 0)
 
 table event_deliveries
     event_id uuid not null
@@ -448,9 +483,34 @@ table namespaces
     max_workflows integer
     created_at bigint not null
     updated_at bigint not null
+    notifications text
     CHECK ((max_open_runs >= 0))
     CHECK ((max_workflows >= 0))
     PRIMARY KEY (name)
+
+table notifications
+    id uuid not null
+    namespace text not null
+    workflow text not null
+    kind smallint not null
+    cause text not null
+    run_id uuid
+    target text not null
+    target_key text not null
+    body text not null
+    status smallint not null default 0
+    attempts integer not null default 0
+    due_at bigint not null
+    error text
+    created_at bigint not null
+    sent_at bigint
+    UNIQUE (cause, target_key)
+    CHECK (((kind >= 0) AND (kind <= 3)))
+    PRIMARY KEY (id)
+    CHECK (((status >= 0) AND (status <= 3)))
+    CREATE INDEX notifications_by_age ON public.notifications USING btree (created_at)
+    CREATE UNIQUE INDEX notifications_cause_target_key_key ON public.notifications USING btree (cause, target_key)
+    CREATE INDEX notifications_due ON public.notifications USING btree (due_at) WHERE (status = 0)
 
 table operator_actions
     id uuid not null
@@ -462,6 +522,8 @@ table operator_actions
     actor text not null
     reason text
     created_at bigint not null
+    token text
+    metadata text
     PRIMARY KEY (id)
     CREATE INDEX operator_actions_by_run ON public.operator_actions USING btree (run_id, seq)
 
@@ -483,6 +545,7 @@ table run_details
     correlation_id text
     trigger text
     reason text
+    began_at bigint
     PRIMARY KEY (run_id)
     CREATE INDEX run_details_by_correlation ON public.run_details USING btree (correlation_id) WHERE (correlation_id IS NOT NULL)
 
@@ -527,6 +590,7 @@ table runs with (fillfactor=70)
     finished_at bigint
     progress_at bigint not null
     deadline_at bigint
+    reopened_at bigint
     CHECK ((open >= 0))
     PRIMARY KEY (id)
     CHECK (((stage >= 0) AND (stage <= 2)))
@@ -572,8 +636,25 @@ table sessions with (fillfactor=50)
     created_at bigint not null
     beat_at bigint not null
     ended_at bigint
+    seq bigint not null default 0
+    namespaces text
+    function_slots integer not null default 0
+    remote_slots integer not null default 0
+    handlers text not null default ''::text
+    version text not null default ''::text
+    token_hash bytea
+    backlog integer not null default 0
     PRIMARY KEY (id)
     CREATE INDEX sessions_live ON public.sessions USING btree (id) WHERE (NOT dead)
+
+table staleness_defaults
+    id smallint not null
+    waiting_for_dependencies bigint not null
+    waiting_for_retry bigint not null
+    steps_in_process bigint not null
+    lifetime bigint not null
+    CHECK ((id = 1))
+    PRIMARY KEY (id)
 
 table starts
     run_id uuid not null
@@ -581,12 +662,26 @@ table starts
     PRIMARY KEY (run_id)
     CREATE INDEX starts_due ON public.starts USING btree (due_at)
 
+table steal_requests
+    victim bigint not null
+    thief bigint not null
+    wanted integer not null
+    created_at bigint not null
+    PRIMARY KEY (victim)
+
 table submissions
     namespace text not null
     key text not null
     run_id uuid not null
     created_at bigint not null
     PRIMARY KEY (namespace, key)
+
+table task_overrides
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    timeout_ms bigint not null
+    PRIMARY KEY (run_id, idx, item)
 
 table task_runs with (fillfactor=100, autovacuum_vacuum_scale_factor=0.02, autovacuum_vacuum_threshold=2000, autovacuum_vacuum_insert_scale_factor=0.2, autovacuum_vacuum_cost_delay=0)
     run_id uuid not null
@@ -664,11 +759,33 @@ table triggers with (fillfactor=80)
     CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
     CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 
+table ui_codes
+    hash bytea not null
+    token_id uuid not null
+    expires_at bigint not null
+    CHECK ((octet_length(hash) = 32))
+    PRIMARY KEY (hash)
+    FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE
+    CREATE INDEX ui_codes_by_age ON public.ui_codes USING btree (expires_at)
+
+table ui_sessions
+    hash bytea not null
+    token_id uuid not null
+    created_at bigint not null
+    used_at bigint not null
+    CHECK ((octet_length(hash) = 32))
+    PRIMARY KEY (hash)
+    FOREIGN KEY (token_id) REFERENCES api_tokens(id) ON DELETE CASCADE
+    CREATE INDEX ui_sessions_by_age ON public.ui_sessions USING btree (created_at)
+    CREATE INDEX ui_sessions_of_token ON public.ui_sessions USING btree (token_id)
+
 table unsuccessful_runs
     run_id uuid not null
     state smallint not null
+    noticed boolean not null default false
     PRIMARY KEY (run_id)
     CHECK ((state = ANY (ARRAY[4, 5])))
+    CREATE INDEX unsuccessful_runs_unnoticed ON public.unsuccessful_runs USING btree (run_id) WHERE (NOT noticed)
 
 table version_files
     version bigint not null
@@ -694,6 +811,17 @@ table version_tasks
     PRIMARY KEY (version, idx)
     FOREIGN KEY (pool) REFERENCES limits(id)
     FOREIGN KEY (route) REFERENCES routes(id)
+    FOREIGN KEY (version) REFERENCES versions(id) ON DELETE CASCADE
+
+table version_thresholds
+    version bigint not null
+    waiting_for_dependencies bigint
+    waiting_for_retry bigint
+    steps_in_process bigint
+    lifetime bigint
+    longest_timeout bigint
+    run_timeout bigint
+    PRIMARY KEY (version)
     FOREIGN KEY (version) REFERENCES versions(id) ON DELETE CASCADE
 
 table versions
@@ -771,13 +899,13 @@ function create_runs_v1(
     p_limit integer[],
     p_deadline bigint[],
     p_pools integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 480f65f4a852a7b541a8b24e13edcb55
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 95e77f565ac342f18ed38f039c3fad2f
 
 function enter_stage_v1(
     p_now bigint,
     p_run uuid,
     p_stage smallint)
-    returns integer set plan_cache_mode=force_generic_plan, enable_seqscan=off body 7c0d5259ede0e8e952f8dc1530c6445e
+    returns integer set plan_cache_mode=force_generic_plan, enable_seqscan=off body 54b506b102834395b5dde53e64f1a797
 
 function exchange_v1(
     p_lane bigint,
@@ -824,7 +952,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body cb413c074cf4a2a3ee1a204d11216b25
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body a03cf8dc86b533a50c35467e82ab02e9
 
 function followed_flags_v1(
     p_workflow uuid[],
@@ -838,14 +966,14 @@ function items_v1(
     g_item integer[],
     g_state smallint[],
     g_flags smallint[])
-    returns integer[] set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body d284b11b03af5c49c3df422eb012e24d
+    returns integer[] set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off body 4574cdb820b3880a76daaefe15207151
 
 function limits_v1(
     p_now bigint,
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 4b7a6fdb2ea489b09e089a9a5dba50fb
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body c28e9421ccec4ac7e76ff08cdb402624
 
 function next_stage_v1(
     p_now bigint,
@@ -919,7 +1047,13 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 98e57a77780ee67749f40de4771cf4b0
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body b4307397090f2c13c4e0d21e0af43234
+
+function startable_v1(
+    run_state smallint,
+    flags smallint,
+    pool integer)
+    returns smallint body 7f5fd31764fc71d69b561ed792344889
 
 function stopped_v1(
     flags smallint,

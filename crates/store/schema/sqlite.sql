@@ -122,14 +122,32 @@ CREATE TABLE dead_letters (
     resolved_at       INTEGER,
     metadata          TEXT,
     created_at        INTEGER NOT NULL,
-    updated_at        INTEGER NOT NULL
+    updated_at        INTEGER NOT NULL,
+    namespace         TEXT,
+    workflow_id       BLOB,
+    workflow          TEXT,
+    task_name         TEXT,
+    fingerprint       TEXT,
+    task_config       TEXT,
+    execution_context TEXT,
+    task_snapshot     TEXT,
+    acted_by          TEXT,
+    captured_at       INTEGER
 );
 
+CREATE INDEX dead_letters_by_fingerprint ON dead_letters (status, fingerprint, created_at);
+
+CREATE INDEX dead_letters_by_run ON dead_letters (run_id, id);
+
 CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at);
+
+CREATE INDEX dead_letters_closed ON dead_letters (resolved_at) WHERE status <> 0;
 
 CREATE UNIQUE INDEX dead_letters_one_pending_run ON dead_letters (run_id) WHERE status = 0 AND idx IS NULL;
 
 CREATE UNIQUE INDEX dead_letters_one_pending_task ON dead_letters (run_id, idx, item) WHERE status = 0 AND idx IS NOT NULL;
+
+CREATE INDEX dead_letters_uncaptured ON dead_letters (id) WHERE captured_at IS NULL;
 
 CREATE TABLE debounces (
     trigger_id  BLOB NOT NULL,
@@ -140,6 +158,27 @@ CREATE TABLE debounces (
 ) WITHOUT ROWID;
 
 CREATE INDEX debounces_due ON debounces (due_at);
+
+CREATE TABLE dlq_batches (
+    id          BLOB PRIMARY KEY,
+    namespaces  TEXT,
+    filter      TEXT NOT NULL,
+    action      TEXT NOT NULL,
+    actor       TEXT NOT NULL,
+    token       TEXT,
+    reason      TEXT,
+    status      INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 2),
+    matched     INTEGER NOT NULL,
+    done        INTEGER NOT NULL DEFAULT 0,
+    failed      INTEGER NOT NULL DEFAULT 0,
+    position    BLOB,
+    error       TEXT,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    finished_at INTEGER
+);
+
+CREATE INDEX dlq_batches_open ON dlq_batches (id) WHERE status = 0;
 
 CREATE TABLE event_deliveries (
     event_id    BLOB NOT NULL,
@@ -364,8 +403,33 @@ CREATE TABLE namespaces (
     max_open_runs INTEGER CHECK (max_open_runs >= 0),
     max_workflows INTEGER CHECK (max_workflows >= 0),
     created_at    INTEGER NOT NULL,
-    updated_at    INTEGER NOT NULL
+    updated_at    INTEGER NOT NULL,
+    -- Who is told when something goes wrong, as JSON.
+    notifications TEXT
 );
+
+CREATE TABLE notifications (
+    id          BLOB PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    workflow    TEXT NOT NULL,
+    kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 3),
+    cause       TEXT NOT NULL,
+    run_id      BLOB,
+    target      TEXT NOT NULL,
+    target_key  TEXT NOT NULL,
+    body        TEXT NOT NULL,
+    status      INTEGER NOT NULL DEFAULT 0 CHECK (status BETWEEN 0 AND 3),
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    due_at      INTEGER NOT NULL,
+    error       TEXT,
+    created_at  INTEGER NOT NULL,
+    sent_at     INTEGER,
+    UNIQUE (cause, target_key)
+);
+
+CREATE INDEX notifications_by_age ON notifications (created_at);
+
+CREATE INDEX notifications_due ON notifications (due_at) WHERE status = 0;
 
 CREATE TABLE operator_actions (
     id          BLOB PRIMARY KEY,
@@ -376,7 +440,9 @@ CREATE TABLE operator_actions (
     action      TEXT NOT NULL,
     actor       TEXT NOT NULL,
     reason      TEXT,
-    created_at  INTEGER NOT NULL
+    created_at  INTEGER NOT NULL,
+    token       TEXT,
+    metadata    TEXT
 );
 
 CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);
@@ -396,7 +462,9 @@ CREATE TABLE run_details (
     outputs        TEXT,
     correlation_id TEXT,
     trigger        TEXT,
-    reason         TEXT
+    reason         TEXT,
+    -- When a run began that was put off: its waits match no event from before.
+    began_at       INTEGER
 );
 
 CREATE INDEX run_details_by_correlation ON run_details (correlation_id) WHERE correlation_id IS NOT NULL;
@@ -439,7 +507,9 @@ CREATE TABLE runs (
     started_at  INTEGER,
     finished_at INTEGER,
     progress_at INTEGER NOT NULL,
-    deadline_at INTEGER
+    deadline_at INTEGER,
+    -- When it was reopened last: its lifetime counts from there.
+    reopened_at INTEGER
 ) WITHOUT ROWID;
 
 CREATE INDEX runs_by_deadline ON runs (deadline_at) WHERE deadline_at IS NOT NULL;
@@ -487,10 +557,29 @@ CREATE TABLE sessions (
     dead        BOOLEAN NOT NULL DEFAULT FALSE,
     created_at  INTEGER NOT NULL,
     beat_at     INTEGER NOT NULL,
-    ended_at    INTEGER
+    ended_at    INTEGER,
+    -- The last exchange of a remote worker that was begun.
+    seq         INTEGER NOT NULL DEFAULT 0,
+    -- Where a remote worker may take tasks, joined by commas; null is everywhere.
+    namespaces  TEXT,
+    function_slots INTEGER NOT NULL DEFAULT 0,
+    remote_slots INTEGER NOT NULL DEFAULT 0,
+    handlers    TEXT NOT NULL DEFAULT '',
+    version     TEXT NOT NULL DEFAULT '',
+    token_hash  BLOB,
+    -- How many attempts a remote worker has and has not begun.
+    backlog     INTEGER NOT NULL DEFAULT 0
 );
 
 CREATE INDEX sessions_live ON sessions (id) WHERE NOT dead;
+
+CREATE TABLE staleness_defaults (
+    id                       INTEGER PRIMARY KEY CHECK (id = 1),
+    waiting_for_dependencies INTEGER NOT NULL,
+    waiting_for_retry        INTEGER NOT NULL,
+    steps_in_process         INTEGER NOT NULL,
+    lifetime                 INTEGER NOT NULL
+);
 
 CREATE TABLE starts (
     run_id BLOB PRIMARY KEY,
@@ -499,6 +588,13 @@ CREATE TABLE starts (
 
 CREATE INDEX starts_due ON starts (due_at);
 
+CREATE TABLE steal_requests (
+    victim      INTEGER PRIMARY KEY,
+    thief       INTEGER NOT NULL,
+    wanted      INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL
+);
+
 CREATE TABLE submissions (
     namespace   TEXT NOT NULL,
     key         TEXT NOT NULL,
@@ -506,6 +602,14 @@ CREATE TABLE submissions (
     created_at  INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
+
+CREATE TABLE task_overrides (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    timeout_ms  INTEGER NOT NULL,
+    PRIMARY KEY (run_id, idx, item)
+);
 
 CREATE TABLE task_runs (
     run_id       BLOB NOT NULL,
@@ -589,10 +693,99 @@ CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present
 
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
 
+CREATE TABLE ui_codes (
+    hash       BLOB PRIMARY KEY CHECK (length(hash) = 32),
+    token_id   BLOB NOT NULL REFERENCES api_tokens (id) ON DELETE CASCADE,
+    expires_at INTEGER NOT NULL
+);
+
+CREATE INDEX ui_codes_by_age ON ui_codes (expires_at);
+
+CREATE TABLE ui_sessions (
+    hash       BLOB PRIMARY KEY CHECK (length(hash) = 32),
+    token_id   BLOB NOT NULL REFERENCES api_tokens (id) ON DELETE CASCADE,
+    created_at INTEGER NOT NULL,
+    used_at    INTEGER NOT NULL
+);
+
+CREATE INDEX ui_sessions_by_age ON ui_sessions (created_at);
+
+CREATE INDEX ui_sessions_of_token ON ui_sessions (token_id);
+
 CREATE TABLE unsuccessful_runs (
     run_id      BLOB PRIMARY KEY,
-    state       INTEGER NOT NULL CHECK (state IN (4, 5))
+    state       INTEGER NOT NULL CHECK (state IN (4, 5)),
+    -- Whether its failure was looked at for notifications.
+    noticed     INTEGER NOT NULL DEFAULT FALSE
 ) WITHOUT ROWID;
+
+CREATE INDEX unsuccessful_runs_unnoticed ON unsuccessful_runs (run_id) WHERE NOT noticed;
+
+CREATE VIEW v_dlq_dashboard AS
+SELECT CASE e.reason WHEN 0 THEN 'staleness_timeout' WHEN 1 THEN 'max_retries_exceeded' WHEN 2 THEN 'dependency_cycle_detected'
+                     WHEN 3 THEN 'worker_unavailable' WHEN 4 THEN 'poison_pill' ELSE 'manual_dlq' END AS dlq_reason,
+       count(*) AS total_entries,
+       count(*) FILTER (WHERE e.status = 0) AS pending,
+       count(*) FILTER (WHERE e.status = 1) AS retried,
+       count(*) FILTER (WHERE e.status = 2) AS skipped,
+       count(*) FILTER (WHERE e.status = 3) AS manually_resolved,
+       count(*) FILTER (WHERE e.status = 4) AS permanent_failures,
+       count(*) FILTER (WHERE e.status = 5) AS cancelled,
+       strftime('%Y-%m-%dT%H:%M:%fZ', min(e.created_at) / 1000000.0, 'unixepoch') AS oldest_entry,
+       strftime('%Y-%m-%dT%H:%M:%fZ', max(e.created_at) / 1000000.0, 'unixepoch') AS newest_entry,
+       round(avg(e.resolved_at - e.created_at) FILTER (WHERE e.status <> 0) / 60000000.0, 2) AS avg_resolution_time_minutes
+FROM dead_letters e GROUP BY e.reason;
+
+CREATE VIEW v_dlq_investigation_queue AS
+SELECT e.id AS dlq_entry_id, e.run_id,
+       CASE WHEN e.idx IS NOT NULL THEN lower(substr(hex(e.run_id), 1, 8) || '-' || substr(hex(e.run_id), 9, 4) || '-' || substr(hex(e.run_id), 13, 4) || '-' || substr(hex(e.run_id), 17, 4) || '-' || substr(hex(e.run_id), 21)) || '.' || e.idx || CASE WHEN e.item >= 0 THEN '.' || e.item ELSE '' END END AS task_run_id,
+       CASE e.reason WHEN 0 THEN 'staleness_timeout' WHEN 1 THEN 'max_retries_exceeded' WHEN 2 THEN 'dependency_cycle_detected'
+                     WHEN 3 THEN 'worker_unavailable' WHEN 4 THEN 'poison_pill' ELSE 'manual_dlq' END AS dlq_reason,
+       round(CASE e.reason WHEN 0 THEN 10 WHEN 1 THEN 20 WHEN 3 THEN 30
+            WHEN 5 THEN 50 ELSE 40 END + (c.now - e.created_at) / 3600000000.0, 2) AS priority_score,
+       round((c.now - e.created_at) / 60000000.0, 2) AS minutes_in_dlq,
+       coalesce(e.namespace, w.namespace) AS namespace, coalesce(e.workflow, w.name) AS workflow, e.task_name
+FROM dead_letters e LEFT JOIN versions v ON v.id = e.version LEFT JOIN workflows w ON w.id = v.workflow_id
+CROSS JOIN (SELECT CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) AS now) c
+WHERE e.status = 0 ORDER BY priority_score DESC;
+
+CREATE VIEW v_open_runs AS
+SELECT r.id AS run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
+       max(r.progress_at, l.moved_at) AS moved_at,
+       coalesce(r.reopened_at, r.started_at, r.created_at) AS begun_at,
+       CASE WHEN r.state <> 1 OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) THEN 1 ELSE 0 END AS exempt,
+       CASE l.phase WHEN 0 THEN coalesce(v.waiting_for_dependencies, d.waiting_for_dependencies)
+                    WHEN 1 THEN coalesce(v.waiting_for_retry, d.waiting_for_retry)
+                    ELSE coalesce(v.steps_in_process, max(d.steps_in_process, coalesce(v.longest_timeout, 0))) END AS threshold,
+       coalesce(v.lifetime, max(d.lifetime, coalesce(v.run_timeout, 0))) AS lifetime
+FROM (SELECT t.run_id,
+             CASE WHEN max(CASE WHEN t.state = 2 THEN 1 ELSE 0 END) = 1 THEN 2 WHEN max(CASE WHEN t.state = 3 THEN 1 ELSE 0 END) = 1 THEN 1 ELSE 0 END AS phase,
+             max(CASE WHEN t.state IN (0, 8) THEN 0 ELSE 1 END) AS busy,
+             max(CASE WHEN t.state = 8 THEN 1 ELSE 0 END) AS waiting,
+             max(CASE WHEN t.state = 8 AND t.due_at = 9223372036854775807 AND t.flags & 128 = 0 AND NOT EXISTS (
+                 SELECT 1 FROM waits x WHERE x.run_id = t.run_id AND x.idx = t.idx AND x.item = t.item AND x.child IS NOT NULL) THEN 1 ELSE 0 END) AS unbounded,
+             max(CASE WHEN t.state = 2 THEN t.started_at WHEN t.state IN (1, 5) THEN t.due_at ELSE 0 END) AS moved_at
+      FROM task_runs t GROUP BY t.run_id) l
+JOIN runs r ON r.id = l.run_id
+JOIN workflows w ON w.id = r.workflow_id
+JOIN staleness_defaults d ON d.id = 1
+LEFT JOIN version_thresholds v ON v.version = r.version
+WHERE r.state < 3;
+
+CREATE VIEW v_task_staleness_monitoring AS
+SELECT m.run_id, m.namespace, m.workflow,
+       CASE m.phase WHEN 0 THEN 'waiting_for_dependencies' WHEN 1 THEN 'waiting_for_retry' ELSE 'steps_in_process' END AS current_state,
+       round(CASE WHEN m.by_lifetime THEN m.alive ELSE m.in_phase END / 60000000.0, 2) AS time_in_state_minutes,
+       round(CASE WHEN m.by_lifetime THEN m.lifetime ELSE m.threshold END / 60000000.0, 2) AS staleness_threshold_minutes,
+       round(CASE WHEN m.by_lifetime THEN m.by_life ELSE m.by_phase END, 2) AS threshold_percentage,
+       CASE WHEN max(m.by_phase, m.by_life) >= 100 THEN 'stale' WHEN max(m.by_phase, m.by_life) >= 80 THEN 'warning' ELSE 'healthy' END AS health_status,
+       1000 - m.rank AS priority
+FROM (SELECT p.*, p.exempt = 1 OR (p.by_life >= 100 AND p.by_phase < 100) OR (p.by_life >= 80 AND p.by_phase < 80) AS by_lifetime
+      FROM (SELECT o.*, c.now - o.moved_at AS in_phase, c.now - o.begun_at AS alive,
+                   CASE WHEN o.exempt = 1 THEN 0 ELSE (c.now - o.moved_at) * 100.0 / o.threshold END AS by_phase,
+                   (c.now - o.begun_at) * 100.0 / o.lifetime AS by_life
+            FROM v_open_runs o CROSS JOIN (SELECT CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER) AS now) c) p) m
+ORDER BY threshold_percentage DESC;
 
 CREATE TABLE version_files (
     version     INTEGER NOT NULL REFERENCES versions (id) ON DELETE CASCADE,
@@ -617,6 +810,16 @@ CREATE TABLE version_tasks (
     dependents   TEXT NOT NULL, -- a JSON array of idx
     PRIMARY KEY (version, idx)
 ) WITHOUT ROWID;
+
+CREATE TABLE version_thresholds (
+    version                  INTEGER PRIMARY KEY REFERENCES versions (id) ON DELETE CASCADE,
+    waiting_for_dependencies INTEGER,
+    waiting_for_retry        INTEGER,
+    steps_in_process         INTEGER,
+    lifetime                 INTEGER,
+    longest_timeout          INTEGER,
+    run_timeout              INTEGER
+);
 
 CREATE TABLE versions (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
