@@ -1,6 +1,6 @@
 //! Nodes beside Redis: wake-ups, events in and out, and a Redis that comes and goes.
 
-use std::io::{BufBufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
