@@ -18,7 +18,8 @@ const LANES: usize = 2;
 /// How the statements are told apart.
 const OUTPUTS: &str = "JOIN history h ON";
 const RENEWAL: &str = "UPDATE sessions SET beat = beat + 1";
-/// What a node says by the clock: renewal, leadership, what is due, what is left to do, where to look.
+/// What a node says by the clock: renewal, membership, leadership, what is due, what is left to do, where to look, and
+/// what the operator's desk and the gauges read.
 const PERIODIC: &[&str] = &[
     RENEWAL,
     "FROM terms WHERE",
@@ -44,6 +45,20 @@ const PERIODIC: &[&str] = &[
     "FROM events WHERE NOT handled",
     "FROM run_ends",
     "FROM debounces d",
+    "INTO members",
+    "DELETE FROM members",
+    "to_regclass",
+    "FROM dead_letters",
+    "UPDATE dead_letters",
+    "FROM dlq_batches",
+    "FROM unsuccessful_runs u",
+    "FROM notifications WHERE",
+    "staleness_defaults",
+    "FROM v_open_runs",
+    "SELECT DISTINCT route FROM task_runs",
+    "FROM sessions ",
+    "FROM task_runs t JOIN routes",
+    "SELECT session, count(*) FROM task_runs",
 ];
 
 struct Scene {

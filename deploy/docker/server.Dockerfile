@@ -4,7 +4,7 @@
 FROM node:22-bookworm-slim AS ui
 WORKDIR /src/ui
 COPY ui/package.json ui/package-lock.json ui/.npmrc ./
-RUN npm ci --no-audit --no-fund
+RUN npm install --no-save --no-audit --no-fund
 COPY ui/ ./
 COPY openapi.json /src/openapi.json
 RUN npm run build

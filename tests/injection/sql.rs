@@ -98,8 +98,18 @@ async fn check_program(flavor: Flavor) {
     let values = values::sql(&place);
     for value in &values {
         let input = format!("v={value}");
-        let arguments = ["--database", database.url(), "submit", "w.yaml", "-i", &input, "--correlation-id", value];
-        let made = place.call(&arguments);
+        let made = place.call(&[
+            "--database",
+            database.url(),
+            "-o",
+            "json",
+            "submit",
+            "w.yaml",
+            "-i",
+            &input,
+            "--correlation-id",
+            value,
+        ]);
         assert_eq!(made.code, 0, "{value:?}: {made:?}");
         let listed =
             place.call(&["--database", database.url(), "-o", "json", "runs", "list", "--correlation-id", value]);

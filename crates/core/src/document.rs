@@ -130,7 +130,8 @@ impl<'t> Doc<'t> {
             Ok(duration) => Some(duration),
             Err(cause) => {
                 let message = format!("{what} {} is not a duration: {cause}", quoted(text));
-                report.add_with_help(self.place(), "", message, "write `500ms`, `30s`, `5m`, `2h` or `1d`");
+                let help = "write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`";
+                report.add_with_help(self.place(), "", message, help);
                 None
             }
         }

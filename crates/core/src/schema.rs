@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::author::dialect::{EXCLUSIVE, Shape, Table, WORKFLOW};
+use crate::author::dialect::{EXCLUSIVE, LISTED_KEYS, Shape, Table, WORKFLOW};
 
 const NAME: &str = "^[a-z0-9][a-z0-9_.-]{0,127}$";
 /// The system's own events have a colon.
@@ -127,6 +127,18 @@ impl Definitions {
                 let each: Vec<Value> = shapes.iter().map(|shape| Value::Object(self.shape(*shape))).collect();
                 json!({"anyOf": each})
             }
+            Shape::ListedTasks => json!({"type": "array", "items": {
+                "type": "object",
+                "required": ["name", "command"],
+                // Not `properties`: editors offer those, and people write a mapping.
+                "propertyNames": {"enum": LISTED_KEYS},
+                "patternProperties": {
+                    "^name$": self.shape(Shape::Name),
+                    "^command$": self.shape(Shape::Text),
+                    "^(retry_count|retry_delay_seconds|timeout_seconds)$": {"type": "integer", "minimum": 0},
+                    "^depends_on$": self.shape(Shape::OneOrMany(&Shape::Text)),
+                },
+            }}),
         })
     }
 }

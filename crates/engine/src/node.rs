@@ -337,13 +337,13 @@ impl Node {
         NodeHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Gives up leadership, then takes no more work. What runs goes on and is handed in.
+    /// Takes no more work from now on, and gives up leadership. What runs goes on and is handed in.
     pub async fn drain(&self) {
+        self.shared.gatherer().drain();
         if self.shared.config.leads {
             self.shared.resign.cancel();
             let _ = tokio::time::timeout(RESIGNING, self.shared.resigned.cancelled()).await;
         }
-        self.shared.gatherer().drain();
         let session = self.shared.gatherer().own();
         if let Err(error) = self.shared.client.store.drain_session(session).await {
             tracing::warn!(%error, "saying that this worker takes no more work");

@@ -56,6 +56,7 @@ Look and repair
   search       Find workflows, runs and errors by words
   pools        Set, list and delete named pools
   workers      List, get and drain workers
+  ui           Print an address that opens the web interface and signs in once
 
 Guard
   tokens       Create, list and delete API tokens
@@ -65,6 +66,9 @@ Guard
 
 Maintain
   migrate      Bring the database schema up, down, or show where it is
+  backup       Copy a SQLite database into a file while servers use it
+  restore      Put a copy that `backup` made in the place of the database
+  migrate-store  Move everything from SQLite to an empty PostgreSQL database
   doctor       Check configuration, database and machine, with remedies
   bench        Measure what this database and machine can carry
   cluster      Show nodes, the leader, and what etcd and Redis say
@@ -222,6 +226,12 @@ pub(crate) enum Command {
     /// Bring the database schema up, down, or show where it is
     #[command(subcommand)]
     Migrate(commands::migrate::MigrateCommand),
+    /// Copy a SQLite database into a file while servers use it
+    Backup(commands::backup::BackupArgs),
+    /// Put a copy that `backup` made in the place of the database
+    Restore(commands::backup::RestoreArgs),
+    /// Move everything from SQLite to an empty PostgreSQL database
+    MigrateStore(commands::backup::MigrateStoreArgs),
     /// Check configuration, database and machine, with remedies
     Doctor,
     /// Measure what this database and machine can carry

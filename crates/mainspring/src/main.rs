@@ -139,6 +139,9 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Audit(args) => commands::audit::audit(&app, args).await,
         Command::Diff(args) => commands::diff::diff(&app, args).await,
         Command::Migrate(command) => commands::migrate::migrate(&app, command).await,
+        Command::Backup(args) => commands::backup::backup(&app, &args).await,
+        Command::Restore(args) => commands::backup::restore(&app, &args).await,
+        Command::MigrateStore(args) => commands::backup::migrate_store(&app, &args).await,
         Command::Bench(args) => {
             app.start_logs();
             bench::run(&app.config.database, args).await?;

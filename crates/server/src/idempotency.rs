@@ -127,8 +127,12 @@ async fn end(
     if let (Some(trace), Some(namespace)) = (trace, caller.namespace()) {
         trace.seen.namespace(namespace);
     }
-    let is_refused = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-    let answer = key.filter(|_| !is_refused).map(|_| kept(&parts, &bytes));
+    if key.is_some() && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        // Undone by being dropped, and never claimed: a refusal is not kept, and the key stays free for who may use it.
+        // The audit log writes its row by itself.
+        return Ok(Response::from_parts(parts, Body::from(bytes)));
+    }
+    let answer = key.map(|_| kept(&parts, &bytes));
     let audit = trace.and_then(|trace| trace.row(state, status));
     let is_recorded = audit.is_some();
     let record = Record { answer, audit };

@@ -264,7 +264,7 @@ impl Store {
     }
 }
 
-/// Locks a run and says when it moved last; `None` if it is gone or somebody else has it in hand.
+/// Locks a run and says when it moved last, as `v_open_runs` does; `None` if it is gone or somebody else has it in hand.
 async fn lock_unless_locked(tx: &mut Tx, id: RunId) -> Result<Option<(LockedRun, Micros)>> {
     if let Tx::Postgres(pg) = tx {
         let free: Option<(RunId,)> = sqlx::query_as("SELECT id FROM runs WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED")
@@ -280,16 +280,17 @@ async fn lock_unless_locked(tx: &mut Tx, id: RunId) -> Result<Option<(LockedRun,
         Err(Error::NotFound { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let (progress, started): (Micros, Option<Micros>) = within!(tx, |conn| {
+    let (progress, tasks_moved): (Micros, Option<Micros>) = within!(tx, |conn| {
         sqlx::query_as(sql!(
-        "SELECT r.progress_at, (SELECT max(t.started_at) FROM task_runs t WHERE t.run_id = r.id AND t.state = {task.running}) \
+            "SELECT r.progress_at, (SELECT max(CASE WHEN t.state = {task.running} THEN t.started_at \
+         WHEN t.state IN ({task.ready}, {task.gated}) THEN t.due_at END) FROM task_runs t WHERE t.run_id = r.id) \
          FROM runs r WHERE r.id = $1"
-    ))
-    .bind(id)
-    .fetch_one(conn)
-    .await?
+        ))
+        .bind(id)
+        .fetch_one(conn)
+        .await?
     });
-    Ok(Some((run, progress.max(started.unwrap_or(0)))))
+    Ok(Some((run, progress.max(tasks_moved.unwrap_or(0)))))
 }
 
 /// Stops running runs with few rows: what [`stop_run`] does, in as many statements for all as for one.

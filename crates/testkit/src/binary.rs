@@ -44,10 +44,10 @@ fn locate() -> anyhow::Result<PathBuf> {
 fn is_current(binary: &Path) -> bool {
     let Ok(built) = binary.metadata().and_then(|metadata| metadata.modified()) else { return false };
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let made_of = ["core", "store", "engine", "worker", "server", "mainspring"];
+    let made_of = ["api", "core", "telemetry", "store", "engine", "worker", "server", "mainspring"];
     made_of.iter().all(|name| {
         let folder = crates.join(name);
-        newest(&folder.join("src")).max(newest(&folder.join("migrations"))) <= Some(built)
+        newest(&folder.join("src")).max(newest(&folder.join("sql"))) <= Some(built)
     })
 }
 

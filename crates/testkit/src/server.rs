@@ -31,6 +31,8 @@ pub struct ServerPlan {
 pub struct ServerProcess {
     child: Child,
     log: PathBuf,
+    /// How long the log was when it started: what is before is of an earlier server.
+    log_start: usize,
 }
 
 /// A process as it can be recognised: numbers are used again, starting times are not.
@@ -55,6 +57,7 @@ impl ServerPlan {
     pub fn start(&self) -> anyhow::Result<ServerProcess> {
         let log = self.folder.join("server.log");
         let file = File::options().create(true).append(true).open(&log).context("opening the server's log")?;
+        let log_start = usize::try_from(file.metadata().context("measuring the server's log")?.len())?;
         let mut command = Command::new(if self.left_open { Path::new("bash") } else { binary::mainspring() });
         if self.left_open {
             command.args(["-c", "exec 7</dev/zero 9>/dev/full 12<>/dev/null; exec \"$0\" \"$@\""]);
@@ -73,7 +76,7 @@ impl ServerPlan {
             .stderr(file)
             .spawn()
             .context("starting the server")?;
-        Ok(ServerProcess { child, log })
+        Ok(ServerProcess { child, log, log_start })
     }
 
     /// Every process of this plan's servers and their tasks.
@@ -142,8 +145,11 @@ impl ServerProcess {
             if let Some(code) = self.ended()? {
                 bail!("the server ended with {code}:\n{}", self.last_lines(20));
             }
-            let log = self.last_lines(1_000);
-            let line = log.lines().rev().find_map(|line| line.split("listening on http://").nth(1));
+            let log = std::fs::read(&self.log).unwrap_or_default();
+            let log = String::from_utf8_lossy(log.get(self.log_start..).unwrap_or_default());
+            // A line without its end may be half written.
+            let mut lines = log.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+            let line = lines.find_map(|line| line.split("listening on http://").nth(1));
             Ok(line.and_then(|address| address.trim().parse().ok()))
         })
         .await

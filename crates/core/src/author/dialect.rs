@@ -53,6 +53,8 @@ pub(crate) enum Shape {
     Map(&'static Shape),
     Table(&'static Table),
     Either(&'static [Shape]),
+    /// Tasks as a list, which only JSON may give.
+    ListedTasks,
 }
 
 impl Table {
@@ -103,12 +105,18 @@ pub(crate) static WORKFLOW: Table = Table {
         key("lifecycle", Shape::Table(&LIFECYCLE), "how long a run may stay in a phase"),
         key("notifications", Shape::List(&Shape::Table(&NOTIFICATION)), "who is told when something goes wrong"),
         key("defaults", Shape::Table(&DEFAULTS), "for tasks that say nothing else"),
-        key("tasks", Shape::Map(&Shape::Table(&TASK)), "the tasks"),
-        key("on_failure", Shape::Map(&Shape::Table(&TASK)), "tasks after a failure or timeout of the main ones"),
-        key("finally", Shape::Map(&Shape::Table(&TASK)), "tasks at the end, in any case"),
+        key("tasks", TASKS, "the tasks"),
+        key("on_failure", TASKS, "tasks after a failure or timeout of the main ones"),
+        key("finally", TASKS, "tasks at the end, in any case"),
         key("outputs", Shape::Map(&Shape::Any), "the run's own output: expressions over inputs and tasks"),
     ],
 };
+
+const TASKS: Shape = Shape::Either(&[Shape::Map(&Shape::Table(&TASK)), Shape::ListedTasks]);
+
+/// The keys of a task in a list, as other programs send it.
+pub(crate) const LISTED_KEYS: [&str; 6] =
+    ["name", "command", "retry_count", "retry_delay_seconds", "timeout_seconds", "depends_on"];
 
 pub(crate) static INPUT: Table = Table {
     what: "an input",

@@ -2,19 +2,20 @@
 //! timeout_seconds, depends_on}`. In YAML, which people write, a list is a mistake that gets an explanation.
 
 use crate::retry::{Backoff, Retry};
-use crate::workflow::{Action, Stage};
+use crate::workflow::{Action, MAX_TASKS, Stage};
 use crate::yaml::{Kind, NodeId};
 
+use super::dialect::LISTED_KEYS;
 use super::fields::{Path, Reader};
 use super::retry::Defaults;
-use super::spec::{Need, Spec, TaskSpec};
-use super::task::blank;
+use super::spec::{Spec, TaskSpec};
+use super::task::{blank, needs};
 
-const KEYS: [&str; 6] = ["name", "command", "retry_count", "retry_delay_seconds", "timeout_seconds", "depends_on"];
 const MAX_SECONDS: i64 = 315_360_000;
 
 pub(super) fn read<'t>(
     reader: &mut Reader<'t, '_>,
+    id: NodeId,
     items: &'t [NodeId],
     path: Path<'_>,
     stage: Stage,
@@ -22,11 +23,16 @@ pub(super) fn read<'t>(
     spec: &mut Spec<'t>,
 ) {
     if !reader.tree.is_json() {
-        let place = items.first().map(|item| reader.place(*item)).unwrap_or_default();
+        let place = reader.place(*items.first().unwrap_or(&id));
         let message = format!("`{}` must be a mapping from names to tasks, not a list", Spec::stage_key(stage));
         let name = items.first().and_then(|item| name_of(reader, *item)).unwrap_or("NAME");
         let help = format!("write `{name}:` instead of `- name: {name}`, and what it does below");
         reader.report.add_with_help(place, path, message, help);
+        return;
+    }
+    if spec.tasks.len() + items.len() > MAX_TASKS {
+        let message = format!("the workflow has more than {MAX_TASKS} tasks");
+        reader.report.add(reader.place(id), path, message);
         return;
     }
     for (index, item) in items.iter().enumerate() {
@@ -58,9 +64,9 @@ fn task<'t>(
     };
     for (key, _) in entries {
         let name = reader.tree.scalar(*key);
-        if !KEYS.contains(&name) {
+        if !LISTED_KEYS.contains(&name) {
             let message = format!("a task of a list has no key {}", crate::diagnostic::quoted(name));
-            let help = format!("it has {}; the other keys are for `tasks` as a mapping", KEYS.join(", "));
+            let help = format!("it has {}; the other keys are for `tasks` as a mapping", LISTED_KEYS.join(", "));
             reader.report.add_with_help(reader.place(*key), path.key(name), message, help);
         }
     }
@@ -96,11 +102,7 @@ fn task<'t>(
         spec.task.timeout_ms = Some(seconds as u64 * 1_000);
     }
     if let Some(id) = value(reader, "depends_on") {
-        for need in reader.one_or_many(id, path.key("depends_on"), "a name or a list of names")? {
-            if let Kind::Scalar { text, .. } = &reader.node(need).kind {
-                spec.needs.push(Need { name: text, place: reader.place(need) });
-            }
-        }
+        spec.needs = needs(reader, id, path.key("depends_on"));
     }
     Some(spec)
 }

@@ -271,7 +271,7 @@ fn limits(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Limits {
     limits
 }
 
-fn needs<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>) -> Vec<Need<'t>> {
+pub(super) fn needs<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>) -> Vec<Need<'t>> {
     let items = reader.one_or_many(id, path, "a name or a list of names").unwrap_or_default();
     let mut needs = Vec::with_capacity(items.len());
     for (index, item) in items.into_iter().enumerate() {

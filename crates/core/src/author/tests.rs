@@ -137,7 +137,10 @@ fn texts_that_are_no_workflow() {
     check("[]", "1:1: a workflow must be a mapping, not a list");
     check("hello", "1:1: a workflow must be a mapping, not a text");
     check("tasks: {}", "1:1: the workflow has no name\n  help: add `name: …`");
-    check("name: w\ntasks: []", "2:8: `tasks` must be a mapping, not a list");
+    check(
+        "name: w\ntasks: []",
+        "2:8: `tasks` must be a mapping from names to tasks, not a list\n  help: write `NAME:` instead of `- name: NAME`, and what it does below",
+    );
     check("name: [", "2:1: not valid YAML: while parsing a node, did not find expected node content");
     check("name: w\nname: v", "2:1: the key `name` appears twice");
     check("name: w\n[a]: 1", "2:1: a key must be a plain name, not a list or a mapping");
@@ -148,7 +151,7 @@ fn keys_that_do_not_exist() {
     check("name: w\ntask: {}", "2:1: a workflow has no key `task`\n  help: did you mean `tasks`?");
     check(
         "name: w\nzzz: {}",
-        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, triggers, files, env, priority, timeout, concurrency, lifecycle, notifications, defaults, tasks, on_failure, finally, outputs",
+        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, callers, triggers, files, env, priority, timeout, concurrency, lifecycle, notifications, defaults, tasks, on_failure, finally, outputs",
     );
     check_task("run: x, need: other", "3:15: a task has no key `need`\n  help: did you mean `needs`?");
     check_task("run: x, for_each: other", "3:15: a task has no key `for_each`\n  help: did you mean `foreach`?");
@@ -186,7 +189,7 @@ fn a_task_does_one_thing() {
 fn values_of_the_wrong_kind() {
     check_task(
         "run: x, timeout: 30",
-        "3:24: `timeout` `30` is not a duration: a duration needs a unit\n  help: write `500ms`, `30s`, `5m`, `2h` or `1d`",
+        "3:24: `timeout` `30` is not a duration: a duration needs a unit\n  help: write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`",
     );
     check_task("run: x, timeout: 0s", "3:24: `timeout` must be longer than nothing");
     check_task(
@@ -197,7 +200,10 @@ fn values_of_the_wrong_kind() {
         "run: x, priority: 1001",
         "3:25: `1001` is not a priority\n  help: write `low`, `medium`, `high`, `critical` or a number from 0 to 1000",
     );
-    check_task("run: x, retry: 5", "3:22: `retry` must be a mapping, not a number");
+    check_task(
+        "run: x, retry: 5",
+        "3:22: `retry` must be a mapping, not a number\n  help: write `retry: {attempts: 5}`, the first attempt included",
+    );
     check_task("run: x, retry: {attempts: 0}", "3:33: `attempts` must lie between 1 and 10000");
     check_task("run: x, retry: {attempts: 99999999999999999999}", "3:33: `attempts` must lie between 1 and 10000");
     check_task("run: x, retry: {attempts: two}", "3:33: `attempts` must be a whole number, not a text");
@@ -265,7 +271,7 @@ fn everything_is_said_at_once_and_in_order() {
         "1:7: `W` is not a valid name\n  help: names begin with a-z or 0-9, go on with a-z 0-9 _ . - and have at most 128 characters
 2:1: a workflow has no key `priorty`\n  help: did you mean `priority`?
 4:22: there is no task `b`\n  help: did you mean `a`?
-5:24: `timeout` `x` is not a duration: a duration is a number and a unit\n  help: write `500ms`, `30s`, `5m`, `2h` or `1d`",
+5:24: `timeout` `x` is not a duration: a duration is a number and a unit\n  help: write `500ms`, `30s`, `5m`, `2h`, `1d` or `1h30m`",
     );
 }
 

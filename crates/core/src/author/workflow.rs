@@ -177,7 +177,7 @@ fn lifecycle(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Lifecyc
 fn tasks<'t>(reader: &mut Reader<'t, '_>, id: NodeId, stage: Stage, defaults: &Defaults, spec: &mut Spec<'t>) {
     let path = Path::ROOT.key(Spec::stage_key(stage));
     if let Kind::Sequence(items) = &reader.node(id).kind {
-        return listed::read(reader, items, path, stage, defaults, spec);
+        return listed::read(reader, id, items, path, stage, defaults, spec);
     }
     let entries = reader.mapping(id, path).unwrap_or_default();
     if spec.tasks.len() + entries.len() > MAX_TASKS {

@@ -55,7 +55,9 @@ pub(crate) async fn backup(app: &App<'_>, args: &BackupArgs) -> Result {
         Format::Table => app.out.line(format_args!("{bytes} bytes were written to {}", args.file.display())),
         format => app.out.value(format, &json!({"file": args.file.display().to_string(), "bytes": bytes})),
     }
-    app.out.note(format_args!("keep the key of the secrets (secrets.key beside the database) elsewhere: it is not in this file"));
+    app.out.note(format_args!(
+        "keep the key of the secrets (secrets.key beside the database) elsewhere: it is not in this file"
+    ));
     Ok(Exit::Success)
 }
 
@@ -72,7 +74,9 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
     // A copy that this program cannot serve is refused before anything is touched.
     let copy = Store::connect(&Connect::new(format!("sqlite://{}", args.file.display()))).await?;
     match copy.schema_state().await? {
-        SchemaState::Empty => return Err(Failure::bad_input(format!("{} is not a backup of Mainspring", args.file.display()))),
+        SchemaState::Empty => {
+            return Err(Failure::bad_input(format!("{} is not a backup of Mainspring", args.file.display())));
+        }
         SchemaState::Newer { .. } => copy.require_current_schema().await?,
         SchemaState::Current | SchemaState::Behind { .. } => {}
     }
@@ -120,7 +124,9 @@ pub(crate) async fn migrate_store(app: &App<'_>, args: &MigrateStoreArgs) -> Res
             .remedy("name it with --from sqlite://PATH"));
     }
     if !args.to.starts_with("postgres") {
-        return Err(Failure::bad_input("--to must name a PostgreSQL database").remedy("write --to postgres://user@host/name"));
+        return Err(
+            Failure::bad_input("--to must name a PostgreSQL database").remedy("write --to postgres://user@host/name")
+        );
     }
     let from = Store::connect(&Connect::new(&args.from)).await?;
     // What a server would write meanwhile would be missing.
@@ -138,10 +144,14 @@ pub(crate) async fn migrate_store(app: &App<'_>, args: &MigrateStoreArgs) -> Res
             }
             list.print(app.out);
             app.out.line(format_args!("{rows} rows were copied to {}", shown(&args.to)));
-            app.out.note(format_args!("start servers with --database {} and the same key of the secrets", shown(&args.to)));
+            app.out.note(format_args!(
+                "start servers with --database {} and the same key of the secrets",
+                shown(&args.to)
+            ));
         }
         format => {
-            let items: Vec<Value> = tables.iter().map(|table| json!({"table": table.name, "rows": table.rows})).collect();
+            let items: Vec<Value> =
+                tables.iter().map(|table| json!({"table": table.name, "rows": table.rows})).collect();
             app.out.value(format, &json!({"items": items, "next": null}));
         }
     }

@@ -4,6 +4,7 @@ pub(crate) mod apply;
 pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod backfill;
+pub(crate) mod backup;
 pub(crate) mod calendars;
 pub(crate) mod cluster;
 pub(crate) mod completions;

@@ -1,4 +1,4 @@
-//! `mainspring migrate`, `doctor` and `pools`.
+//! `mainspring migrate`, `doctor`, `pools`, `backup`, `restore` and `migrate-store`.
 
 use serde_json::json;
 use sqlx::Connection;
@@ -21,9 +21,11 @@ fn the_schema_goes_up_and_down(database: &str) {
     place.call(&["migrate", "up"]).expect(0);
     assert_eq!(missing(&place), (steps, 0));
     place.call(&["runs", "list"]).expect(0);
-    place.call(&["migrate", "down", "1"]).expect(0);
-    assert_eq!(missing(&place), (steps, 1));
-    place.call(&["doctor"]).expect(1).says(&["wrong schema", "migrate up"]);
+    place.call(&["migrate", "down", &steps.to_string()]).expect(0);
+    assert_eq!(missing(&place), (steps, steps));
+    // Without any step the database is empty, and a server would prepare it.
+    place.call(&["runs", "list"]).expect(2).says(&["mainspring migrate up"]);
+    place.call(&["doctor"]).expect(0).says(&["the database is empty; a server prepares it by itself"]);
     place.call(&["migrate", "up"]).expect(0);
     place.call(&["doctor"]).expect(0).says(&["ok    schema", "ok    watchdog", "ok    shell"]);
 }
@@ -70,4 +72,49 @@ fn a_newer_schema_is_refused(database: &str) {
         place.call(arguments).expect(2).says(&["9999", "newer"]);
     }
     place.call(&["doctor"]).expect(1).says(&["9999"]);
+}
+
+/// A folder whose database has one run.
+fn with_a_run() -> Place {
+    let place = Place::new();
+    place.write("w.yaml", "name: w\ntasks: {t: {run: echo hello}}\n");
+    place.call(&["run", "w.yaml", "--keep"]).expect(0);
+    place
+}
+
+#[test]
+fn a_database_is_copied_and_put_back() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let place = with_a_run();
+    place.call(&["backup", "copy.db"]).expect(0);
+    let mode = std::fs::metadata(place.path("copy.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o077, 0, "others can read the copy");
+    place.call(&["backup", "copy.db"]).expect(2).says(&["copy.db exists already"]);
+
+    place.call(&["pools", "set", "later", "--slots", "2"]).expect(0);
+    place.call(&["restore", "copy.db"]).expect(2).says(&["exists already", "--replace"]);
+    place.call(&["restore", "nothing.db", "--replace"]).expect(2).says(&["there is no file nothing.db"]);
+    place.call(&["restore", "copy.db", "--replace"]).expect(0).says(&["is kept as"]);
+    assert!(place.path(".mainspring/mainspring.db.replaced").exists());
+    assert_eq!(place.call(&["pools", "list"]).expect(0).json()["items"], json!([]), "as it was when it was copied");
+    assert_eq!(place.call(&["runs", "list"]).expect(0).json()["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_moves_from_sqlite_to_postgres() {
+    let database = mainspring_testkit::database::TestDatabase::empty_postgres().await;
+    let place = with_a_run();
+    let move_it = ["migrate-store", "--from", "sqlite://.mainspring/mainspring.db", "--to", database.url()];
+    let moved = place.call(&move_it).expect(0).json();
+    let rows = |table: &str| {
+        let items = moved["items"].as_array().unwrap();
+        items.iter().find(|item| item["table"] == table).map(|item| item["rows"].clone())
+    };
+    assert_eq!((rows("workflows"), rows("versions")), (Some(json!(1)), Some(json!(1))), "{moved:#}");
+    let listed = place.call(&["runs", "list", "--database", database.url()]).expect(0).json();
+    let run = listed["items"][0]["id"].as_str().unwrap();
+    assert_eq!(listed["items"][0]["status"], "success");
+    place.call(&["runs", "logs", run, "--database", database.url()]).expect(0).says(&["hello"]);
+    place.call(&move_it).expect(2).says(&["holds workflows already"]);
 }

@@ -49,7 +49,10 @@ impl Scene {
     #[track_caller]
     fn refuses(&self, arguments: &[&str]) {
         let variables = [("MAINSPRING_SERVER", self.url.as_str()), ("MAINSPRING_TOKEN", "ms_wrong")];
-        self.away.call_with(arguments, &variables).expect(2).says(&["a valid token is needed", "MAINSPRING_TOKEN"]);
+        self.away
+            .call_with(arguments, &variables)
+            .expect(2)
+            .says(&["the server does not accept the token of MAINSPRING_TOKEN"]);
     }
 
     #[track_caller]

@@ -192,11 +192,14 @@ fn files_outside_the_folder_and_behind_links_are_refused() {
     std::fs::create_dir(place.path("in")).unwrap();
     place.write("secret", "s").write("in/ok.sh", "echo fine");
     std::os::unix::fs::symlink(place.path("secret"), place.path("in/link")).unwrap();
+    std::fs::create_dir(place.path("in/sub")).unwrap();
+    std::os::unix::fs::symlink(place.path("secret"), place.path("in/sub/link")).unwrap();
     for (files, says) in [
         ("[../secret]", "leads out of its directory"),
         ("[/etc/passwd]", "is absolute"),
         ("[link]", "which is a link"),
-        ("[.]", "which is a link"),
+        ("[.]", "the path `.` has an empty part"),
+        ("[sub]", "which is a link"),
         ("[missing.sh]", "cannot be read"),
     ] {
         place.write("in/w.yaml", format!("name: w\nfiles: {files}\ntasks: {{t: {{run: 'true'}}}}\n"));

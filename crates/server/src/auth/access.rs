@@ -192,6 +192,14 @@ impl Route<'_> {
         self
     }
 
+    /// Takes parameters of its query under these names, too: the descriptions of those they stand for name them.
+    pub(crate) fn also_takes(self, names: &[&str]) -> Self {
+        for entry in &mut self.routes.entries[self.first..] {
+            entry.query.extend(names.iter().map(|name| (*name).to_owned()));
+        }
+        self
+    }
+
     /// Answers under another full path too, with the same demand. Parameters are matched by position.
     pub(crate) fn also_at(self, path: &str) -> Self {
         let first = &self.routes.entries[self.first];

@@ -44,7 +44,7 @@ const PAGES: &[&str] = &[
 
 const UNBUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Mainspring</title>\
     <h1>The web interface is not built into this program</h1>\
-    <p>Build it with <code>npm ci &amp;&amp; npm run build</code> in the folder <code>ui</code>, then build the program again; \
+    <p>Build it with <code>npm install &amp;&amp; npm run build</code> in the folder <code>ui</code>, then build the program again; \
     <code>make run</code> does both. The API is served under <code>/api/v1</code>.</p></html>";
 
 #[derive(RustEmbed)]

@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode};
 use mainspring_server::Role;
 
 use crate::on_both;
-use crate::test_api::TestApi;
+use crate::test_api::{TestApi, is_page};
 
 const HEAD: &str = "\
 # What each caller gets on each route: 401 and 403 as such, `ok` for what passes the guard (whatever follows).
@@ -84,8 +84,7 @@ on_both! {
             .await
             .into_iter()
             .filter(|((path, method), words)| {
-                let is_page = method == "GET" && (path == "/" || path == "/ui" || path.starts_with("/ui/"));
-                words.starts_with("ok") && !is_page
+                words.starts_with("ok") && !is_page(&method.parse().unwrap(), path)
             })
             .map(|((path, _), _)| path)
             .collect();

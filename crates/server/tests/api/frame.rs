@@ -5,6 +5,7 @@ use mainspring_server::Role;
 use serde_json::{Value, json};
 
 use crate::on_both;
+use crate::test_api::is_page;
 
 on_both! {
     async fn wrong_tokens_cannot_be_told_apart(api: &TestApi) {
@@ -65,8 +66,9 @@ on_both! {
             // The same handlers under other names: each is described under its home.
             let is_documented = |path: &str| document["paths"].get(path).is_some();
             let home = format!("/api/v1{}", route.path.strip_prefix("/v1").unwrap_or(&route.path));
-            let is_known_form = ["/v1/tasks/", "/v1/dlq", "/webhooks/"].iter().any(|known| route.path.starts_with(known));
-            if !is_documented(&route.path) && (is_documented(&home) || is_known_form) {
+            let is_known_form = ["/v1/tasks/", "/v1/dlq", "/api/v1/dlq/entry/", "/webhooks/"].iter().any(|known| route.path.starts_with(known));
+            let is_alias = !is_documented(&route.path) && (is_documented(&home) || is_known_form);
+            if is_alias || is_page(&route.method, &route.path) {
                 continue;
             }
             let method = route.method.as_str().to_lowercase();

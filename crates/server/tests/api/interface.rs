@@ -141,7 +141,13 @@ on_both! {
     }
 }
 
-/// Counts the statements that are sent to PostgreSQL.
+tokio::task_local! {
+    /// Set while a page is read.
+    static COUNTED: ();
+}
+
+/// Counts the statements that a page sends to PostgreSQL: not those of other tasks, such as the one that looks at a
+/// connection when it goes back to the pool.
 struct Statements(Arc<AtomicUsize>);
 
 impl Subscriber for Statements {
@@ -158,7 +164,9 @@ impl Subscriber for Statements {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, _: &Event<'_>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        if COUNTED.try_with(|_| ()).is_ok() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn enter(&self, _: &Id) {}
@@ -188,9 +196,14 @@ async fn a_page_costs_as_many_statements_for_ten_thousand_rows_as_for_ten() {
         for page in pages.iter().copied().chain([run.as_str()]) {
             // Once before: what is kept in memory afterwards is not what a page costs.
             seen(&api, page).await;
-            let before = count.load(Ordering::Relaxed);
-            seen(&api, page).await;
-            cost.push(count.load(Ordering::Relaxed) - before);
+            // The cheapest of some: now and then a connection is made or tried.
+            let mut least = usize::MAX;
+            for _ in 0..5 {
+                let before = count.load(Ordering::Relaxed);
+                COUNTED.scope((), seen(&api, page)).await;
+                least = least.min(count.load(Ordering::Relaxed) - before);
+            }
+            cost.push(least);
         }
         costs.push(cost);
     }

@@ -17,7 +17,7 @@ on_both! {
         for (field, value) in [
             ("name", json!("daily-cleanup")), ("title", json!("Daily Cleanup")), ("type", json!("cron")), ("status", json!("active")),
             ("schedule", json!("0 2 * * *")), ("timezone", json!("UTC")), ("handler_type", json!("function")), ("max_retries", json!(3)),
-            ("retry_delay_ms", json!(60_000)), ("max_retry_delay_ms", json!(1_800_000)), ("timeout_ms", json!(300_000)), ("priority", json!("medium")), ("concurrency", json!(1)),
+            ("retry_delay_ms", json!(60_000)), ("max_retry_delay_ms", json!(1_800_000)), ("timeout_ms", json!(600_000)), ("priority", json!("medium")), ("concurrency", json!(1)),
             ("allow_overlap", json!(false)), ("executions_count", json!(0)), ("success_count", json!(0)), ("failure_count", json!(0)),
             ("avg_duration_ms", json!(null)), ("last_run", json!(null)), ("namespace", json!("default")), ("created_by", json!("alice (by author)")),
             ("payload", json!({"retention_days": 30})), ("tags", json!(["upkeep"])), ("metadata", json!({"team": "ops"})),

@@ -125,7 +125,9 @@ on_both! {
         assert_eq!(act("retry", json!({})).send().await.expect(200).body()["generation"], 1);
         act("cancel", json!({})).send().await.expect(200);
         act("rerun", json!({"from": "c"})).send().await.expect(404);
-        act("rerun", json!({})).send().await.expect(422);
+        let new = act("rerun", json!({})).send().await.expect(201).body();
+        assert_ne!(new["id"], json!(run), "the whole is done again as a new run");
+        assert_eq!((&new["trigger"]["kind"], &new["trigger"]["run"], &new["status"]), (&json!("rerun"), &json!(run), &json!("running")));
         act("rerun", json!({"from": "b"})).send().await.expect(409);
         act("rerun", json!({"from": []})).send().await.expect(422);
         act("rerun", json!({"from": ["a", "c"]})).send().await.expect(404);

@@ -23,6 +23,11 @@ pub(crate) struct TestApi {
     tokens: HashMap<&'static str, String>,
 }
 
+/// Whether a route is a file of the web interface: open to everyone, and no part of the API's document.
+pub(crate) fn is_page(method: &Method, path: &str) -> bool {
+    *method == Method::GET && path != "/ui/session" && (["/", "/ui"].contains(&path) || path.starts_with("/ui/"))
+}
+
 /// A request to be sent.
 pub(crate) struct Call<'a> {
     api: &'a TestApi,

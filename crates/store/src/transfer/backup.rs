@@ -1,6 +1,10 @@
 //! A consistent copy of a SQLite database while servers write to it.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use sqlx::Connection;
 
 use crate::db::{Db, Store};
 use crate::error::{Error, Result};
@@ -12,12 +16,22 @@ impl Store {
             return Err(Error::BadUrl("a PostgreSQL database is backed up with pg_dump".to_owned()));
         };
         let name = file.display().to_string();
-        if file.exists() {
-            return Err(Error::BadUrl(format!("{name} exists already")));
+        // A reader: the copy is of one snapshot, and nothing that writes waits for it. Readers refuse every write, also one
+        // into another file, so this one does not go back to the others.
+        let mut reader = sqlite.readers.acquire().await?.detach();
+        sqlx::query("PRAGMA query_only = OFF").execute(&mut reader).await?;
+        // It holds what the database holds: only its owner may read it. SQLite takes an empty file for a new one.
+        File::options().write(true).create_new(true).mode(0o600).open(file).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => Error::BadUrl(format!("{name} exists already")),
+            _ => Error::BadUrl(format!("{name} cannot be created: {error}")),
+        })?;
+        let copied = sqlx::query("VACUUM INTO $1").bind(&name).execute(&mut reader).await;
+        _ = reader.close().await;
+        if let Err(error) = copied {
+            _ = std::fs::remove_file(file);
+            return Err(error.into());
         }
-        // A reader: the copy is of one snapshot, and nothing that writes waits for it.
-        sqlx::query("VACUUM INTO $1").bind(&name).execute(&sqlite.readers).await?;
-        std::fs::File::open(file)
+        File::open(file)
             .and_then(|copy| copy.sync_all())
             .map_err(|error| Error::BadUrl(format!("{name} was not written to the disk: {error}")))
     }

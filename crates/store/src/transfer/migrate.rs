@@ -15,6 +15,9 @@ const ROWS_AT_ONCE: usize = 500;
 /// Of one process each, or kept by the migration itself.
 const LEFT_OUT: [&str; 3] = ["schema_migrations", "lanes", "terms"];
 
+/// The schema itself puts a row into them, which gives way to the one that is copied.
+const SEEDED: [&str; 1] = ["staleness_defaults"];
+
 /// A table that was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedTable {
@@ -48,6 +51,9 @@ impl Store {
             let columns = common(&from.readers, &name, &tables[&name]).await?;
             if columns.is_empty() {
                 continue;
+            }
+            if SEEDED.contains(&name.as_str()) {
+                sqlx::query(AssertSqlSafe(format!("DELETE FROM {}", quoted(&name)))).execute(&mut *tx).await?;
             }
             let rows = copy_table(&from.readers, &mut tx, &name, &columns).await?;
             for column in tables[&name].iter().filter(|column| column.is_identity == "YES") {

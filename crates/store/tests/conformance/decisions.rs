@@ -12,7 +12,7 @@ const ONE: &str = "{name: w, tasks: {a: {run: x, if: 'true'}, b: {needs: a, run:
 
 conformance! {
     async fn a_decision_to_start_makes_it_ready(w: &mut World) {
-        w.submit(ONE).await;
+        w.submit(&ONE.replace("if: 'true'", "if: 'true', retry: {}")).await;
         w.expect("running a=deciding b=pending").await;
         assert!(w.claim(5).await.is_empty(), "nobody may start what is not decided");
         assert_eq!(w.take_decisions().await, ["a"]);

@@ -25,7 +25,7 @@ conformance! {
     }
 
     async fn a_promoted_row_queues_behind_those_that_wait(w: &mut World) {
-        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.submit("{name: w, tasks: {a: {run: x, retry: {}}}}").await;
         w.claim(1).await;
         w.retry("a").await;
         w.submit("{name: other, tasks: {z: {run: x}}}").await;
@@ -36,7 +36,7 @@ conformance! {
 
     async fn promotion_respects_its_bound(w: &mut World) {
         for _ in 0..3 {
-            w.submit("{name: w, tasks: {a: {run: x}}}").await;
+            w.submit("{name: w, tasks: {a: {run: x, retry: {}}}}").await;
             w.claim(1).await;
             w.retry("a").await;
         }
@@ -60,7 +60,7 @@ conformance! {
     async fn a_retry_never_seems_to_begin_before_it_was_due(w: &mut World) {
         // Whoever lets it go and whoever claims it looked at the clock early, and then had to wait.
         w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
-        w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}, c: {run: x, pool: p}}}").await;
+        w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x}, b: {run: x}, c: {run: x, pool: p}}}").await;
         w.claim(3).await;
         for task in ["a", "b", "c"] {
             w.retry(task).await;

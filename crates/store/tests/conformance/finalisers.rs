@@ -6,7 +6,7 @@ use mainspring_core::state::TaskState;
 use crate::conformance;
 use crate::world::{SECOND, World};
 
-const BOTH: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}, on_failure: {page: {run: x}},
+const BOTH: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}, on_failure: {page: {run: x, retry: {}}},
     finally: {clean: {run: x, retry: {}}, more: {needs: clean, run: x}}}";
 
 /// A run of `BOTH` whose first task runs.

@@ -58,7 +58,7 @@ conformance! {
 
     async fn whatever_a_running_task_says_ends_a_cancelled_run(w: &mut World) {
         for (how, expected) in [("success", "success"), ("failed", "failed"), ("retry", "cancelled"), ("release", "cancelled"), ("lost", "cancelled")] {
-            w.submit("{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}}").await;
+            w.submit("{name: w, tasks: {a: {run: x, retry: {}}, b: {needs: a, run: x}}}").await;
             w.claim(1).await;
             w.cancel().await;
             match how {

@@ -160,7 +160,7 @@ conformance! {
         let rows = w.store.task_runs(w.run).await.unwrap();
         let states: Vec<TaskState> = rows.iter().map(|row| row.state).collect();
         assert_eq!(states, [TaskState::Failed, TaskState::Running, TaskState::UpstreamFailed]);
-        assert_eq!(rows[1].max_failures, Some(3));
+        assert_eq!(rows[1].max_failures, Some(1));
         assert!(rows[2].finished_at.is_some());
         assert_eq!(w.store.ended_tasks(w.run, &[2]).await.unwrap().len(), 1);
         assert_eq!(w.store.ended_tasks(w.run, &[1]).await.unwrap().len(), 0);

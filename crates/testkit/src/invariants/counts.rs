@@ -139,14 +139,15 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
         "lost attempts stay within their bound",
         "SELECT ID(t.run_id) || '.' || t.idx || ' lost ' || t.lost FROM task_runs t WHERE t.lost > t.max_lost",
     ),
+    // Entries outlive their run: closed ones are forgotten by their own age.
     (
         "an exhausted task with a dead letter queue has exactly one entry per generation",
         "SELECT ID(e.run_id) || '.' || e.idx || ' ended ' || e.ends || ' times with ' || e.letters || ' entries' FROM \
          (SELECT x.run_id, x.idx, x.item, sum(x.ended) AS ends, sum(x.letter) AS letters FROM \
           (SELECT run_id, idx, item, 1 AS ended, 0 AS letter FROM history WHERE state = 11 AND flags & 4 <> 0 \
            UNION ALL SELECT run_id, idx, item, 1, 0 FROM history_superseded WHERE state = 11 AND flags & 4 <> 0 \
-           UNION ALL SELECT run_id, idx, item, 0, 1 FROM dead_letters WHERE idx IS NOT NULL AND reason IN (1, 2, 3, 4) \
-           AND original_state <> 'ready') x \
+           UNION ALL SELECT d.run_id, d.idx, d.item, 0, 1 FROM dead_letters d JOIN runs r ON r.id = d.run_id \
+           WHERE d.idx IS NOT NULL AND d.reason IN (1, 2, 3, 4) AND d.original_state <> 'ready') x \
           GROUP BY x.run_id, x.idx, x.item) e WHERE e.ends <> e.letters",
     ),
     (

@@ -221,7 +221,12 @@ class Worker:
         if answer["drain"]:
             self._stopping.set()
         for assignment in answer["assignments"]:
-            self._begin(assignment)
+            key = (assignment["task_run_id"], assignment["attempt"])
+            if self._stopping.is_set() and key not in self._attempts:
+                # Assigned before the server knew that this worker takes no more: it is handed back.
+                self._released.append(key)
+            else:
+                self._begin(assignment)
 
     def _out_of_reach(self) -> None:
         """Nobody answers. After the lease others run what this worker holds: stop it."""

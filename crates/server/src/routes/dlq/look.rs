@@ -28,13 +28,15 @@ use crate::state::ApiState;
 const LIST: &str = "dead-letters";
 const USUAL: i64 = 20;
 const USUAL_QUEUE: i64 = 100;
+/// The other names that the parameters of a list have.
+const ALIASES: [&str; 3] = ["resolution_status", "dlq_reason", "dagId"];
 
 pub(super) fn register(routes: &mut Routes) {
     let viewer = Access::InNamespace(Role::Viewer);
-    routes.at(viewer, routes!(list));
+    routes.at(viewer, routes!(list)).also_takes(&ALIASES);
     routes.at(viewer, routes!(stats));
-    routes.at(viewer, routes!(queue));
-    routes.at(viewer, routes!(groups));
+    routes.at(viewer, routes!(queue)).also_takes(&ALIASES);
+    routes.at(viewer, routes!(groups)).also_takes(&ALIASES);
     routes.at(viewer, routes!(of_run));
     routes.at(viewer, routes!(of_task));
     routes.at(viewer, routes!(show));

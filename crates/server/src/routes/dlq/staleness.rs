@@ -25,7 +25,7 @@ const USUAL_BATCH: i64 = 100;
 const MOST_AT_ONCE: i64 = 1_000;
 
 pub(super) fn register(routes: &mut Routes) {
-    routes.at(Access::InNamespace(Role::Viewer), routes!(monitor));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(monitor)).also_takes(&["health_status"]);
     routes.at(Access::InNamespace(Role::Operator), routes!(detect));
 }
 

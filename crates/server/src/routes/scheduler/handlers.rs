@@ -29,7 +29,7 @@ const LONGEST_NAME: usize = 255;
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(announce)).body_limit(2 << 20);
-    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list)).also_takes(&["platform_id"]);
     routes.at(Access::InNamespace(Role::Author), routes!(create));
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     routes.at(Access::InNamespace(Role::Author), routes!(change));

@@ -33,7 +33,7 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(create_interval));
     routes.at(Access::InNamespace(Role::Author), routes!(create_after));
     routes.at(Access::InNamespace(Role::Author), routes!(create_bulk));
-    routes.at(Access::InNamespace(Role::Viewer), routes!(list));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(list)).also_takes(&["platform_id"]);
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
     routes.at(Access::InNamespace(Role::Author), routes!(reschedule));

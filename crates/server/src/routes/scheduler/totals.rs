@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 
 pub(super) fn register(routes: &mut Routes) {
-    routes.at(Access::InNamespace(Role::Viewer), routes!(stats));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(stats)).also_takes(&["platform_id"]);
     routes.at(Access::Anywhere(Role::Viewer), routes!(handlers));
 }
 
