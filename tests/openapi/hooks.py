@@ -43,7 +43,8 @@ RUNS = [ask("POST", "/workflows/seed/trigger", {"correlation_id": "seed"})["id"]
 TASKS = [(run, task["task_id"], task["id"]) for run in RUNS for task in worked_off(run)]
 SCHEDULES = [schedule["id"] for schedule in items("/schedules")]
 JOB = {"name": "Seed", "handler_name": "metrics:collect", "schedule": "0 4 * * *", "created_by": "seed", "priority": 7}
-JOBS = [ask("POST", "/scheduler/jobs/cron", JOB)["id"], ask("POST", "/scheduler/jobs/cron", JOB)["id"]]
+# A name is taken once, and this file is read more than once.
+JOBS = [ask("POST", "/scheduler/jobs/cron", {**JOB, "name": f"seed-{uuid.uuid4()}"})["id"] for _ in range(2)]
 EXECUTIONS = [ask("POST", f"/scheduler/jobs/{job}/trigger")["id"] for job in JOBS]
 HANDLER = {"event_name": "seed", "handler_name": "seed", "action_type": "trigger_workflow"}
 HANDLERS = [ask("POST", "/scheduler/event-handlers", HANDLER)["id"]]

@@ -74,7 +74,7 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
         .send()
         .await
         .expect(422);
-    api.runs("w", 4).await;
+    api.runs("w", 5).await;
     node.stop().await;
 }
 
