@@ -65,7 +65,7 @@ async fn a_lock_whose_holder_fell_silent_is_taken_over_and_known_to_be_lost() {
     let ttl = Duration::from_secs(2);
     let holder = client(database.store());
     let guard = holder.lock("nightly", ttl).await.unwrap();
-    // Its beats reach nobody any more.
+    // Its heartbeats reach no node any more.
     let mut looking = PgConnection::connect(database.url()).await.unwrap();
     let sql = "CREATE FUNCTION silent() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; \
                CREATE TRIGGER silent BEFORE UPDATE ON locks FOR EACH ROW WHEN (NEW.fence = OLD.fence) EXECUTE FUNCTION silent()";

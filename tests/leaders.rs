@@ -50,7 +50,7 @@ impl Scene {
         self.wait_for_sessions(&name, 1).await;
     }
 
-    /// Who leads, once somebody but this server does: where it stands among the servers.
+    /// The index of the leader, once another server than this one leads.
     async fn leader(&mut self, but: &str) -> usize {
         let sql =
             "SELECT actor FROM (SELECT actor FROM witness_takeovers ORDER BY epoch DESC LIMIT 1) t WHERE actor <> $1";

@@ -75,7 +75,7 @@ async fn every_key_counts_once(flavor: Flavor) {
     let mut rng = fastrand::Rng::with_seed(20_261_117);
     for round in 0..ROUNDS {
         let asked: Vec<JsonRequest> = (0..EACH).flat_map(|number| requests(&token, round * EACH + number)).collect();
-        // A server that is killed while its clients are busy, some of which vanish.
+        // A server is killed while its clients are busy, and some clients vanish.
         let folder = tempfile::tempdir().unwrap();
         let mut server = ServerPlan::new(database.url(), folder.path()).start().unwrap();
         let at = server.address(PATIENCE).await.unwrap();

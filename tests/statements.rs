@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const HEARTBEAT: Duration = Duration::from_millis(200);
 const LANES: usize = 2;
 
-/// How the statements are told apart.
+/// How the statements are distinguished.
 const OUTPUTS: &str = "JOIN history h ON";
 const RENEWAL: &str = "UPDATE sessions SET beat = beat + 1";
 /// What a node says by the clock: renewal, membership, leadership, what is due, what is left to do, where to look, and

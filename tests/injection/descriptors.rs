@@ -1,4 +1,4 @@
-//! What a task finds open: its three streams, and nothing of the server's or of whoever started the server.
+//! What a task finds open: its three streams, and nothing of the server's or of the program that started the server.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A hundred values that have hurt somebody somewhere. `CANARY` stands for the path that must not come into being.
+//! A hundred values that have broken other programs. `CANARY` stands for the path that must not come into being.
 
 use crate::place::Place;
 

@@ -10,7 +10,7 @@ use crate::on_both;
 use crate::scene::{DAY, HOUR, MINUTE, SECOND, Scene, stranger};
 
 const NOOP: &str = "tasks: {t: {function: noop}}";
-/// Goes on until somebody says so.
+/// Stands still until it is released.
 const WAITS: &str = "tasks: {t: {wait: {event: go}}}";
 
 on_both! {

@@ -69,7 +69,7 @@ impl Scene {
         self.client().timekeeping().made_ahead
     }
 
-    /// Waits until the clock loop has looked so many times more.
+    /// Waits until the clock loop has looked `more` times more.
     pub(crate) async fn turns(&self, more: u64) {
         let until = self.client().timekeeping().turns + more;
         self.wait_for("the clock loop looks", async || self.client().timekeeping().turns >= until).await;

@@ -12,7 +12,7 @@ use mainspring_testkit::{TestDatabase, invariants};
 use crate::scene::{SECOND, stranger_of};
 
 const LEASE: Duration = Duration::from_millis(600);
-/// As long as nothing at all is fired for so long, somebody is stuck.
+/// If nothing at all is fired for this long, a server is stuck.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The code of a server that did not reach its database when it started.
 const NOT_REACHED: i32 = 3;
@@ -27,7 +27,7 @@ struct Storm {
     longest: Duration,
 }
 
-/// One that fires every second, many times over. Nobody executes what it starts: the storm is about starting it.
+/// One that fires every second, many times over. No worker executes what it starts: the storm is about starting it.
 async fn triggers(database: &TestDatabase, count: usize) -> Store {
     let client = stranger_of(database.url()).await;
     for workflow in 0..count / 100 {

@@ -89,7 +89,7 @@ async fn a_counter_changed_outside_the_unit_is_found() {
     };
     for flavor in BOTH {
         assert_sound(&life_after_an_exchange(flavor, None, true).await);
-        // Nothing shows as long as nobody dies in between.
+        // Nothing shows as long as no process dies in between.
         assert_sound(&life_after_an_exchange(flavor, Some(bug), false).await);
         assert_found(&life_after_an_exchange(flavor, Some(bug), true).await, "runs.open counts the live task runs");
     }
@@ -195,7 +195,7 @@ async fn reaping_during_a_claim(in_one_statement: bool) -> Vec<Violation> {
     let claimed = driver.claim(1).await;
     assert_eq!(claimed[0].token.key.run, first);
 
-    // The exchange has locked its session and waits for the run that somebody else holds; it will claim afterwards.
+    // The exchange has locked its session and waits for the run that another transaction holds; it will claim afterwards.
     let mut holder = PgConnection::connect(driver.database.url()).await.unwrap();
     sqlx::query("BEGIN").execute(&mut holder).await.unwrap();
     sqlx::query("SELECT 1 FROM runs WHERE id = $1 FOR UPDATE").bind(first).execute(&mut holder).await.unwrap();

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use crate::bugs::{assert_found, assert_sound, wait_for_waiters, waiters};
 
-/// Two nodes, one of which leads, and a session that is taken for dead.
+/// Two nodes, a leader and a follower, and a session that is taken for dead.
 struct Scene {
     database: TestDatabase,
     old: Store,
@@ -56,7 +56,7 @@ impl Scene {
 
 const PLAIN: &str = "FROM terms WHERE name = $1 AND epoch = $2 AND term_id = $3";
 
-/// The old leader has looked at its term and waits for the session, which somebody holds; meanwhile the other takes over.
+/// The old leader has looked at its term and waits for the session, which another transaction holds; meanwhile the other takes over.
 async fn takeover_during_a_unit(plain_read: bool) -> Vec<Violation> {
     let scene = Scene::new(plain_read).await;
     let url = scene.database.url();

@@ -33,7 +33,7 @@ use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
 use crate::submitter::{Leaves, Submitter};
 
-/// A run somebody wants.
+/// The request for a run.
 #[derive(Debug, Clone, Default)]
 pub struct Submission {
     pub inputs: Map<String, Value>,
@@ -54,7 +54,7 @@ pub enum SubmitError {
     Inputs(Diagnostics),
     #[error("the concurrency key has no value: {}", .0.message)]
     Key(Failure),
-    /// No database stores it, and nobody means it.
+    /// PostgreSQL cannot store a NUL character, and no caller needs one.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
     /// Later there may be room.

@@ -12,7 +12,7 @@ use uuid::{ContextV7, Timestamp, Uuid};
 #[derive(Debug)]
 pub struct SystemClock {
     started: Instant,
-    /// Added to the time of day, for whoever tries out another one.
+    /// Added to the time of day, for trials at another time.
     shift: AtomicI64,
     started_at: Micros,
     ids: Mutex<ContextV7>,
@@ -31,7 +31,7 @@ impl SystemClock {
         }
     }
 
-    /// The time of day as the machine has it now. It follows when somebody sets the machine's clock, forward and back:
+    /// The time of day as the machine has it now. It follows the machine's clock when that is set forward or back:
     /// for schedules only, which are about the time of day.
     pub fn wall(&self) -> Micros {
         time_of_day() + self.shift.load(Ordering::Relaxed)
@@ -42,7 +42,7 @@ impl SystemClock {
         self.now() + (wall - self.wall())
     }
 
-    /// Moves the time of day that schedules go by, as if somebody set the machine's clock. For trying things out.
+    /// Moves the time of day that schedules go by, as if the machine's clock were set. For trying things out.
     pub fn shift_wall(&self, by: Micros) {
         self.shift.fetch_add(by, Ordering::Relaxed);
     }

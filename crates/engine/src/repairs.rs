@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::events::intake::{Answer, AnswerError};
 
-/// What somebody wants done to a task run.
+/// An action on a task run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskAction {
     /// Once more: at once if it waits for its next attempt; if it has ended, with fresh attempts, and then what depends on it.
@@ -34,14 +34,14 @@ pub enum TaskAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acted {
     Done,
-    /// It runs: whoever executes it was asked to stop.
+    /// It runs: its worker was asked to stop it.
     Asked,
     /// Its run goes on from there.
     Reopened,
 }
 
 impl Client {
-    /// Acts on a task run. `roles` are those of whoever acts, for approvals; `None` for somebody who may do everything.
+    /// Acts on a task run. `roles` are those of the caller, for approvals; `None` for a caller who may do everything.
     pub async fn act(
         &self,
         key: TaskKey,

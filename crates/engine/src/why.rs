@@ -10,7 +10,7 @@ use mainspring_store::{Result, RunSummary, SessionRow, TaskRunRow, WaitKind, Wai
 
 use crate::client::Client;
 
-/// So many names are told; the others are counted.
+/// At most this many names are listed; the others are counted.
 const MOST_NAMED: usize = 10;
 
 /// What is looked at once for all task runs of a run.
@@ -45,7 +45,7 @@ impl Client {
         Ok(obstacles.of(&spec.workflow, &row))
     }
 
-    /// What stands in the way of a run's task runs, of which `rows` are all.
+    /// What stands in the way of a run's task runs; `rows` are all of them.
     pub async fn obstacles(&self, run: RunSummary, workflow: &Workflow, rows: &[TaskRunRow]) -> Result<Obstacles> {
         let is_in = |state: TaskState| rows.iter().any(|row| row.state == state);
         let sessions = if is_in(TaskState::Ready) { self.store.live_sessions().await? } else { Vec::new() };

@@ -23,7 +23,7 @@ pub struct ServerPlan {
     pub folder: PathBuf,
     /// Settings by the name of their variable.
     pub settings: Vec<(&'static str, String)>,
-    /// Whether whoever starts it has left descriptors open: 7, 9 and 12.
+    /// Whether the program that starts it has left descriptors open: 7, 9 and 12.
     pub left_open: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::wait::until;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What is wrong if a transaction of the database outlives its statement although nothing is asked of it any more. SQLite
-/// has one writer: whoever writes next finds out.
+/// has one writer: the next write finds out.
 pub async fn check(url: &str) -> anyhow::Result<Vec<Violation>> {
     if !url.starts_with("postgres") {
         return Ok(Vec::new());

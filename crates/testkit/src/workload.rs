@@ -17,7 +17,7 @@ pub const POOL: &str = "narrow";
 
 /// How many tasks of a broad run wait for one; more than two chunks of 5,000.
 const BROAD: usize = 10_200;
-/// One run in so many is broad.
+/// One run in this many is broad.
 const BROAD_EVERY: usize = 72;
 
 const SUCCESS: &[RunState] = &[RunState::Success];
@@ -265,7 +265,7 @@ fn broad() -> String {
 }
 
 impl Workload {
-    /// The next thing somebody wants.
+    /// The next request of a client.
     pub fn draw(&self, rng: &mut fastrand::Rng, number: usize) -> Order {
         let is_broad = number % BROAD_EVERY == BROAD_EVERY / 3;
         // Each kind comes in turn, so that a short workload has them all.
@@ -282,7 +282,7 @@ impl Workload {
         // A cancel or a deadline would let a paused run go on, and rightly.
         let pause = !cancel && kind.name != "overdue" && rng.u8(..5) == 0;
         // An endless run would have to be cancelled again; a broad one is revived row by row, in one transaction that
-        // hardly survives so many faults.
+        // hardly survives that many faults.
         let reopen = (cancel || kind.ends != SUCCESS) && kind.name != "endless" && !is_broad && rng.u8(..3) == 0;
         Order { kind, submission, cancel, pause, reopen, from_the_start: rng.bool() }
     }

@@ -1,4 +1,4 @@
-//! How a running attempt is told to end.
+//! How a running attempt is asked to end.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::text::locked;
 /// Why the engine wants an attempt to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CancelReason {
-    /// Somebody asked for it: it is reported as cancelled, with this reason.
+    /// On request: it is reported as cancelled, with this reason.
     Requested(String),
-    /// The session is dead and the attempt belongs to somebody else: kill it and report nothing.
+    /// The session is dead and the attempt belongs to another session: kill it and report nothing.
     Lost,
 }
 
-/// What an attempt that is told to end reports.
+/// What an attempt reports that was asked to end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
     Cancel(String),

@@ -1,6 +1,6 @@
 //! What the built-in handlers need of the system around them.
 //!
-//! The worker knows no store, so whoever embeds it beside one gives it this. Everything is meant for one namespace, the one
+//! The worker knows no store, so the program that embeds it beside one provides this. Everything is meant for one namespace, the one
 //! of the task that asks; implementations must not look beyond it.
 
 use std::fmt;
@@ -29,7 +29,7 @@ impl From<HostError> for Failure {
     }
 }
 
-/// Implemented by whoever has the store. A future that is dropped half-way must leave the store consistent: calls have a
+/// Implemented by the program that has the store. A future that is dropped half-way must leave the store consistent: calls have a
 /// time limit and can be cancelled.
 pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Deletes what ended before that instant in the namespace: runs with all that belongs to them, their logs and

@@ -1,7 +1,7 @@
 //! Executes tasks: shell scripts in process groups of their own, HTTP requests and functions inside this process.
 //!
 //! A [`Pool`] is handed [`Assignment`](mainspring_core::work::Assignment)s and answers each with one
-//! [`Completion`](mainspring_core::work::Completion), unless the session that claimed it is lost: then nobody would
+//! [`Completion`](mainspring_core::work::Completion), unless the session that claimed it is lost: then no one would
 //! accept the answer, so the work is killed in silence. What a task prints goes to the log channel while it runs.
 //!
 //! Deliberately absent: claiming, retrying, deciding what a failure means, and anything durable. Those belong to the

@@ -59,7 +59,7 @@ impl Courier {
     }
 }
 
-/// Nobody asked for a log.
+/// No log was asked for.
 fn silent() -> LogSink {
     #[derive(Debug)]
     struct NoClock;

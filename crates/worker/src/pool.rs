@@ -1,4 +1,4 @@
-//! The pool: what runs at the moment, and how it is told to end.
+//! The pool: the attempts that run at the moment, and how they are asked to end.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -49,7 +49,7 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Running {
     attempts: HashMap<(TaskKey, i32), Attempt>,
-    /// Sessions of which nothing is begun any more.
+    /// Sessions whose tasks are no longer begun.
     lost: HashSet<i64>,
 }
 
@@ -272,7 +272,7 @@ impl Shared {
             artifacts: ended.artifacts,
             logged: ended.logged,
         };
-        // Nobody listens any more only when the whole process is going away.
+        // The receiver is gone only when the whole process ends.
         let _ = self.completions.send(completion);
     }
 

@@ -1,14 +1,14 @@
 //! Hides this process, and what it holds open, from the tasks it starts.
 //!
-//! Tasks run as the same user, and on Linux whoever is the same user may read another process's environment and memory
+//! Tasks run as the same user, and on Linux every process of that user may read another process's environment and memory
 //! through `/proc`, where the database's password stands. A process that is not dumpable is closed to everybody but root.
 //! Programs that it starts are dumpable again.
 //!
-//! Whatever this program opens itself is closed in its tasks. What it was handed by whoever started it (a service manager,
+//! Whatever this program opens itself is closed in its tasks. What it inherits from the program that started it (a service manager,
 //! a shell, a lock that guards a whole session) is not, and would be handed on.
 
 /// Closes `/proc/PID/environ`, `mem`, `fd` and tracing of this process to tasks of the same user. Its crashes leave no core
-/// dump then. Root, more exactly whoever has `CAP_SYS_PTRACE`, can still look: do not run a worker as root.
+/// dump then. Root, more exactly a process with `CAP_SYS_PTRACE`, can still look: do not run a worker as root.
 #[cfg(target_os = "linux")]
 pub fn hide_process() -> std::io::Result<()> {
     nix::sys::prctl::set_dumpable(false).map_err(Into::into)

@@ -20,7 +20,7 @@ use super::plan::{Outcome, Plan, outcome};
 use super::reference::{Expected, TaskEnd, interpret};
 
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A database is left behind after so many runs.
+/// A database is left behind after this many runs.
 const RUNS_PER_DATABASE: usize = 5_000;
 
 /// How much is tried.

@@ -48,7 +48,7 @@ pub(super) enum Repeat {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Leaves a list of so many zeros.
+    /// Leaves a list of this many zeros.
     Well(usize),
     Badly {
         kind: &'static str,

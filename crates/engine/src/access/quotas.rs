@@ -34,7 +34,7 @@ impl Client {
         self.quotas.0.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
     }
 
-    /// Why so many more runs may not be made, if so.
+    /// The reason why `more` further runs may not be created, if there is one.
     pub(crate) async fn over_quota(&self, namespace: &str, more: usize) -> Result<Option<String>> {
         let Some(most) = self.quotas_of(namespace).await?.max_open_runs else { return Ok(None) };
         let room = i64::from(most) - self.store.open_runs(namespace, i64::from(most)).await?;

@@ -1,4 +1,4 @@
-//! Values that tasks may see and nobody else. Known to the process, or kept sealed in the store and opened when a task
+//! Values that only tasks may see. Known to the process, or kept sealed in the store and opened when a task
 //! that needs them is claimed; never stored with a run.
 //!
 //! A secret of the namespace stands before one of the process with the same name. What was opened is remembered for a

@@ -1,4 +1,4 @@
-//! Sealing secrets, so that whoever has the database has nothing.
+//! Seals secrets, so that a copy of the database alone reveals none.
 //!
 //! XChaCha20-Poly1305 with a random nonce; namespace and name are associated data, so that a sealed value that is moved
 //! to another name or namespace does not open. The first key seals, all keys open: that is how keys are changed.

@@ -115,7 +115,7 @@ impl Bus {
         &self.links.signals
     }
 
-    /// Something may be claimable in this process only: others were told, or cannot claim it.
+    /// Something may be claimable in this process only: other processes have the message already, or cannot claim the task.
     pub(crate) fn look_here(&self) {
         self.links.signals.claimable(ClaimableRoutes::Any);
     }
@@ -193,7 +193,7 @@ impl Links {
             BusMessage::SchedulesChanged => signals.schedules_changed(),
             BusMessage::EventsPending => signals.events_pending(),
             BusMessage::RunsChanged(runs) => runs.into_iter().for_each(|run| self.hints.changed(run)),
-            // The exchange brings the requests to whoever holds the attempts.
+            // The exchange delivers the requests to the sessions that hold the attempts.
             BusMessage::CancelRequested(_) => signals.claimable(ClaimableRoutes::Any),
             BusMessage::AccessChanged(change) => signals.access_changed(change),
             BusMessage::LeadershipReleased => signals.leadership_released(),

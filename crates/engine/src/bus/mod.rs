@@ -1,4 +1,4 @@
-//! The bus: what happened, told to the loops of this process and to other processes.
+//! The bus: announces what happened to the loops of this process and to other processes.
 //!
 //! A caller publishes a [`BusMessage`] that says what happened, never which loop to wake. In this process `signals` delivers
 //! it; other processes get it through a [`BusTransport`]: a NOTIFY of PostgreSQL, a stream of Redis. Messages may be lost,

@@ -1,4 +1,4 @@
-//! What other processes have not been told yet, merged: a thousand messages of one kind are one line.
+//! Messages not yet sent to other processes, merged: a thousand messages of one kind are one line.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use super::message::{AccessChange, BusMessage, ClaimableRoutes};
 
-/// More changes of access data than this are told as "everything of that kind".
+/// More changes of access data than this are sent as "everything of that kind".
 const MOST_ACCESS_CHANGES: usize = 50;
 
 /// Merged messages that wait to be sent.

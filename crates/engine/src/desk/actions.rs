@@ -14,7 +14,7 @@ use crate::client::{Client, Submission, SubmitError};
 use crate::events::intake::AnswerError;
 use crate::repairs::TaskAction;
 
-/// What somebody wants done about an entry.
+/// An action on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LetterAction {
     /// The task again, with fresh attempts, and then what depends on it, in the same run; of an entry of a whole run
@@ -28,7 +28,7 @@ pub enum LetterAction {
     Resolve,
     /// Nothing more can be done; the run stays as it is.
     PermanentFailure,
-    /// Nobody needs it any more; the run stays as it is.
+    /// The result is no longer needed; the run stays as it is.
     Cancel,
 }
 
@@ -116,7 +116,7 @@ impl Client {
                 Ok(outcome)
             }
             Err(error @ (LetterError::Conflict(_) | LetterError::Action(AnswerError::Store(Error::Conflict(_))))) => {
-                // Perhaps somebody else was faster: then say who.
+                // Another operator may have been faster: then name them.
                 refuse_closed(&self.store.letter(id).await?)?;
                 Err(match error {
                     LetterError::Action(AnswerError::Store(Error::Conflict(cause))) => LetterError::Conflict(cause),

@@ -17,7 +17,7 @@ const ENTRIES_AT_ONCE: i64 = 200;
 /// How many runs are acted on beside each other.
 const RUNS_AT_ONCE: usize = 8;
 
-/// A batch that somebody asks for.
+/// The request for a batch.
 #[derive(Debug, Clone)]
 pub struct BatchRequest {
     pub filter: LetterFilter,

@@ -47,7 +47,7 @@ impl Client {
         for letter in page {
             captured.push(match specs.get(&letter.version) {
                 Some(spec) => self.captured(letter, spec, &data).await?,
-                // Its version is gone, and everything that could be told of it.
+                // Its version is gone, and with it all further context.
                 None => Captured { id: letter.id, ..Captured::default() },
             });
         }

@@ -1,4 +1,4 @@
-//! What is told of what goes wrong: one message per cause and target, written with the fact it tells of.
+//! Notifications of failures: one message per cause and target, written in the transaction of the fact it reports.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::specs::Spec;
 
 const RUNS_AT_ONCE: i64 = 200;
 
-/// Who is told in each namespace, looked up once per page.
+/// The targets of each namespace, looked up once per page.
 type OfNamespaces = HashMap<String, Vec<Notification>>;
 
 impl Client {
-    /// What is to be told of entries that are being completed.
+    /// The notifications for entries that are being completed.
     pub(super) async fn letter_notices(
         &self,
         page: &[Uncaptured],
@@ -55,7 +55,7 @@ impl Client {
         Ok(messages)
     }
 
-    /// Looks at runs that failed and that nobody was told of; true if there may be more.
+    /// Looks at failed runs without a notification; true if there may be more.
     pub(super) async fn notice_failed_runs(&self) -> Result<bool> {
         let runs = self.store.unnoticed_runs(RUNS_AT_ONCE).await?;
         if runs.is_empty() {
@@ -164,7 +164,7 @@ impl Client {
     }
 }
 
-/// Messages to one address are told together, whatever they are about.
+/// Messages to one address are sent together, whatever their subject.
 fn key_of(namespace: &str, notification: &Notification) -> String {
     let text = format!("{namespace} {:?}", notification.channel);
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();

@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::node::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Messages to one target within this long of the last one are told together.
+/// Messages to one target within this long of the last one are sent together.
 const DIGEST_AFTER: i64 = 60_000_000;
 const WARNINGS_EVERY: Duration = Duration::from_secs(30);
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);

@@ -1,4 +1,4 @@
-//! Tasks that nobody is there to execute: an entry tells of each, and closes once a worker takes it.
+//! Tasks that no worker serves: each gets an entry, which closes once a worker takes the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn serves(session: &SessionRow, route: &RouteRow) -> bool {
         .filter_map(|pair| pair.split_once('='))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    // Functions are executed by every node that executes anything; what is remote is asked for by whoever can.
+    // Functions are executed by every node that executes anything; remote tasks are asked for by the workers that can execute them.
     let has_slots = session.slots > 0 || route.class() != SlotClass::Process;
     !session.draining && has_slots && route.suits(&list(&session.queues), &labels)
 }

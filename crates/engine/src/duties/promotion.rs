@@ -86,7 +86,7 @@ async fn begin_runs(shared: &Shared, mut next: Option<Micros>) -> mainspring_sto
     Ok(begun)
 }
 
-/// Tells waiting task runs of events that nobody has told them of.
+/// Delivers events to waiting task runs that have not received them.
 async fn match_events(shared: &Shared) -> mainspring_store::Result<()> {
     loop {
         let events = shared.client.store.unmatched_events(EVENTS_AT_ONCE).await?;

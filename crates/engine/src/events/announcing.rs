@@ -1,7 +1,7 @@
 //! Events that tasks announce when they succeed.
 //!
 //! An event is written down before the task's end is handed in, under an id that follows from the task run and its
-//! generation: whoever executes it again announces nothing new, and a node that dies in between loses nothing.
+//! generation: a repeated execution announces nothing new, and a node that dies in between loses nothing.
 
 use mainspring_core::TaskKey;
 use mainspring_core::work::Clock;
@@ -58,7 +58,7 @@ async fn depth(shared: &Shared, key: TaskKey) -> Option<i32> {
     }
 }
 
-/// The same for the same task run and generation, whoever asks: FNV-1a over all of it.
+/// The same for the same task run and generation on every node: FNV-1a over all of it.
 fn event_id(key: TaskKey, generation: i32, name: &str) -> Uuid {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

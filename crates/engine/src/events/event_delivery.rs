@@ -19,7 +19,7 @@ use crate::jobs::{JobRequest, JobTiming};
 use crate::schedule::firing::{FireError, Fires};
 use crate::specs::Spec;
 
-/// An event that so many runs led to is not handed on: it is taken for a circle.
+/// An event at the end of this many runs is not delivered: it is taken for a loop.
 pub(crate) const MAX_DEPTH: i32 = 16;
 const WINDOWS_AT_ONCE: i64 = 100;
 

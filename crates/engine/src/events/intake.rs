@@ -35,7 +35,7 @@ pub struct NewEvent {
     pub source: String,
 }
 
-/// What somebody says to a task run that waits for it.
+/// An answer to a task run that waits for one.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Approve,
@@ -56,7 +56,7 @@ pub enum AnswerError {
     Name(usize),
     #[error("an event carries at most {MAX_EVENT_BYTES} bytes of data, this one has {0}")]
     TooLarge(usize),
-    /// No database stores it, and nobody means it.
+    /// PostgreSQL cannot store a NUL character, and no caller needs one.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
     #[error("task `{task}` of run {run} does not wait for {what} (any more)")]
@@ -68,7 +68,7 @@ pub enum AnswerError {
 }
 
 impl Client {
-    /// Announces an event. It is durable when this returns; whoever waits for it is told soon after, and what it started
+    /// Announces an event. It is durable when this returns; waiting task runs receive it soon after, and what it started
     /// so far is in the receipt.
     pub async fn emit(&self, event: NewEvent) -> std::result::Result<Receipt, AnswerError> {
         self.emit_as(self.clock.new_id(), event).await
@@ -185,7 +185,7 @@ impl Client {
         Ok(told)
     }
 
-    /// Says to a waiting task run what it waits for. `roles` are those of whoever says it; `None` for somebody who may
+    /// Gives a waiting task run its answer. `roles` are those of the caller; `None` for a caller who may
     /// do everything.
     pub async fn answer(
         &self,
@@ -219,7 +219,7 @@ impl Client {
             Answer::Approve => (true, None, operator.reason.clone()),
             Answer::Reject => (false, None, operator.reason.clone()),
             Answer::Deliver { output } => (true, Some(output.to_string()), operator.reason.clone()),
-            // It is somebody else's text, and the failure matters more than its wording.
+            // The text is foreign, and the failure matters more than its wording.
             Answer::DeliverFailure { message } => (false, None, Some(message.replace('\0', ""))),
         };
         let happening = Happening { kind, well, output, reason };

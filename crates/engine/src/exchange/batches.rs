@@ -157,7 +157,7 @@ impl Gatherer {
         for want in &batch.exchange.want {
             let Some(class) = self.routes.class(want.route) else { continue };
             if let Some(inbox) = self.sessions.get_mut(&want.session) {
-                // A lost session has freed what it held, also what it was about to be told of.
+                // A lost session has freed its claims, also those that it was about to receive.
                 let used = if inbox.lost { 0 } else { used.get(&(want.session, want.route)).copied().unwrap_or(0) };
                 inbox.settle_reserved(class, want.slots, used);
             }

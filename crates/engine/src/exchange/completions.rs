@@ -94,7 +94,7 @@ async fn announce(shared: &Shared, completion: &Completion, held: &Held) {
     }
 }
 
-/// Stores what an attempt left, before its end is told: whoever sees it ended finds the files. However long the store is
+/// Stores the files of an attempt before its end is reported: a reader who sees it ended finds the files. However long the store is
 /// away; the attempt is ours meanwhile.
 async fn keep_artifacts(shared: &Shared, completion: &Completion) {
     while !completion.artifacts.is_empty() {

@@ -69,7 +69,7 @@ impl Gatherer {
         self.own
     }
 
-    /// Learns of routes, and of which sessions serve them.
+    /// Learns the routes and the sessions that serve them.
     pub(crate) fn learn_routes(&mut self, rows: &[RouteRow], now: Instant) {
         let new: HashSet<i32> = rows.iter().filter(|row| self.routes.learn(row)).map(|row| row.id).collect();
         if new.is_empty() {
@@ -207,7 +207,7 @@ impl Gatherer {
         Some(held)
     }
 
-    /// The logs of so many attempts are stored, and their results were pushed.
+    /// The logs of `count` attempts are stored, and their results were pushed.
     pub(crate) fn logged(&mut self, count: usize) {
         self.unlogged -= count;
     }

@@ -144,7 +144,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, handed: Hande
     }
     tell_followers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
-        // Nobody has to listen.
+        // The receiver may be gone.
         let _ = shared.ended_runs.send(run);
     }
     poke_duties(shared, &batch.exchange);
@@ -180,7 +180,7 @@ async fn refused(shared: &Arc<Shared>, batch: Batch, dead: &[i64]) {
     shared.client.bus.signals().wake_lanes();
 }
 
-/// Runs with subscribers have ended: the leader counts them. Other processes are told only if it is one of them.
+/// Runs with subscribers have ended: the leader counts them. Other processes get the message only if the leader is one of them.
 pub(super) fn ends_pending(shared: &Shared) {
     if shared.term.borrow().is_some() {
         shared.client.bus.signals().events_pending();
@@ -209,7 +209,7 @@ fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     }
 }
 
-/// Stops attempts of ours that somebody wants killed. We are told again and again until they have ended; why is read
+/// Stops attempts of ours that were asked to end. The request repeats until they have ended; why is read
 /// from the store once, beside the lane.
 fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
     let mut unexplained = Vec::new();

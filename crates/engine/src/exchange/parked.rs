@@ -254,7 +254,7 @@ impl One<'_> {
             Ok(run) => Ok(Ok(run)),
             Err(SubmitError::Store(error)) => Err(error),
             Err(SubmitError::Inputs(problems)) => {
-                // Their places are those of a text that nobody wrote.
+                // Their places refer to a generated text.
                 let problems: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
                 Ok(Err(failure("inputs", format!("the inputs do not fit workflow `{name}`: {}", problems.join("; ")))))
             }
@@ -352,7 +352,7 @@ impl One<'_> {
         self.go_wrong(child_failed(&run, summary.state, error)).await
     }
 
-    /// The first task of a run that failed, and its error, for the message of whoever waited for the run.
+    /// The first task of a run that failed, and its error, for the message of the task that waited for the run.
     async fn first_error(&self, run: RunId) -> Result<Option<(String, String)>> {
         let spec = self.shared.client.spec(self.shared.client.store.run_summary(run).await?.version).await?;
         let tasks = self.shared.client.store.ended_tasks(run, &[]).await?;

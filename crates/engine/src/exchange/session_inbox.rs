@@ -115,7 +115,7 @@ impl SessionInbox {
         self.reserved[class] += slots;
     }
 
-    /// An exchange that had reserved so many slots used some of them.
+    /// An exchange that had reserved `reserved` slots used some of them.
     pub(crate) fn settle_reserved(&mut self, class: SlotClass, reserved: i32, used: i32) {
         let class = self.served.slot_class(class) as usize;
         self.reserved[class] -= reserved;

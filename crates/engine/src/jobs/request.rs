@@ -1,4 +1,4 @@
-//! A job as somebody asks for it, checked: everything that is wrong is said at once, with its place.
+//! The request for a job and its validation: all errors are reported at once, each with its place.
 
 use mainspring_core::builtin::builtin_function;
 use mainspring_core::schedule::{Cron, timezone};
@@ -44,7 +44,7 @@ impl JobTiming {
     }
 }
 
-/// A job as somebody asks for it. What is not given gets its default.
+/// The request for a job. Fields that are not given get their defaults.
 #[derive(Debug, Clone)]
 pub struct JobRequest {
     /// Any printable name.
@@ -295,7 +295,7 @@ impl JobRequest {
     }
 }
 
-/// The workflow of a job; what the dialect refuses is told by the fields of the request.
+/// The workflow of a job; errors of the dialect are reported under the fields of the request.
 pub(crate) fn compile(spec: JobSpec, kind: JobKind, namespace: &str, name: &str) -> Result<Checked, Vec<JobFault>> {
     let document = spec.document(kind, namespace, name);
     match mainspring_core::parse(&document.to_string()) {

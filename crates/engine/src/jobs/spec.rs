@@ -37,7 +37,7 @@ pub struct JobSpec {
     pub handler_name: String,
     pub handler_type: String,
     pub payload: Value,
-    /// The payload holds text of somebody else: nothing in it is an expression.
+    /// The payload is foreign text: nothing in it is an expression.
     #[serde(default)]
     pub literal: bool,
     pub max_retries: u32,

@@ -1,5 +1,5 @@
-//! Which runs have changed: gathered where it happens, heard by the hub of this process and, while somebody there
-//! follows anything, by other nodes. Hints may be lost; whoever must know looks.
+//! Which runs have changed: gathered where it happens, heard by the hub of this process and, while a subscriber there
+//! follows anything, by other nodes. Hints may be lost; loops that must know look for themselves.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use mainspring_core::{Micros, RunId, TaskKey};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// Hints that nobody has taken yet; more of them become "a lot has changed".
+/// Hints that were not taken yet; more of them become "a lot has changed".
 const KEPT: usize = 4_096;
-/// How long others are told after they asked; they ask again before.
+/// How long other nodes receive hints after they asked; they ask again before.
 const TOLD_FOR: Duration = Duration::from_secs(15);
 
 /// Something that followers may want to look at.
@@ -119,7 +119,7 @@ pub(crate) struct Hints {
     inward_wanted: AtomicBool,
     /// For other processes.
     outward: Pile,
-    /// Milliseconds since `born` until which others want to be told.
+    /// Milliseconds since `born` until which other nodes want hints.
     outward_until: AtomicU64,
     born: Instant,
 }

@@ -1,7 +1,7 @@
 //! The hub of a process: knows who follows what, and looks for what has changed.
 //!
-//! It works only while somebody follows. Its cost is one look per followed run at most, and what changed; a look happens
-//! when a hint names the run, and by itself every second (every 50 ms while something happens and nobody tells us).
+//! It works only while there are subscribers. Its cost is one look per followed run at most, and what changed; a look happens
+//! when a hint names the run, and by itself every second (every 50 ms while something happens without hints).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,7 +36,7 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 const HEARTBEATS_EVERY: Duration = Duration::from_secs(5);
 /// Chunks of log lines that are read for followers in one pass.
 const CHUNKS_PER_PASS: usize = 200;
-/// Runs that nobody follows by themselves of which is told in one pass what begins and what they print.
+/// Runs without a subscriber of their own whose starts and log lines are sent in one pass.
 const OTHERS_PER_PASS: usize = 500;
 
 /// What may be followed. Clones share one hub.
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     reads: Semaphore,
 }
 
-/// A run that somebody follows.
+/// A run with subscribers.
 #[derive(Debug)]
 pub(super) struct Topic {
     run: RunId,
@@ -92,7 +92,7 @@ impl Drop for Topic {
     fn drop(&mut self) {
         if let Some(hub) = self.hub.upgrade() {
             let mut topics = hub.topics();
-            // Somebody may have come for the same run meanwhile.
+            // Another subscriber of the same run may have come meanwhile.
             if topics.get(&self.run).is_some_and(|topic| topic.strong_count() == 0) {
                 topics.remove(&self.run);
             }
@@ -154,7 +154,7 @@ impl Inner {
         &self.store
     }
 
-    /// Waits for the turn to read. There is no error: nobody closes it.
+    /// Waits for the turn to read. There is no error: it is never closed.
     pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
         self.reads.acquire().await.ok()
     }
@@ -185,7 +185,7 @@ impl Inner {
         topic
     }
 
-    /// Somebody follows something more; the first one starts the loop.
+    /// Counts a new subscriber; the first one starts the loop.
     fn enter(self: &Arc<Self>) {
         self.followers.fetch_add(1, Ordering::AcqRel);
         let mut works = self.works.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,13 +228,13 @@ impl Inner {
         Ok(news)
     }
 
-    /// Tells what began and what was printed: no numbers, and nobody waits for it.
+    /// Sends starts and log lines: they have no numbers, and no subscriber waits for them.
     async fn tell_extras(&self, gathered: &Gathered, heads: &mut Heads) -> Result<()> {
         let (wants_tasks, wants_logs) = {
             let wides = self.wides();
             (wides.want(MessageType::TaskStatus), wides.want(MessageType::Log))
         };
-        // What nobody follows by itself is told as far as it goes: this has no numbers.
+        // Runs without a subscriber of their own are sent as far as the limit goes: these messages have no numbers.
         let (mut chunks, mut others) = (0, BTreeSet::new());
         let runs = gathered.hints.iter().filter(|hint| match hint {
             Hint::Changed(_) => false,
@@ -319,7 +319,7 @@ impl Heads {
     }
 }
 
-/// Works until nobody follows anything any more.
+/// Works until the last subscriber is gone.
 async fn run(hub: Arc<Inner>) {
     let asking = tokio::spawn(ask(Arc::clone(&hub)));
     let mut board = Board::default();
@@ -359,7 +359,7 @@ async fn run(hub: Arc<Inner>) {
     asking.abort();
 }
 
-/// Ends the loop, unless somebody came in this very moment.
+/// Ends the loop, unless a subscriber came in this very moment.
 fn rest(hub: &Inner) -> bool {
     let mut works = hub.works.lock().unwrap_or_else(PoisonError::into_inner);
     if hub.followers.load(Ordering::Acquire) > 0 {

@@ -14,7 +14,7 @@ use super::run::Mark;
 
 /// Chunks that are read at once.
 const PAGE: i64 = 50;
-/// Lines of another process are not always announced: a look even if nobody tells us.
+/// Lines of another process are not always announced: it looks also without an announcement.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the log of a task run from a place on. Dropping it ends that.

@@ -1,4 +1,4 @@
-//! What followers are told: one JSON object `{type, payload, run, seq}` per message, written once and shared.
+//! What subscribers receive: one JSON object `{type, payload, run, seq}` per message, written once and shared.
 
 use std::sync::Arc;
 
@@ -217,7 +217,7 @@ fn acted(
         Some(key) => (MessageType::TaskStatus, of_task(run, spec, key)),
         None => (MessageType::WorkflowStatus, of_run(run)),
     };
-    // What an action does to a task is told by the event that follows; what it does to the run is known.
+    // The effect of an action on a task is in the event that follows; what it does to the run is known.
     let status = match (task, action) {
         (Some(_), _) => None,
         (None, "pause") => Some(RunState::Paused),

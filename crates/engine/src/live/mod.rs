@@ -1,4 +1,4 @@
-//! Live updates: whoever follows runs learns what happens to them, soon and at a bounded cost.
+//! Live updates: subscribers learn what happens to runs, soon and at a bounded cost.
 //!
 //! - One run is followed by its numbers: [`RunFollower`] reads the log from where it stands, when the hub says that there
 //!   is more. The database is its buffer, so a slow reader costs nothing and misses nothing.
@@ -7,7 +7,7 @@
 //! - The log lines of one task run are followed by [`LogFollower`].
 //!
 //! The hub learns of changes from the lanes of its own process, from other nodes by a hint that names runs, and by looking
-//! itself: at the followed runs, at new runs, at what people did. Nothing is read and nobody is told while nobody follows.
+//! itself: at the followed runs, at new runs, at what people did. Nothing is read and nothing is sent while there are no subscribers.
 //! Rights are the caller's business: followers see what their filter lets through.
 
 mod hints;

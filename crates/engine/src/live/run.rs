@@ -13,7 +13,7 @@ use crate::specs::Spec;
 
 /// How many events are read at once.
 const PAGE: i64 = 100;
-/// Of so many task runs a follower remembers which attempt has ended.
+/// For this many task runs a subscriber remembers which attempt has ended.
 const REMEMBERED: usize = 10_000;
 
 /// What is known of a followed run.
@@ -24,7 +24,7 @@ pub(super) struct Mark {
     pub(super) gone: bool,
 }
 
-/// What a follower is told next.
+/// The next message of a subscriber.
 #[derive(Debug, Clone)]
 pub enum Followed {
     Message(LiveMessage),
@@ -41,13 +41,13 @@ pub struct RunFollower {
     extras: broadcast::Receiver<LiveMessage>,
     run: RunSummary,
     spec: Arc<Spec>,
-    /// Everything up to this number was told, or left out by the types.
+    /// Everything up to this number was sent, or left out by the types.
     after: i64,
     /// Everything up to this number was read.
     through: i64,
     types: Vec<MessageType>,
     ready: VecDeque<LiveMessage>,
-    /// Attempts that were told to have ended, so that a late word of their beginning is not told after it.
+    /// Attempts whose end was sent, so that a late start is not sent after it.
     over: HashMap<TaskKey, i32>,
 }
 
@@ -73,12 +73,12 @@ impl RunFollower {
         self.run.id
     }
 
-    /// The number of the last event that was told or left out by the types.
+    /// The number of the last event that was sent or left out by the types.
     pub fn position(&self) -> i64 {
         self.after
     }
 
-    /// Waits for the next message. What was read and not told yet is told next time if the caller stops waiting.
+    /// Waits for the next message. If the caller stops waiting, what was read and not sent is sent next time.
     pub async fn next(&mut self) -> mainspring_store::Result<Followed> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -88,7 +88,7 @@ impl RunFollower {
                 return Ok(Followed::Message(message));
             }
             self.after = self.after.max(self.through);
-            // What began is told before what ended.
+            // Starts are sent before ends.
             if let Ok(extra) = self.extras.try_recv() {
                 if self.is_news(&extra) {
                     return Ok(Followed::Message(extra));

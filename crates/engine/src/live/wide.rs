@@ -1,7 +1,7 @@
 //! Following many runs: a snapshot, then what happens, from a bounded queue.
 //!
-//! Nobody is promised every message here. Whoever falls behind gets `resync` and a new snapshot, and so does everybody when
-//! more changes than can be told. The end of a run that was told to be open is always told.
+//! Not every message is promised here. A subscriber that falls behind gets `resync` and a new snapshot, and so do all when
+//! more changes than can be sent. The end of a run that was sent as open is always sent.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -29,12 +29,12 @@ const SNAPSHOT: i64 = 100;
 /// Runs whose events are read in one pass, and runs that may wait for it.
 const RUNS_PER_PASS: usize = 200;
 const BACKLOG: usize = 2_000;
-/// Events of one run that are told in one pass; beyond, only where it stands.
+/// Events of one run that are sent in one pass; beyond, only where it stands.
 const EVENTS_PER_RUN: i64 = 200;
 /// Runs that are remembered, and how long after their end.
 const KNOWN: usize = 20_000;
 const KNOWN_AFTER_END: Duration = Duration::from_secs(30);
-/// Between two looks at every open run that was told, and at what was made late under an early id.
+/// Between two looks at every open run that was sent, and at what was made late under an early id.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 const LATE: Micros = 3_000_000;
 
@@ -61,7 +61,7 @@ pub(super) struct Wides {
     members: HashMap<u64, Member>,
     next: u64,
     newcomer: bool,
-    /// Runs that a snapshot has told, with their number.
+    /// Runs that a snapshot contained, with their number.
     told: Vec<(RunId, i64)>,
 }
 
@@ -132,7 +132,7 @@ impl Wides {
         for member in self.members.values() {
             let wanted = wants(&member.filter.types, message.kind)
                 && of.is_none_or(|(namespace, workflow)| member.filter.lets_run(namespace, workflow));
-            // Whoever is behind gets a snapshot when he has caught up; more messages would only be in the way.
+            // A subscriber that is behind gets a snapshot when it has caught up; more messages would only be in the way.
             if wanted
                 && !member.behind.is.load(Ordering::Acquire)
                 && let Err(mpsc::error::TrySendError::Full(_)) = member.queue.try_send(message.clone())
@@ -185,7 +185,7 @@ impl WideFollower {
                 Ok(message) => message,
                 Err(_) => {
                     if self.behind.is.load(Ordering::Acquire) {
-                        // Where more happens than can be told, a snapshot now and then is all there is.
+                        // Where more happens than can be sent, subscribers get a snapshot now and then instead.
                         tokio::time::sleep_until((self.snapshot_at + SNAPSHOT_EVERY).into()).await;
                     }
                     if let Some(why) = self.behind.take() {
@@ -200,7 +200,7 @@ impl WideFollower {
                     }
                 }
             };
-            // A word to wake up; what it stands for is told from the flag.
+            // An empty message wakes the subscriber; its meaning is in the flag.
             if message.kind != MessageType::Resync {
                 return Ok(Followed::Message(message));
             }
@@ -249,14 +249,14 @@ struct Known {
     ended: Option<Instant>,
 }
 
-/// What the hub has told those who follow many runs.
+/// What the hub has sent to subscribers of many runs.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     known: HashMap<RunId, Known>,
     backlog: BTreeSet<RunId>,
     /// Everything up to here was looked at; `None` before the first pass.
     newest: Option<(RunId, Uuid)>,
-    /// Runs made after this are told from their beginning.
+    /// Runs made after this are sent from their beginning.
     since: RunId,
     sweep_at: Option<Instant>,
 }
@@ -303,7 +303,7 @@ impl Board {
         Ok(news)
     }
 
-    /// New runs, what people did, and now and then every open run that was told.
+    /// New runs, what people did, and now and then every open run that was sent.
     async fn look(&mut self, hub: &Inner) -> Result<()> {
         let now = hub.now();
         let Some((mut run, mut action)) = self.newest else {

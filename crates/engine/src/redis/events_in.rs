@@ -152,7 +152,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Stores an entry as an event, then acknowledges it: whoever dies in between leaves it to be read again.
+    /// Stores an entry as an event, then acknowledges it: a process that dies in between leaves the entry to be read again.
     async fn take(&self, redis: &mut Connection, entry: &Entry) -> Result<(), RedisError> {
         let rejected = match entry.event() {
             Err(reason) => Some(reason),

@@ -1,7 +1,7 @@
 //! Lifecycle events to the outside: the numbered log of every run, in `stream:scheduler:events.out`, at least once.
 //!
-//! The leader watches which runs change and appends what their logs have gained. How far each run was told is kept in Redis
-//! beside the stream: a Redis that forgot it is told again, and so is what was told while the position could not be kept.
+//! The leader watches which runs change and appends what their logs have gained. The position reached in each run's log is kept in Redis
+//! beside the stream: when Redis has lost it, or could not store it, events are sent again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -94,7 +94,7 @@ impl WorkerGate {
             let state = session.state();
             if let Some(inbox) = gatherer.session(session.id) {
                 let known: HashSet<TaskToken> = named(session, request).collect();
-                // What is on its way to the worker, or was told to it just now, is not in what it says of itself.
+                // Assignments on their way to the worker are not yet among those that it reports as held.
                 let is_new = |held: &&TaskToken| {
                     !known.contains(held)
                         && state.delivered.get(held).is_none_or(|delivered| delivered.seq + 1 >= request.seq)

@@ -46,7 +46,7 @@ pub(crate) struct SessionState {
     pub(crate) delivered: HashMap<TaskToken, Delivered>,
     /// Handed in and not known to be applied.
     pending: HashSet<TaskToken>,
-    /// Results that are settled and not yet told: true if they count.
+    /// Results that are settled and not yet acknowledged: true if they count.
     settled: HashMap<TaskToken, bool>,
     cancels: HashMap<TaskToken, Cancel>,
     /// What the worker has and has not begun, the oldest first.

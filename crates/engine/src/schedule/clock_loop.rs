@@ -1,7 +1,7 @@
 //! The loop that fires triggers: on the leader, by the time of day, in batches.
 //!
 //! `next_fire_at` is a row, never memory: a turn reads what is due by its index, decides with the pure schedule what
-//! becomes of it, and fires it in units that hold the leader's term. Whoever was overtaken finds his unit stale or
+//! becomes of it, and fires it in units that hold the leader's term. A leader that was overtaken finds its unit stale or
 //! himself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
 //! clock that is set is noticed; changes of triggers wake it. In that short time what fires next is read and made, all but
 //! the commit: when it is due nothing else is left to do. Whatever changes meanwhile does not undo it: a change either came
@@ -316,7 +316,7 @@ impl Keeper {
     }
 }
 
-/// How many fires a unit makes if so many are due.
+/// How many fires a unit makes if `due` are due.
 fn unit_size(shared: &Shared, due: usize) -> usize {
     let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
     (due / 4).clamp(fewest, MOST_PER_UNIT)

@@ -47,7 +47,7 @@ impl Pending {
     /// All of it, to be made ahead; `None` for what is better made when it is due.
     pub(crate) async fn whole(&mut self, shared: &Shared, made_at: Micros) -> Result<Option<Firing>> {
         let takes_slots = self.spec.workflow.concurrency.is_some() || is_exclusive(self.timetable.trigger.overlap);
-        // Slots that nobody can give back meanwhile may as well be taken before.
+        // Slots that cannot be given back meanwhile may as well be taken before.
         let policy = shared.client.store.fire_policy();
         if takes_slots && !policy.writes_alone || self.turn.fire.len() > 1 {
             return Ok(None);
@@ -57,7 +57,7 @@ impl Pending {
         Ok(policy.stages(&firing).then_some(firing))
     }
 
-    /// The next so many fires of it, with the state it is in afterwards. Made now, or at that time.
+    /// The next `room` fires of it, with the state it is in afterwards. Made now, or at that time.
     async fn next_part(&mut self, shared: &Shared, room: usize, made_at: Option<Micros>) -> Result<Firing> {
         let first = self.done == 0;
         let from = self.done;
@@ -113,7 +113,7 @@ impl Pending {
     }
 }
 
-/// Sends what is due in units of so many fires.
+/// Sends what is due in units.
 pub(crate) async fn send_all(
     shared: &Shared,
     units: &mut Units,

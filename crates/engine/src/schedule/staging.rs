@@ -6,8 +6,8 @@
 //! What fires at the same instant is made before any of it is started: lanes that woke after the first unit would take the
 //! database from the others, and those would be late.
 //!
-//! Units can be made ahead: the database has done all but the commit when their time comes. Until then nobody sees them, and
-//! whoever drops them has done nothing. Where everybody who writes waits for them, they begin as late as they can.
+//! Units can be made ahead: the database has done all but the commit when their time comes. Until then no reader sees them, and
+//! dropping them changes nothing. On SQLite, where every writer waits for them, they begin as late as possible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 const LONGEST_LEAD: Duration = Duration::from_millis(120);
 /// One that everybody waits for begins so long before its time, and longer by twice what its fires take.
 const MARGIN: Duration = Duration::from_millis(5);
-/// What a fire takes is told only by units that are so large.
+/// The time per fire is estimated from units of at least this size.
 const TELLING: usize = 100;
 
 pub(crate) struct Units {
@@ -42,7 +42,7 @@ pub(crate) struct Units {
     under_way: JoinSet<Result<Fired>>,
     /// Gives the word to each that was made ahead.
     ahead: Vec<oneshot::Sender<()>>,
-    /// Since when there are runs that nobody was told of.
+    /// Since when there are runs that were not announced.
     silent_since: Option<Instant>,
 }
 
@@ -109,7 +109,7 @@ impl Units {
 
 impl Drop for Units {
     fn drop(&mut self) {
-        // What was made ahead is taken back by whoever made it.
+        // Staged units are rolled back where they were staged.
         if !self.ahead.is_empty() {
             self.under_way.detach_all();
         }
@@ -217,7 +217,7 @@ impl Pace {
         }
     }
 
-    /// How long before its time a unit of so many should begin.
+    /// How long before its time a unit of `fires` fires should begin.
     fn lead(&self, fires: usize) -> Duration {
         let takes = Duration::from_nanos(self.nanos.load(Ordering::Relaxed) * fires as u64);
         (MARGIN + takes * 2).min(LONGEST_LEAD)

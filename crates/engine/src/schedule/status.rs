@@ -37,7 +37,7 @@ pub struct TimekeepingStatus {
     pub made_ahead: u64,
     /// The machine's clock was set back: nothing fires until so much time has passed.
     pub behind: Option<Duration>,
-    /// How many fires were so many milliseconds late; the last counts all that were later.
+    /// Fires by lateness in milliseconds; the last counter takes all that were later.
     pub lags: Vec<u64>,
 }
 

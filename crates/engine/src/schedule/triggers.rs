@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// The first so many fires after `covered`.
+/// The first `count` fires after `covered`.
 fn following(schedule: &Schedule, covered: Micros, fired: u64, count: usize) -> Vec<Fire> {
     let mut found = Vec::with_capacity(count.min(1_000));
     let mut after = covered;

@@ -19,7 +19,7 @@ pub struct Acknowledged {
     pub ends: Vec<RunState>,
 }
 
-/// How many attempts of which tasks there were.
+/// The number of attempts of each task.
 pub type Attempts = Vec<(TaskKey, i32)>;
 
 /// A cancel that the store has acknowledged, and the attempts there were by then of what must not start any more.
@@ -27,7 +27,7 @@ pub type Attempts = Vec<(TaskKey, i32)>;
 pub struct Cancelled {
     pub run: RunId,
     pub attempts: Attempts,
-    /// The attempts there were when the run was reopened, if it was: what is claimed later is nobody's fault.
+    /// The attempts there were when the run was reopened, if it was: what is claimed later is no violation.
     pub until: Option<Attempts>,
 }
 

@@ -1,6 +1,6 @@
 //! The checker after the storm: the database at rest against what was seen from outside.
 //!
-//! Evidence is what clients were told, what tasks did, and what still runs. The database alone is checked by
+//! Evidence is what clients were answered, what tasks did, and what still runs. The database alone is checked by
 //! [`crate::invariants`]; [`audit`] does both.
 
 mod check;

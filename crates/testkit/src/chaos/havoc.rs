@@ -15,7 +15,7 @@ use crate::witness;
 
 /// A watchdog notices at once; this is for a busy machine.
 pub(super) const WATCHDOG_PATIENCE: Duration = Duration::from_secs(60);
-/// The code of a server that did not reach its database when it started: whoever keeps servers starts it again.
+/// The code of a server that did not reach its database when it started: its supervisor starts it again.
 const NOT_REACHED: i32 = 3;
 /// How often the keeper looks after his servers.
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(50);
@@ -70,7 +70,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Looks after them until it is told that it is enough.
+    /// Looks after them until the run ends.
     pub(super) async fn keep_up(&mut self, mut enough: oneshot::Receiver<()>) -> anyhow::Result<()> {
         while enough.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
             self.revive()?;

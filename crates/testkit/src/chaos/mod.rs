@@ -29,7 +29,7 @@ const LEASE: Duration = Duration::from_millis(600);
 const HEARTBEAT: Duration = Duration::from_millis(150);
 /// A server stops at once; this is for a busy machine.
 const LONGEST_STOP: Duration = Duration::from_secs(60);
-/// One round trip in so many goes wrong.
+/// One round trip in this many goes wrong.
 const TRIPS_PER_FAULT: u32 = 150;
 
 /// What tells most about a violation.
@@ -59,7 +59,7 @@ pub struct Storm {
     pub servers: usize,
     /// A server lives at most so long.
     pub longest_life: Duration,
-    /// How long it may take until anything gets done once nobody is killed any more.
+    /// How long it may take until anything gets done once no process is killed any more.
     pub patience: Duration,
 }
 
@@ -223,7 +223,7 @@ async fn lost_attempts(url: &str) -> anyhow::Result<usize> {
     Ok(rows.first().map_or(0, |row| row.0 as usize))
 }
 
-/// Leaves the folder for whoever wants to know why, and what the database says in it.
+/// Leaves the folder for the investigation, and in it what the database says.
 async fn keep(folder: tempfile::TempDir, url: &str) -> anyhow::Result<PathBuf> {
     let path = folder.keep();
     if !url.starts_with("postgres") {
@@ -267,7 +267,7 @@ async fn rest(
         Ok(counts.iter().all(|count| count.state.is_terminal() || count.runs == 0).then_some(()))
     };
     until_nothing_moves("every run ends", patience, async || work_done(url).await, look).await?;
-    // Nothing is asked of anybody now: whoever is inside a transaction has forgotten it.
+    // No request is under way now: a connection inside a transaction was forgotten.
     if let Some(violation) = transactions::check(url).await?.first() {
         anyhow::bail!("{violation}");
     }

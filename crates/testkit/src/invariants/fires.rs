@@ -1,7 +1,7 @@
 //! Schedules: every nominal instant that a trigger has come past is settled exactly once.
 //!
 //! The instants are computed anew from the trigger, between its making and `covered_at`. A trigger that was changed since it
-//! was made is left out: what it owed before the change cannot be told from its rows.
+//! was made is left out: what it owed before the change cannot be seen from its rows.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -30,7 +30,7 @@ pub async fn check_at_rest(url: &str) -> anyhow::Result<Vec<Violation>> {
     check_all(url, counts::ALWAYS.iter().chain(counts::AT_REST).copied()).await
 }
 
-/// What is wrong with the statistics of jobs, given that every execution has ended and nobody works any more.
+/// What is wrong with the statistics of jobs, given that every execution has ended and no node works any more.
 pub async fn check_jobs(url: &str) -> anyhow::Result<Vec<Violation>> {
     let mut snapshot = Snapshot::open(url).await?;
     let mut violations = Vec::new();

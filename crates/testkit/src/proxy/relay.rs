@@ -28,12 +28,12 @@ struct Shared {
     faults: Mutex<Faults>,
     trips: Mutex<Vec<Trip>>,
     records: AtomicBool,
-    /// Passages of statements, and what the server is told instead.
+    /// Passages of statements, and what the server receives instead.
     rewrites: Mutex<Vec<(String, String)>>,
     connections: AtomicU64,
     /// Everybody hangs up.
     cut: Notify,
-    /// Nobody is let through.
+    /// No connection is let through.
     away: AtomicBool,
 }
 
@@ -60,7 +60,7 @@ impl Proxy {
         &self.url
     }
 
-    /// From now on, one round trip in so many goes wrong in one of these ways.
+    /// From now on, one round trip in this many goes wrong in one of these ways.
     pub fn disturb(&self, seed: u64, one_in: u32, kinds: &[Fault]) {
         self.faults().disturb(seed, one_in, kinds);
     }

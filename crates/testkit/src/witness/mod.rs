@@ -3,9 +3,9 @@
 //!
 //! Only the test's own database has it; the programs under test know nothing of it. Each of them comes by a URL that
 //! carries its name ([`named`]). SQLite needs no witness: it has one writer at a time, so between a leader's look at its
-//! term and its commit nobody can take over, and a lock file keeps a second server away.
+//! term and its commit no other server can take over, and a lock file keeps a second server away.
 //!
-//! Witnessed are the two writes that only a leader makes: the mark of death on somebody else's session, and the expiry of
+//! Witnessed are the two writes that only a leader makes: the mark of death on another node's session, and the expiry of
 //! a run. There is one duty; a name that leads twice is two programs.
 
 mod reaping;
@@ -18,7 +18,7 @@ use crate::invariants::Violation;
 
 pub use reaping::{Pace, Reap, check_pace, reaps};
 
-/// The variable of a connection that holds the name of whoever came by it.
+/// The variable of a connection that holds the name of the server that used it.
 const ACTOR: &str = "witness.actor";
 
 /// The same database by a URL that tells the witness who comes.

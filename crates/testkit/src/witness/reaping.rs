@@ -13,7 +13,7 @@ use crate::invariants::Violation;
 
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How a server was told to find the dead.
+/// How a server was configured to find dead sessions.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     pub ttl: Duration,

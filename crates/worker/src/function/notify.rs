@@ -1,4 +1,4 @@
-//! `notify:send`: tells somebody, by a webhook or by e-mail.
+//! `notify:send`: sends a notification by webhook or e-mail.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ use crate::host::Host;
 /// How many names an error about an unknown handler lists beside the likely ones.
 const MOST_SUGGESTED: usize = 3;
 
-/// Handlers by name. Filled by whoever starts the worker, then never changed.
+/// Handlers by name. Filled by the program that starts the worker, then never changed.
 ///
 /// ```
 /// use mainspring_worker::{FunctionCall, Registry};

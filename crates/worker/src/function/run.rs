@@ -24,7 +24,7 @@ pub(crate) fn immediate(handler: &dyn Handler, payload: &Value, attempt: i32) ->
     }
 }
 
-/// Calls the handler; `None` if the attempt was lost and nobody wants to hear of it.
+/// Calls the handler; `None` if the attempt was lost: its result would be refused.
 pub(crate) async fn run(
     handler: Arc<dyn Handler>,
     call: FunctionCall,

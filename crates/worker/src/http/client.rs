@@ -157,7 +157,7 @@ impl HttpClient {
         };
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(broken)?;
         let driver = Driver(tokio::spawn(async move {
-            // What breaks the connection is told to whoever reads the answer.
+            // An error of the connection is returned to the reader of the answer.
             let _ = connection.await;
         }));
         let response = sender.send_request(on_the_wire(request)?).await.map_err(broken)?;

@@ -1,6 +1,6 @@
 //! Decides which addresses a task may talk to.
 //!
-//! A task's URL often holds data from outside, and the worker stands inside the network: whoever chooses the URL must not
+//! A task's URL often holds data from outside, and the worker stands inside the network: an author who chooses the URL must not
 //! reach what only the worker can reach. So the addresses of the public internet are open, and all others only by the
 //! operator's list. Addresses are judged, never names; a name on the list stands for whatever it resolves to.
 

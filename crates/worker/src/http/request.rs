@@ -27,7 +27,7 @@ const OURS: [HeaderName; 9] = [
     header::PROXY_AUTHORIZATION,
 ];
 
-/// What may follow a redirect to somebody else. Any other header may hold a credential.
+/// Headers that may follow a redirect to another origin. Any other header may hold a credential.
 const HARMLESS: [HeaderName; 6] = [
     header::ACCEPT,
     header::ACCEPT_ENCODING,
@@ -136,7 +136,7 @@ impl Request {
         }
         if !same_origin(&url.origin(), &next.origin()) {
             if !body.is_empty() {
-                // A body may hold as many secrets as a header, and nobody asked to send it there.
+                // A body may hold as many secrets as a header, and the author did not ask to send it there.
                 let shown = first_characters(&next.origin().ascii_serialization(), 200).escape_debug().to_string();
                 return Err(Failure {
                     kind: "redirect".into(),
@@ -201,7 +201,7 @@ fn read_method(text: &str) -> Result<Method, Failure> {
 
 fn read_url(text: &str) -> Result<Url, Failure> {
     let shown = || first_characters(text, 200).escape_debug().to_string();
-    // The parser drops these in silence; what a value with a line break becomes then, nobody meant.
+    // The parser drops these in silence; the value that remains is not what the author meant.
     if let Some(odd) = text.chars().find(|character| character.is_control() || *character == ' ' || *character == '\\')
     {
         return Err(refused(format!(

@@ -1,4 +1,4 @@
-//! The loop of a remote worker: register, exchange, execute, until it is told to stop.
+//! The loop of a remote worker: register, exchange, execute, until it is asked to stop.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -37,11 +37,11 @@ pub struct RemoteConfig {
     /// How many attempts it holds beyond its slots.
     pub prefetch: u32,
     pub handlers: Vec<String>,
-    /// How long what runs may go on after it was told to stop.
+    /// How long running tasks may go on after the worker was asked to stop.
     pub shutdown_timeout: Duration,
 }
 
-/// Why a worker ends before it was told to.
+/// Why a worker ends before it was asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     #[error(transparent)]
@@ -102,7 +102,7 @@ impl RemoteWorker {
         Ok(())
     }
 
-    /// A session, however long the servers are away. `None` when the worker is told to stop first.
+    /// A session, however long the servers are away. `None` when the worker is asked to stop first.
     async fn register(&self, stop: &CancellationToken) -> Result<Option<Session>, RemoteError> {
         let [process, function, remote] = self.config.slots;
         let worker = Register {

@@ -209,7 +209,7 @@ impl Link {
         };
         let (sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-        // What breaks it is told to whoever sends.
+        // Its errors are returned to the sender.
         tokio::spawn(connection);
         Ok(sender)
     }

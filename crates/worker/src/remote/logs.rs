@@ -17,7 +17,7 @@ const MOST_WAITING: usize = 8 << 20;
 
 type Attempt = (TaskKey, i32);
 
-/// What the uploader is told besides lines.
+/// Messages to the uploader besides lines.
 #[derive(Debug)]
 pub(crate) enum LogRequest {
     /// A session begins; lines of the one before are dropped.
@@ -94,7 +94,7 @@ impl Uploader {
         let logs = Logs { session_id: session.id, chunks: self.chunks() };
         match session.store_logs(&logs).await {
             Told::Answer(answer) => self.stored(&answer.chunks),
-            // The next session is told soon; until then nothing can be sent.
+            // The next session follows soon; until then nothing can be sent.
             Told::Lost => self.drop_all(),
             Told::Refused(error) => {
                 tracing::error!(%error, "the server refuses log lines; they are dropped");

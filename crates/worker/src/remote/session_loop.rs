@@ -1,4 +1,4 @@
-//! The life of one session: exchange, begin, hand in, until it is lost or the worker is told to stop.
+//! The life of one session: exchange, begin, hand in, until it is lost or the worker is asked to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -193,7 +193,7 @@ impl<'w> SessionLoop<'w> {
     fn assigned(&mut self, assigned: mainspring_api::worker::Assignment) {
         let files = assigned.files.clone();
         match assignments::read(assigned, self.session.id) {
-            // It was on its way when the worker was told to take no more.
+            // It was on its way when the worker was asked to take no more.
             Ok(assignment) if self.desk.draining => {
                 self.desk.report(&completion(&assignment, self.worker.clock.now(), Outcome::Released));
             }

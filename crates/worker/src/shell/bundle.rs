@@ -53,7 +53,7 @@ fn checked(text: &str) -> Result<PathBuf, &'static str> {
     if path.components().count() > MOST_PARTS {
         return Err("its path has more than 64 parts");
     }
-    // `components` swallows `.` and doubled slashes; whoever writes those hides something.
+    // `components` swallows `.` and doubled slashes; a path with those hides something.
     let plain = text.split('/').all(|part| !matches!(part, "" | "." | ".."));
     if !plain || !path.components().all(|part| matches!(part, Component::Normal(_))) {
         return Err("its path should be relative and without `.` and `..`");

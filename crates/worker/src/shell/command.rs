@@ -70,7 +70,7 @@ impl Workbench {
     pub(crate) fn new(config: &PoolConfig) -> io::Result<Self> {
         let parent = config.root.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&parent)?;
-        // Outputs are for nobody else on this machine.
+        // No other user of this machine may read outputs.
         let private = std::fs::Permissions::from_mode(0o700);
         let mut root = tempfile::Builder::new();
         let root = root.prefix("mainspring-").permissions(private).tempdir_in(std::path::absolute(parent)?)?;
@@ -152,7 +152,7 @@ impl Workbench {
         };
         let mut command = match &limits {
             None => prepare(&program),
-            // The limits hold from the first instruction of the program on; a missing one is told before.
+            // The limits hold from the first instruction of the program on; a missing program is reported before.
             Some(_) if !program.is_file() => return Err(missing(&program)),
             Some(instruction) => {
                 let mut command = prepare(Path::new(limits::SHELL));
@@ -205,7 +205,7 @@ impl Workbench {
         })
     }
 
-    /// Takes back the place of an attempt; its directory is used again if nobody can still be at work in it.
+    /// Takes back the place of an attempt; its directory is used again if no process can still be at work in it.
     pub(super) fn take_back(&self, place: Place, deserted: bool) {
         if deserted && let Some(directory) = place.reusable_directory() {
             locked(&self.directories).push(directory);

@@ -36,7 +36,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Kills who is left; true if nobody was.
+    /// Kills the processes that are left; true if there were none.
     pub(super) fn end(mut self) -> bool {
         self.bury()
     }
@@ -54,14 +54,14 @@ impl<'a> Group<'a> {
         deserted
     }
 
-    /// Waits until nobody in the group is alive, or until the deadline.
+    /// Waits until no process of the group is alive, or until the deadline.
     pub(super) async fn empties_before(&self, deadline: Instant) {
         while Instant::now() < deadline && self.is_alive() {
             sleep(POLL).await;
         }
     }
 
-    /// The dead count as members until somebody fetches them. Where that takes long, or never happens (in a container
+    /// Dead processes count as members until their parent reaps them. Where that takes long, or never happens (in a container
     /// without an init process), only a look at each process tells.
     fn is_alive(&self) -> bool {
         killpg(self.id, None) != Err(Errno::ESRCH) && living_member(self.id.as_raw()).unwrap_or(true)

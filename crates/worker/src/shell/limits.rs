@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 /// The shell that every system has. It reads nothing of the task's but its arguments.
 pub(super) const SHELL: &str = "/bin/sh";
 
-/// What the shell is told: numbers only, the command comes in its arguments. `None` without limits.
+/// The argument of the shell: numbers only, the command comes in its arguments. `None` without limits.
 pub(super) fn instruction(limits: &Limits) -> Option<String> {
     let mut commands = Vec::new();
     if let Some(bytes) = limits.memory_bytes {
@@ -33,7 +33,7 @@ fn seconds(milliseconds: u64) -> u64 {
     milliseconds.div_ceil(1_000).max(1)
 }
 
-/// Nobody can be given more than the worker has.
+/// No task can get more than the worker has.
 fn at_most_own(resource: Resource, wanted: u64) -> u64 {
     getrlimit(resource).map_or(wanted, |(_, hard)| wanted.min(hard))
 }

@@ -34,7 +34,7 @@ use crate::output::read_output;
 use crate::text;
 use crate::watchdog::Guard;
 
-/// How long the log may hold up the report of an attempt that was told to end.
+/// How long the log may hold up the report of an attempt that was asked to end.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What an attempt needs of the pool.
@@ -61,7 +61,7 @@ impl From<Failure> for Ended {
     }
 }
 
-/// Executes a script; `None` if the attempt was lost and nobody wants to hear of it.
+/// Executes a script; `None` if the attempt was lost: its result would be refused.
 pub(crate) async fn run(
     around: Surroundings<'_>,
     assignment: &Assignment,
@@ -145,7 +145,7 @@ enum Deadline {
     GiveUp,
 }
 
-/// Why the process was told to end.
+/// Why the process was asked to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Stopped,
@@ -283,7 +283,7 @@ impl<'a> Attempt<'a> {
         self.capture.remark(text, self.around.clock.now());
     }
 
-    /// Hands on the last lines. The report follows its log; only an attempt that was told to end does not wait long.
+    /// Hands on the last lines. The report follows its log; only an attempt that was asked to end does not wait long.
     async fn flush(&mut self) {
         while self.capture.flush_at().is_some() {
             self.logged = true;

@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use crate::config::PoolConfig;
 use crate::text::locked;
 
-/// A helper that reads nothing for so many bytes is stuck.
+/// A helper that leaves this many bytes unread is stuck.
 const UNSENT_LIMIT: usize = 1024 * 1024;
 
 /// Feeds the helper, and replaces it when it dies. Writing never waits.

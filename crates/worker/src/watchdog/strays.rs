@@ -1,4 +1,4 @@
-//! Processes that nobody announced: the worker died between the start of a process and the line that says so.
+//! Processes that were not announced: the worker died between the start of a process and the line that says so.
 //!
 //! They are known by their environment, which names a file in the worker's directory. The pipe closes only after such a
 //! process was executed, because until then it holds the pipe open itself, so one look afterwards sees it. Processes that
@@ -26,7 +26,7 @@ pub(super) fn kill(directory: &Path) {
     }
 }
 
-/// One look; true if there was a process that could not be told yet.
+/// One look; true if there was a process that could not be identified yet.
 fn look(directory: &Path) -> bool {
     let Ok(session) = getsid(None) else { return false };
     let mark = [b"MAINSPRING_OUTPUT=".as_slice(), directory.as_os_str().as_bytes(), b"/"].concat();
