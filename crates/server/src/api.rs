@@ -59,7 +59,7 @@ impl Api {
         Ok(Self { router, state })
     }
 
-    /// Answers a request of whoever runs this process, with full rights: they can read and write the database anyway.
+    /// Answers a request of this process itself, with full rights: its user can read and write the database anyway.
     /// It goes through the same router and the same layers as a request from the network, which can never become one
     /// of these.
     pub async fn call(&self, user: &str, mut request: Request<Body>) -> Response {
@@ -118,7 +118,7 @@ impl Api {
             created_by: "server".into(),
             expires_at: None,
         };
-        // If its reply is lost, the same one is kept again: one that nobody has seen would lock everybody out.
+        // If its reply is lost, the same one is kept again: a token that was never printed would lock all users out.
         let mut tries = 0;
         while let Err(error) = client.store().add_token(now, &new).await {
             tries += 1;
@@ -153,7 +153,7 @@ impl Api {
         self.state.openapi()
     }
 
-    /// Forgets what has become old. Called now and then by whoever serves.
+    /// Forgets what has become old. Called now and then by the server.
     pub(crate) async fn tidy(&self) {
         self.state.limits().tidy();
         let client = self.state.client();

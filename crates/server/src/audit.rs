@@ -34,7 +34,7 @@ struct Learnt {
     recorded: bool,
 }
 
-/// What is known of a request from its first moment, for whoever records it. Clones share what is learnt.
+/// What is known of a request from its first moment, for its audit row. Clones share what is learnt.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
     pub(crate) seen: Seen,
@@ -143,7 +143,7 @@ fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
     if learnt.recorded {
         return false;
     }
-    // A quiet route is recorded when it refuses somebody who is known.
+    // A quiet route is recorded when it refuses an authenticated caller.
     match learnt.quiet {
         true => is_refusal && learnt.actor.is_some(),
         false => is_refusal || is_write,

@@ -120,7 +120,7 @@ fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// A list would be taken for the fields of a type in their order, which nobody means.
+/// A list would be taken for the fields of a type in their order, which no caller means.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
@@ -163,7 +163,7 @@ fn problem_of(error: &serde_json::Error, path: &str) -> Problem {
     }
 }
 
-/// No database stores it, and nobody means it.
+/// PostgreSQL cannot store a NUL character, and no caller needs one.
 fn refuse_nul(bytes: &[u8]) -> Result<(), Problem> {
     let escaped = b"\\u0000";
     if !bytes.windows(escaped.len()).any(|window| window == escaped) {

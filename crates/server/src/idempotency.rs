@@ -82,7 +82,7 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Respon
             Some(key) => pieces::answer(state, &key, request, next).await,
         };
     }
-    // Whoever has yet to show a signature learns nothing of what was answered before.
+    // A caller whose signature was not checked yet learns nothing of earlier answers.
     if let Some(key) = key.as_ref().filter(|_| !caller.is_unverified())
         && let Some(response) = answered(state, key).await?
     {
@@ -100,7 +100,7 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Respon
     };
     match (ended, key) {
         (Ok(response), _) => Ok(response),
-        // Somebody else was faster, or is being so.
+        // Another request with this key was faster, or is under way.
         (Err(Error::KeyTaken), Some(key)) => Ok(answered(state, &key).await?.unwrap_or_else(under_way)),
         (Err(error), _) => Err(error.into()),
     }

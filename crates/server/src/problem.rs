@@ -71,7 +71,7 @@ impl Problem {
             .with_header(RETRY_AFTER, HeaderValue::from(seconds.max(1)))
     }
 
-    /// 503: nobody knows whether it happened.
+    /// 503: whether it happened is unknown.
     pub fn outcome_unknown() -> Self {
         let detail = "the database is away; the outcome is unknown: repeat the request with the same Idempotency-Key";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail)

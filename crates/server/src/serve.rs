@@ -29,7 +29,7 @@ use crate::health::Health;
 use crate::timed::TimedStream;
 use crate::tls::{self, TlsFiles};
 
-/// Whoever needs longer for the head of a request holds a connection for nothing.
+/// A client that needs longer for the head of a request is disconnected.
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 100;
@@ -105,7 +105,7 @@ impl HttpServer {
         self.address
     }
 
-    /// Says that nobody should send work here any more; goes on answering.
+    /// Reports not ready, so that load balancers send no more requests; goes on answering.
     pub fn drain(&self) {
         self.health.drain();
     }
@@ -130,7 +130,7 @@ impl HttpServer {
     }
 }
 
-/// Takes connections until told to stop, then waits for those that are open.
+/// Accepts connections until it is asked to stop, then waits for those that are open.
 async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: oneshot::Receiver<()>) {
     let limits = api.state().settings().connections;
     let places = Arc::new(Semaphore::new(limits.most));

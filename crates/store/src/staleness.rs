@@ -39,7 +39,7 @@ pub struct WatchedRun {
 pub struct WatchFilter {
     /// `None` is all of them.
     pub namespaces: Option<Vec<String>>,
-    /// At least so many percent of the threshold.
+    /// At least this percentage of the threshold.
     pub from_percent: f64,
     /// Less than that; 0 is no bound.
     pub below_percent: f64,
@@ -264,7 +264,7 @@ impl Store {
     }
 }
 
-/// Locks a run and says when it moved last, as `v_open_runs` does; `None` if it is gone or somebody else has it in hand.
+/// Locks a run and says when it moved last, as `v_open_runs` does; `None` if it is gone or locked by another transaction.
 async fn lock_unless_locked(tx: &mut Tx, id: RunId) -> Result<Option<(LockedRun, Micros)>> {
     if let Tx::Postgres(pg) = tx {
         let free: Option<(RunId,)> = sqlx::query_as("SELECT id FROM runs WHERE id = $1 FOR NO KEY UPDATE SKIP LOCKED")
@@ -351,7 +351,7 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
     Ok(())
 }
 
-/// Takes out what nobody executes or decides of these runs, calls off what they wait for, and asks what runs to stop.
+/// Takes out the task runs of these runs that no worker executes and no node decides, calls off what they wait for, and asks what runs to stop.
 async fn clear(tx: &mut Tx, now: Micros, runs: &[RunId]) -> Result<Vec<LiveRow>> {
     macro_rules! among {
         ($database:ty, $head:expr, $bind:expr, $middle:expr, $tail:expr) => {{

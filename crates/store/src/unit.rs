@@ -67,7 +67,7 @@ struct Inner {
     effects: Lock<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-/// The transaction, when nobody uses it.
+/// The transaction, while it is not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
     tx: Option<Tx>,

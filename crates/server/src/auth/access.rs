@@ -23,7 +23,7 @@ const ALIAS: &str = "/v1";
 /// What is also answered without any prefix.
 const UNPREFIXED: &[&str] = &["/workflows", "/workflow-runs", "/task-runs", "/workers"];
 
-/// What a route demands of whoever calls it.
+/// What a route demands of its caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Nothing. For probes and files that hold no data, by exact path.
@@ -69,7 +69,7 @@ pub struct RouteEntry {
     pub quiet: bool,
     /// Nothing of a request is kept under an Idempotency-Key, not even a hash: its body is a secret.
     pub keyless: bool,
-    /// Its work is many transactions, each of which may be repeated.
+    /// Its work is many transactions, and each may be repeated.
     pub in_pieces: bool,
 }
 
@@ -160,7 +160,7 @@ impl Routes {
 }
 
 impl Route<'_> {
-    /// Takes bodies up to so many bytes.
+    /// Takes bodies up to `bytes` bytes.
     pub(crate) fn body_limit(self, bytes: usize) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.body_limit = bytes;

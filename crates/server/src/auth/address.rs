@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
-/// An address, or the addresses that share so many of its first bits.
+/// An address, or a network in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,

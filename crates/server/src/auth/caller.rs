@@ -130,7 +130,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Behind the guard there is always one; without the guard nobody gets in.
+        // Behind the guard there is always one; without the guard no request gets in.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::unauthorised)
     }
 }

@@ -144,7 +144,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     Ok(response)
 }
 
-/// Who calls: the process itself, the holder of a valid token, or for signed routes somebody yet unknown.
+/// Who calls: the process itself, the holder of a valid token, or for signed routes a caller yet unknown.
 async fn identify(
     state: &ApiState,
     (method, headers): (&Method, &HeaderMap),
@@ -184,7 +184,7 @@ fn is_for_workers(access: Access) -> bool {
 fn failed(state: &ApiState, address: Option<IpAddr>, seen: &Seen, problem: Problem) -> Problem {
     match address.map(|address| state.limits().failure(address)) {
         Some(Err(too_many)) => {
-            // Whoever knocks without end must not fill the audit log.
+            // A flood of refused requests must not fill the audit log.
             seen.quiet(true);
             too_many
         }
@@ -201,7 +201,7 @@ fn admits(access: Access, identity: &Identity) -> bool {
     }
 }
 
-/// Refuses a parameter that the route does not have: whoever misspells a filter must not get everything.
+/// Refuses a parameter that the route does not have: a misspelt filter must not return everything.
 fn known_query(entry: &RouteEntry, query: &str) -> Result<(), Problem> {
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let name = pair.split('=').next().unwrap_or(pair);

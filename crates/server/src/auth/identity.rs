@@ -28,7 +28,7 @@ fn holds_in(grant: &Grant, namespace: &str) -> bool {
     }
 }
 
-/// Somebody who has shown who they are.
+/// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Stands in the audit log and scopes idempotency keys: `token:ID`, `jwt:SUBJECT`, `local:USER`, `signature`.
@@ -39,13 +39,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Whoever may read and write the database file anyway. Never made from a request that came over the network.
+    /// A process that can read and write the database file anyway. Never made from a request that came over the network.
     pub(crate) fn local(user: &str) -> Self {
         let grants = vec![Grant::everywhere(Role::Admin), Grant::everywhere(Role::Worker)];
         Self { actor: format!("local:{user}"), name: user.to_owned(), grants }
     }
 
-    /// Somebody without a token, whose signature the handler has yet to check.
+    /// A caller without a token, whose signature the handler has yet to check.
     pub(crate) fn unsigned() -> Self {
         Self { actor: "signature".into(), name: "signature".into(), grants: Vec::new() }
     }

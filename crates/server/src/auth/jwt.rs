@@ -1,4 +1,4 @@
-//! JSON Web Tokens of somebody else's making.
+//! JSON Web Tokens of an external issuer.
 //!
 //! The algorithm is the one that the configuration names, whatever the token says: no `none`, and no public key taken
 //! for a shared secret. The key is the one in the configured file: `kid`, `jku`, `x5u` are not looked at. `exp` is always

@@ -1,6 +1,6 @@
 //! Tokens that were read a moment ago, so that a busy client does not cost a read per request.
 //!
-//! A change is told through the bus and forgets all of them; should that get lost, what is known is forgotten within half a
+//! A change is announced on the bus and empties the cache; should that get lost, what is known is forgotten within half a
 //! second anyway, so a revoked token is refused everywhere within one.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use uuid::Uuid;
 
 const GOOD_FOR: Duration = Duration::from_millis(500);
-/// More are not kept; whoever makes up ids finds none to keep.
+/// The cache holds at most this many; ids that do not exist are not cached.
 const MOST: usize = 10_000;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! How often somebody may call: per address before anything is looked up, per identity afterwards, and rarely with
+//! Rate limits: per address before anything is looked up, per identity afterwards, and rarely with
 //! credentials that are wrong.
 
 use std::hash::Hash;

@@ -1,4 +1,4 @@
-//! Host, Origin and CORS: a page in somebody's browser must not be able to drive a server on their machine.
+//! Host, Origin and CORS: a page in a user's browser must not be able to drive a server on that machine.
 //!
 //! A name that an attacker lets point here (DNS rebinding) arrives as `Host`; so only addresses, `localhost` and names
 //! that the configuration lists are answered. An `Origin` must be the host itself or listed.

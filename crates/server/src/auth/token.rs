@@ -24,7 +24,7 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    /// Makes a token with 256 bits that nobody can guess.
+    /// Makes a token with 256 random bits.
     pub fn generate(id: Uuid) -> Result<Self, getrandom::Error> {
         let mut secret = [0_u8; SECRET_BYTES];
         getrandom::fill(&mut secret)?;

@@ -1,4 +1,4 @@
-//! Requests whose work is many transactions, each of which may be repeated: the key is claimed before, and the answer kept
+//! Requests whose work is many transactions that may each be repeated: the key is claimed before, and the answer kept
 //! afterwards. A claim that a process left behind is taken over by the same request.
 
 use axum::body::Body;

@@ -22,7 +22,7 @@ pub struct LiveLimits {
     /// Messages of a client per second, with a burst of twice as many.
     pub messages_per_second: u32,
     pub ping_every: Duration,
-    /// A client of which nothing is heard for so long, not even an answer to a ping, is closed.
+    /// A client that is silent for this long, even to a ping, is disconnected.
     pub idle: Duration,
     /// A client that does not take a message for so long is closed.
     pub patience: Duration,
@@ -115,7 +115,7 @@ impl Drop for Place {
     }
 }
 
-/// Counts the messages of one client: so many per second, and twice as many at once.
+/// Counts the messages of one client: a rate per second, and twice as many in a burst.
 #[derive(Debug)]
 pub(super) struct Pace {
     per_second: f64,

@@ -91,7 +91,7 @@ struct Connection {
     _place: Place,
 }
 
-/// A subscription that can be told apart from others.
+/// A subscription with its id.
 struct Subscription {
     run: Option<RunId>,
     updates: Updates,

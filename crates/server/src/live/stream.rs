@@ -57,7 +57,7 @@ pub(super) fn served(events: impl Stream<Item = Event> + Send + 'static) -> Even
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// Moves updates into the answer, one at a time. A task of its own does it, so that somebody who does not read can be
+/// Moves updates into the answer, one at a time. A task of its own does it, so that a client that does not read can be
 /// given up: the answer is then cut, and nothing is kept for it.
 fn pumped(
     state: ApiState,

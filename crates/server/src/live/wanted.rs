@@ -73,7 +73,7 @@ impl Wanted {
         }
     }
 
-    /// Log lines are many: they are sent only to whoever names them.
+    /// Log lines are many: they are sent only to subscribers that name them.
     fn types(&self) -> Result<Vec<MessageType>, Problem> {
         let Some(types) = &self.types else {
             return Ok(vec![MessageType::WorkflowStatus, MessageType::TaskStatus, MessageType::WorkerHeartbeat]);

@@ -1,7 +1,7 @@
 //! What the layers around every handler answer, written into the description of each operation.
 //!
 //! A handler describes its own answers; here are those that it never sees: of the guard, of the reading of bodies, of
-//! Idempotency-Key. There is no `default`, so that an answer nobody has thought of is noticed by whoever compares the
+//! Idempotency-Key. There is no `default`, so that an undescribed answer is noticed by tools that compare the
 //! description with what is served.
 
 use axum::http::{Method, StatusCode};

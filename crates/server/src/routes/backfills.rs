@@ -143,7 +143,7 @@ pub(crate) async fn cancel(
     Ok(Json(shown(row)?))
 }
 
-/// The workflow by its id or name, for somebody who may see it.
+/// The workflow by its id or name, for a caller who may see it.
 async fn find(state: &ApiState, caller: &Caller, workflow: &str, within: &InNamespace) -> Result<Uuid, Problem> {
     let store = state.client().store();
     if let Ok(id) = workflow.parse::<Uuid>() {

@@ -269,7 +269,7 @@ pub(crate) async fn resume(
     Ok(Json(shown(state.client().resume_trigger(id).await?)))
 }
 
-/// The schedule, for somebody who may see it.
+/// The schedule, for a caller who may see it.
 async fn entered(state: &ApiState, caller: &Caller, id: Uuid) -> Result<TriggerRow, Problem> {
     let row = state.client().store().trigger(id).await?;
     caller.enter(&row.namespace)?;

@@ -16,7 +16,7 @@ use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// The best so many are found.
+/// The number of best results that are returned.
 const MOST: i64 = 500;
 
 pub(crate) fn register(routes: &mut Routes) {

@@ -1,4 +1,4 @@
-//! `/webhooks/{namespace}/{name}`: somebody else's program says that something happened.
+//! `/webhooks/{namespace}/{name}`: another program announces an event.
 //!
 //! The body is signed with the secret `WEBHOOK_NAME` (the name in capitals, other characters as `_`), or the caller
 //! shows the secret itself, or a token that permits operating in the namespace. With `X-Mainspring-Timestamp` the signature

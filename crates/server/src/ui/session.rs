@@ -25,7 +25,7 @@ use crate::body::{self, MaybeJson, Query};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// A session that nobody uses for so long is over.
+/// A session that is unused for this long is over.
 pub(crate) const IDLE: Micros = 3_600 * 1_000_000;
 /// A session is over after so long, however much it is used.
 pub(crate) const ABSOLUTE: Micros = 12 * 3_600 * 1_000_000;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::jwt;
 use crate::test_api::TestApi;
 
-/// How long a target goes on: so many cases, or until its time is over.
+/// How long a target goes on: a number of cases, or until its time is over.
 pub(crate) enum Length {
     Cases(u64),
     Until(Instant),

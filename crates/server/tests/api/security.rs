@@ -9,7 +9,7 @@ use crate::on_both;
 use crate::test_api::{TestApi, is_page};
 
 on_both! {
-    /// API open by default: a fresh installation answers nobody, and knows no token that is the same elsewhere.
+    /// API open by default: a fresh installation answers no one without a token, and knows no token that is the same elsewhere.
     async fn the_api_is_shut_by_default(api: &TestApi) {
         for route in api.service.routes() {
             let path = route.path.as_str();
@@ -114,7 +114,7 @@ on_both! {
         }
     }
 
-    /// What is deep in an expression would be deep on the stack of whoever reads it.
+    /// What is deep in an expression would be deep on the stack of its reader.
     async fn deep_expressions_do_not_end_the_server(api: &TestApi) {
         for piece in ["-", "not ", "1+(", "|upper", ".a", "1 if 1 else ", "1 ** "] {
             let deep = piece.repeat(4_000 / piece.len());

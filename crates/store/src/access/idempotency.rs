@@ -18,7 +18,7 @@ pub struct KeptAnswer {
 /// What a key means for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// New, or left behind by somebody who died: do it.
+    /// New, or left behind by a process that died: do it.
     Mine,
     /// The same request is under way.
     UnderWay,
@@ -73,7 +73,7 @@ pub(crate) async fn keep_answer_within(tx: &mut Tx, key: (&str, &str), claim: Uu
 
 impl Store {
     /// Takes the key for this request, or says what it was taken for. A claim older than `abandoned_before` without an
-    /// answer belongs to nobody any more and is taken over by the same request.
+    /// answer has lost its owner and is taken over by the same request.
     pub async fn claim_request(
         &self,
         now: Micros,
@@ -108,7 +108,7 @@ impl Store {
         .fetch_optional(conn)
         .await?);
         Ok(match row {
-            // Given back in between: whoever repeats finds it free.
+            // Given back in between: a repetition finds it free.
             None => Claim::UnderWay,
             Some(row) if row.request_hash == hash && row.claim == claim => Claim::Mine,
             Some(row) => row.meaning(hash),
@@ -134,7 +134,7 @@ impl Store {
         Ok(row.map(|row| row.meaning(hash)))
     }
 
-    /// Gives a claim back: nothing was done under it, or nobody knows.
+    /// Gives a claim back: nothing was done under it, or that is unknown.
     pub async fn give_back_request(&self, (actor, key): (&str, &str), claim: Uuid) -> Result<()> {
         write!(
             self,

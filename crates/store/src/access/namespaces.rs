@@ -138,7 +138,7 @@ impl Store {
         Ok(i64::try_from(self.open_run_ids(namespace, most).await?.len()).unwrap_or(most))
     }
 
-    /// Open runs of a namespace, at most so many.
+    /// The number of open runs of a namespace, counted up to a limit.
     pub async fn open_run_ids(&self, namespace: &str, most: i64) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(

@@ -1,4 +1,4 @@
-//! API tokens. Only the hash of a token is ever here; whoever lost the token makes a new one.
+//! API tokens. Only the hash of a token is ever here; a lost token is replaced by a new one.
 
 use mainspring_core::Micros;
 use uuid::Uuid;

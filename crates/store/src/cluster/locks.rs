@@ -11,7 +11,7 @@ use crate::error::Result;
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
 pub struct LockRow {
     pub name: String,
-    /// Rises with every holder: what a later one writes can be told from what an earlier one does.
+    /// Rises with every holder: it distinguishes the writes of a later holder from those of an earlier one.
     pub fence: i64,
     pub holder: Uuid,
     pub holder_name: String,

@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// Moves the guard of a remote worker's exchanges, and the session to this node; that it came is a beat of its lease.
-    /// Exchange n is begun only after n − 1; beginning it again is harmless, since results are fenced and claims are told
+    /// Exchange n is begun only after n − 1; beginning it again is harmless, since results are fenced and claims are sent
     /// from what the worker holds.
     pub async fn guard_worker_exchange(&self, now: Micros, guard: WorkerGuard) -> Result<ExchangeGuard> {
         let id = guard.session;

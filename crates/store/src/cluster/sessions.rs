@@ -134,7 +134,7 @@ impl Store {
             if let Some(term) = term
                 && !terms::hold(&mut tx, term).await?
             {
-                // The sweep of whoever leads now returns the rest.
+                // The sweep of the current leader returns the rest.
                 break;
             }
             let more = return_rows(&mut tx, now, id).await?;
@@ -211,7 +211,7 @@ impl LiveRow {
         TaskKey { run: self.run_id, index: self.idx, item: self.item }
     }
 
-    /// Takes the row out of the live ones. Whoever calls holds its lock.
+    /// Takes the row out of the live ones. The caller holds its lock.
     pub(crate) async fn delete(&self, tx: &mut Tx) -> Result<()> {
         within!(
             tx,

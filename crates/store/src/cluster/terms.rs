@@ -28,7 +28,7 @@ impl Store {
         .await?))
     }
 
-    /// Takes the term over from exactly the state that was `seen`; `None` if somebody was faster or the holder lives.
+    /// Takes the term over from exactly the state that was `seen`; `None` if another node was faster or the holder lives.
     pub async fn take_term(&self, name: &str, node: Uuid, term_id: Uuid, seen: Option<&Term>) -> Result<Option<Term>> {
         Ok(match seen {
             None => {

@@ -13,14 +13,14 @@ pub struct Listener {
 
 impl Store {
     /// PostgreSQL: a NOTIFY of its own, never inside a unit, where it would cost throughput. SQLite: nothing to tell.
-    /// `from` names who announces, so that nobody is woken by himself.
+    /// `from` names the announcing process, so that it does not wake itself.
     pub async fn announce(&self, from: &str) -> Result<()> {
         self.notify(CHANNEL, from).await
     }
 
     pub(crate) async fn notify(&self, channel: &str, text: &str) -> Result<()> {
         if let Db::Postgres(pg) = &*self.db {
-            // A hint need not survive a crash: nobody waits for the disk, least of all the unit that the hint is about.
+            // A hint need not survive a crash, so its commit does not wait for the disk.
             sqlx::query("SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify($1, $2)")
                 .bind(channel)
                 .bind(text)

@@ -10,7 +10,7 @@ use crate::db::{Acquired, Store, read, write};
 use crate::error::{Error, Result};
 use crate::runs::operate::Operator;
 
-/// A batch that somebody asks for.
+/// The request for a batch.
 #[derive(Debug, Clone)]
 pub struct NewBatch {
     pub id: Uuid,

@@ -141,7 +141,7 @@ impl Store {
         Ok((!text.is_empty()).then_some(text))
     }
 
-    /// Completes entries, and leaves what is to be told of them in the outbox; returns those that were not complete before, so
+    /// Completes entries, and leaves their notifications in the outbox; returns those that were not complete before, so
     /// that each is logged once.
     pub async fn capture_letters(
         &self,

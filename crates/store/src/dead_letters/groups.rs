@@ -1,4 +1,4 @@
-//! Entries together: per reason for the dashboard, per cause for whoever has ten thousand of them.
+//! Entries together: per reason for the dashboard, per cause where there are thousands of them.
 
 use mainspring_core::Micros;
 use mainspring_core::dead_letter::{Reason, Resolution};

@@ -171,7 +171,7 @@ impl TryFrom<LetterRow> for DeadLetter {
     }
 }
 
-/// What lists show. An entry that was not captured yet is told of by its version.
+/// What lists show. The fields of an entry that was not captured yet come from its version.
 const COLUMNS: &str = "SELECT d.id, d.run_id, d.idx, d.item, d.version, coalesce(d.namespace, w.namespace) AS namespace, \
     coalesce(d.workflow_id, w.id) AS workflow_id, coalesce(d.workflow, w.name) AS workflow, d.task_name, d.reason, d.status, d.original_state, \
     d.error_type, d.error_message, d.total_attempts, d.last_attempt_at, d.fingerprint, d.notes, d.resolved_by, d.acted_by, d.resolved_at, \

@@ -119,7 +119,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| row.0).collect())
     }
 
-    /// Makes an entry for each task that has been ready on this route since before then, at most so many; how many were
+    /// Makes an entry for each task that has been ready on this route since before then, at most `limit`; how many were
     /// made. The tasks stay ready.
     pub async fn report_unserved(&self, now: Micros, route: i32, before: Micros, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;

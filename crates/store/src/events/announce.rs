@@ -1,4 +1,4 @@
-//! Events: durable before they are acknowledged, matched against whoever waits for them.
+//! Events: durable before they are acknowledged, matched against the task runs that wait for them.
 
 use mainspring_core::{Micros, RunId};
 use serde_json::Value;
@@ -67,12 +67,12 @@ impl Store {
         tx.commit().await
     }
 
-    /// Events that nobody has matched yet, oldest first.
+    /// Events that were not matched yet, oldest first.
     pub async fn unmatched_events(&self, limit: i64) -> Result<Vec<EventRow>> {
         select(self, "NOT matched ORDER BY created_at, id LIMIT $1", limit).await
     }
 
-    /// Every waiting task run has been told of these events.
+    /// These events were delivered to every waiting task run.
     pub async fn events_matched(&self, id: Uuid) -> Result<()> {
         write!(self, sqlx::query("UPDATE events SET matched = TRUE WHERE id = $1").bind(id));
         Ok(())
@@ -100,7 +100,7 @@ impl Store {
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
-    /// Forgets events from before an instant that nobody can ask for any more: a run may match what was announced since it
+    /// Forgets events from before an instant that no run can match any more: a run may match what was announced since it
     /// was made, as long as it has not ended. Call again until none is forgotten.
     pub async fn forget_events(&self, before: Micros) -> Result<u64> {
         let (oldest,): (Option<Micros>,) = read!(self, |conn| sqlx::query_as(

@@ -61,7 +61,7 @@ impl TryFrom<TriggerRow> for ListeningTrigger {
     }
 }
 
-/// Who listens to an event, in the order in which they are told.
+/// The listeners of an event, in the order of delivery.
 #[derive(Debug, Clone, Default)]
 pub struct Listeners {
     pub handlers: Vec<HandlerRow>,
@@ -164,7 +164,7 @@ fn placeholders(from: usize, count: usize) -> String {
 const TRIGGERS: &str = "SELECT t.id, t.namespace, w.name AS workflow, t.spec FROM triggers t JOIN workflows w ON w.id = t.workflow_id WHERE t.present AND t.active AND NOT t.paused AND t.listens IS NOT NULL";
 
 impl Store {
-    /// Events that not every listener has been told of, oldest first.
+    /// Events that were not delivered to every listener, oldest first.
     pub async fn unhandled_events(&self, limit: i64) -> Result<Vec<EventRow>> {
         crate::events::announce::select(self, "NOT handled ORDER BY created_at, id LIMIT $1", limit).await
     }
@@ -323,7 +323,7 @@ impl Store {
         Ok(row.0)
     }
 
-    /// Ends a window with what its last event leads to; `None` if another event came, or somebody else did it.
+    /// Ends a window with what its last event leads to; `None` if another event came, or another node did it.
     pub async fn end_debounce(
         &self,
         now: Micros,
@@ -479,7 +479,7 @@ async fn count(tx: &mut Tx, now: Micros, handler: Uuid, outcome: DeliveryOutcome
     Ok(())
 }
 
-/// A circle of events is broken at the run that announced the last of them: one entry for somebody to look at.
+/// A circle of events is broken at the run that announced the last of them: one entry for an operator to look at.
 async fn enter_circle(tx: &mut Tx, now: Micros, id: Uuid, run: RunId, reason: &str) -> Result<()> {
     within!(
         tx,

@@ -1,4 +1,4 @@
-//! Whose ends somebody wants to know: workflows that jobs stand for, that `workflow` triggers name, or that live where
+//! Which workflows have followers: those that jobs stand for, that `workflow` triggers name, or that live where
 //! something listens to `run.…` events.
 //!
 //! `workflows.followed` is what making a run looks at. It is computed anew by whatever begins or ceases to listen, in its
@@ -100,7 +100,7 @@ async fn turn_namespace(tx: &mut Tx, namespace: Option<&str>) -> Result<Turned> 
     })
 }
 
-/// Runs that are open when somebody begins to follow their workflow. Found by their live rows, or by what has yet to make
+/// Runs that are open when their workflow gets its first follower. Found by their live rows, or by what has yet to make
 /// them: what has ended is not looked at, however much of it there is.
 async fn mark_live(tx: &mut Tx, turned: &[(bool,)]) -> Result<()> {
     if !turned.iter().any(|followed| followed.0) {

@@ -15,7 +15,7 @@ pub struct NewNotification {
     pub namespace: String,
     pub workflow: String,
     pub notice: Notice,
-    /// What it is about: the same cause is told a target once.
+    /// What it is about: a target receives the same cause once.
     pub cause: String,
     pub run: Option<RunId>,
     /// JSON.
@@ -76,7 +76,7 @@ pub struct NotificationRow {
     pub sent_at: Option<Micros>,
 }
 
-/// A run that failed and that nobody was told of.
+/// A failed run without a notification.
 #[derive(Debug, Clone, sqlx::FromRow)]
 pub struct UnnoticedRun {
     pub run_id: RunId,
@@ -143,7 +143,7 @@ const COLUMNS: &str = "SELECT id, namespace, workflow, kind, run_id, target, tar
     created_at, sent_at FROM notifications";
 
 impl Store {
-    /// Runs that did not succeed and that nobody was told of, oldest first.
+    /// Runs that did not succeed and have no notification yet, oldest first.
     pub async fn unnoticed_runs(&self, limit: i64) -> Result<Vec<UnnoticedRun>> {
         Ok(read!(self, |conn| {
             sqlx::query_as(
@@ -157,7 +157,7 @@ impl Store {
         }))
     }
 
-    /// Notes that these runs were looked at, together with what is to be told of them.
+    /// Marks these runs as looked at, together with their notifications.
     pub async fn notice_runs(&self, now: Micros, runs: &[RunId], messages: &[NewNotification]) -> Result<()> {
         let mut tx = self.begin().await?;
         for run in runs {
@@ -169,7 +169,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Messages that are due, oldest first, with when their target was told something last.
+    /// Messages that are due, oldest first, with the time of the last message to their target.
     pub async fn due_notifications(&self, now: Micros, limit: i64) -> Result<Vec<NotificationRow>> {
         let sql =
             sqlx::AssertSqlSafe(format!("{COLUMNS} WHERE status = 0 AND due_at <= $1 ORDER BY due_at, id LIMIT $2"));
@@ -177,7 +177,7 @@ impl Store {
         rows.into_iter().map(NotificationRow::try_from).collect()
     }
 
-    /// When a target was told something last.
+    /// The time of the last message to a target.
     pub async fn last_told(&self, target_key: &str) -> Result<Option<Micros>> {
         let (at,): (Option<Micros>,) =
             read!(self, |conn| sqlx::query_as("SELECT max(sent_at) FROM notifications WHERE target_key = $1")
@@ -187,7 +187,7 @@ impl Store {
         Ok(at)
     }
 
-    /// Notes what became of messages that were sent together: the first as `state`, the others as told with it.
+    /// Notes what became of messages that were sent together: the first as `state`, the others as sent with it.
     pub async fn notifications_sent(&self, now: Micros, ids: &[Uuid]) -> Result<()> {
         let mut tx = self.begin().await?;
         for (index, id) in ids.iter().enumerate() {
@@ -248,7 +248,7 @@ impl Store {
         Ok(write!(self, sqlx::query("DELETE FROM notifications WHERE created_at < $1 AND status <> 0").bind(before)))
     }
 
-    /// Who is told of what goes wrong in a namespace, whatever its workflow.
+    /// The notification targets of a namespace, for all its workflows.
     pub async fn namespace_notifications(&self, namespace: &str) -> Result<Vec<Notification>> {
         let text: Option<(Option<String>,)> =
             read!(self, |conn| sqlx::query_as("SELECT notifications FROM namespaces WHERE name = $1")
@@ -278,7 +278,7 @@ impl Store {
     }
 }
 
-/// The same cause is told a target once.
+/// A target receives the same cause once.
 pub(crate) async fn add(tx: &mut Tx, now: Micros, message: &NewNotification) -> Result<()> {
     within!(
         tx,

@@ -1,7 +1,7 @@
 //! What follows from the ends of followed runs: statistics of jobs, and events that say so.
 //!
 //! A row of `run_ends` goes in the transaction that does what follows from it, so each end, which is one per generation,
-//! counts exactly once, whoever dies in between and however many look at the same time.
+//! counts exactly once, whichever process dies in between and however many look at the same time.
 
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
@@ -41,7 +41,7 @@ struct EndRow {
 }
 
 impl Store {
-    /// Does what follows from up to so many ends, in one transaction. `new_id` makes ids of events.
+    /// Does what follows from a batch of ends, in one transaction. `new_id` makes ids of events.
     pub async fn conclude_run_ends(
         &self,
         now: Micros,
@@ -80,7 +80,7 @@ async fn take(tx: &mut Tx, limit: i64) -> Result<Vec<EndRow>> {
             tx,
             sqlx::query("DELETE FROM run_ends WHERE run_id = $1 AND generation = $2").bind(run).bind(generation)
         );
-        // Without a workflow nobody is left who could want to know.
+        // Without a workflow there is no follower left.
         ends.extend(end.filter(|_| gone == 1));
     }
     Ok(ends)

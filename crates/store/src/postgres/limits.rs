@@ -29,7 +29,7 @@ pub(crate) async fn slots(connection: &mut PgConnection, limits: &[i32]) -> Resu
     Ok(rows.into_iter().map(|(id, capacity, held, queued)| (id, Slots { capacity, held, queued })).collect())
 }
 
-/// Takes so many slots of each.
+/// Takes the given number of slots of each.
 pub(crate) async fn take(connection: &mut PgConnection, taken: &[(i32, i32)]) -> Result<()> {
     sqlx::query(
         "UPDATE limits l SET held = l.held + u.taken FROM unnest($1::integer[], $2::integer[]) u(id, taken) WHERE l.id = u.id",

@@ -1,7 +1,7 @@
 //! What subscribers of many runs read.
 //!
 //! New runs and what people did are found by ids that carry their time; nothing here looks through what merely exists. That
-//! a run went on is told by the node that moved it: a hint, repeated by nobody, so whoever must not miss an end looks again
+//! a run went on is announced by the node that moved it: a hint, never repeated, so a reader that must not miss an end looks again
 //! at the runs it knows to be open.
 
 use mainspring_core::{RunId, TaskKey};

@@ -87,7 +87,7 @@ macro_rules! filtered {
         }
         in_namespaces!(query, &filter.namespaces);
         if let Some(trigger) = &filter.trigger {
-            // A run that nobody says anything about was started by hand.
+            // A run without a recorded cause was started by hand.
             let json = match $flavor {
                 Flavor::Postgres => "CAST(d.trigger AS json)",
                 Flavor::Sqlite => "d.trigger",

@@ -26,7 +26,7 @@ pub enum Happened {
     TaskEnded { key: TaskKey, state: TaskState, attempt: AttemptEnd },
     /// An attempt ended that did not end its task run: it failed and is tried again, was lost, or handed back.
     AttemptEnded { key: TaskKey, outcome: AttemptOutcome, attempt: AttemptEnd },
-    /// Somebody did something to the run, or to one of its task runs.
+    /// An operator acted on the run, or on one of its task runs.
     Action { task: Option<TaskKey>, action: String, by: String, reason: Option<String> },
     /// The run itself went on.
     Run { how: Transition, state: RunState, stage: i16 },
@@ -119,7 +119,7 @@ struct Row {
 }
 
 impl Store {
-    /// The events of a run behind a number, at most so many.
+    /// The events of a run after a number, at most `limit`.
     pub async fn run_log(&self, run: RunId, after: i64, limit: i64) -> Result<RunLog> {
         let rows: Vec<Row> =
             read!(self, |conn| sqlx::query_as(LOG).bind(run).bind(after).bind(limit).fetch_all(conn).await?);

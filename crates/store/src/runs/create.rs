@@ -279,7 +279,7 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
 
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {
     write_run_only(tx, now, seed).await?;
-    // In a statement of its own: whoever deletes the workflow has by now done so, or will see the run.
+    // In a statement of its own: a deletion of the workflow has committed by now, or will see the run.
     let workflow: Option<(uuid::Uuid,)> = within!(tx, |conn| sqlx::query_as("SELECT id FROM workflows WHERE id = $1")
         .bind(seed.workflow)
         .fetch_optional(conn)

@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::names::{sql, startable};
 use crate::runs::limits::hand_on;
 
-/// What waits for somebody to look after it.
+/// Rows that wait for a duty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct Duties {
     /// When the next row becomes due.
     pub next_due: Option<Micros>,
     /// The time of day at which the next run begins that was put off.
     pub next_start: Option<Micros>,
-    /// Whether there are events that waiting task runs were not told of.
+    /// Whether there are events that were not delivered to waiting task runs.
     pub has_events: bool,
     pub has_continuations: bool,
 }
@@ -36,7 +36,7 @@ impl Store {
     }
 
     /// Makes rows claimable whose time has come, at most `limit`; returns how many. Any node may do it at any time:
-    /// runs that somebody else works on are left for the next turn.
+    /// runs that another transaction holds are left for the next tick.
     pub async fn promote_due(&self, now: Micros, limit: i64) -> Result<u64> {
         let due: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::postgres::answer;
 use crate::{postgres, sqlite};
 
-/// A lane is replaced after so many exchanges: its row's dead versions would slow the guard while an old snapshot is held.
+/// A lane is replaced after this many exchanges: its row's dead versions would slow the guard while an old snapshot is held.
 const EXCHANGES_PER_LANE: i64 = 20_000;
 
 /// A claimed row: key and fencing token.
@@ -67,7 +67,7 @@ pub struct Want {
     pub session: i64,
     pub route: i32,
     pub slots: i32,
-    /// Dependents up to this rank may skip the queue; a higher number means nobody better is known to wait.
+    /// Dependents up to this rank may skip the queue; a higher number means that no better row is known to wait.
     pub hand_over_rank: i16,
     /// Where the last claim of this route stood, (rank, due): rows before it are dead or taken. Dropped now and then.
     pub floor: Option<(i16, Micros)>,
@@ -86,7 +86,7 @@ pub struct Exchange {
     /// The session that decides, and how many decisions it takes.
     pub decide_session: i64,
     pub decide: i32,
-    /// Also look for rows that nobody decides.
+    /// Also look for rows that no node decides yet.
     pub look_for_undecided: bool,
 }
 
@@ -108,13 +108,13 @@ pub struct Reply {
     pub claimed: Vec<Claimed>,
     pub to_decide: Vec<Claimed>,
     pub ended_runs: Vec<(RunId, RunState)>,
-    /// The end of a run or of items made task runs decidable that nobody decides yet.
+    /// The end of a run or of items made task runs decidable that no node decides yet.
     pub decidable: bool,
-    /// A run has ended that somebody follows.
+    /// A followed run has ended.
     pub followed: bool,
     /// Refused: the row is not claimed by this token, and this is not what ended it.
     pub fenced: Vec<TaskToken>,
-    /// Attempts of ours that somebody wants killed. Repeated until they end.
+    /// Attempts of ours that were asked to stop. Repeated until they end.
     pub cancel: Vec<TaskToken>,
     /// Sessions marked dead: nothing of this exchange was applied.
     pub dead_sessions: Vec<i64>,

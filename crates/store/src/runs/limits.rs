@@ -28,7 +28,7 @@ pub struct LimitRow {
 pub struct PoolRow {
     pub namespace: String,
     pub name: String,
-    /// `None` while nobody has set it: unlimited.
+    /// `None` while it is not set: unlimited.
     pub slots: Option<i32>,
     pub held: i32,
 }
@@ -115,7 +115,7 @@ impl Store {
         };
         let mut others: Vec<&(String, i32)> = wanted.iter().filter(|one| !is_right(&found, one)).collect();
         if !others.is_empty() {
-            // Whoever makes or changes the same ones does it in the same order.
+            // Every transaction that makes or changes the same ones does it in the same order.
             others.sort_unstable();
             let mut tx = self.begin().await?;
             match &mut tx {

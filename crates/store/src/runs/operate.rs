@@ -38,7 +38,7 @@ impl Operator {
         Self { by: by.into(), reason, ..Self::default() }
     }
 
-    /// What is told of a cancel: to the tasks that are stopped, and to whoever looks.
+    /// The reason of a cancel, for the tasks that are stopped and for readers.
     fn cancels(&self) -> String {
         match self.reason.as_deref().filter(|reason| !reason.is_empty()) {
             Some(reason) => format!("cancelled by {}: {reason}", self.by),
@@ -289,7 +289,7 @@ fn runs_finalisers(flags: i16) -> bool {
     !is_called_off && (flags & RUN_HAS_FINALLY != 0 || recovers)
 }
 
-/// How the task runs of a run that was stopped end: with the words of whoever stopped it.
+/// How the task runs of a run that was stopped end: with the reason that was given.
 pub(crate) async fn stopped(tx: &mut Tx, id: RunId) -> Result<Failure> {
     let reason: Option<(Option<String>,)> =
         within!(tx, |conn| sqlx::query_as("SELECT reason FROM run_details WHERE run_id = $1")
@@ -300,7 +300,7 @@ pub(crate) async fn stopped(tx: &mut Tx, id: RunId) -> Result<Failure> {
     Ok(Failure { kind: "cancelled".into(), message, ..Failure::default() })
 }
 
-/// Ends up to a chunk of the run's rows that nobody executes or decides, and asks those that run to stop.
+/// Ends up to a chunk of the run's rows that no worker executes and no node decides, and asks those that run to stop.
 /// True if there may be more.
 pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<bool> {
     let why = stopped(tx, id).await?;

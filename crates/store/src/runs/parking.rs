@@ -28,7 +28,7 @@ pub struct Parking {
     /// The event it waits for, with the namespace of its run.
     pub event: Option<(String, String)>,
     pub key: Option<String>,
-    /// JSON for whoever concludes it.
+    /// JSON for the node that concludes it.
     pub body: Option<String>,
     /// When it has waited long enough.
     pub due_at: Option<Micros>,
@@ -91,7 +91,7 @@ impl Store {
         finish(tx, Parked::Waiting).await
     }
 
-    /// Expands a task run into items, of which `max_parallel` may go on at once. The values are JSON.
+    /// Expands a task run into items; `max_parallel` of them may go on at once. The values are JSON.
     pub async fn expand(
         &self,
         now: Micros,
@@ -115,7 +115,7 @@ impl Store {
             .bind(run.id)
             .bind(token.key.index)
             .bind(token.key.item)
-            // What went wrong is told by the items.
+            // The items carry the errors.
             .bind((row.flags | EXPANDED) & !DEAD_LETTER)
             .bind(values.len() as i32)
         );

@@ -1,6 +1,6 @@
 //! What people do to one task run: settle it by hand, cancel it, try it at once, give it fresh attempts.
 //!
-//! Each unit locks the run first and never touches a row that somebody executes or decides: a running attempt can only be
+//! Each unit locks the run first and never touches a row that a worker executes or a node decides: a running attempt can only be
 //! asked to stop. What has ended is changed by reopening its run ([`Reopen::Settled`](crate::Reopen::Settled)).
 
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ impl Repair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repaired {
     Done,
-    /// It runs: whoever executes it was asked to stop.
+    /// It runs: its worker was asked to stop it.
     Asked,
     /// It is not live: only reopening its run can change it.
     Ended,
@@ -139,7 +139,7 @@ impl Store {
     }
 }
 
-/// Whoever claims the next attempt looks for it; a first attempt is started without looking.
+/// The node that claims the next attempt looks for it; a first attempt is started without looking.
 async fn override_timeout(tx: &mut Tx, row: &LiveRow, ms: i64) -> Result<Repaired> {
     if row.attempt == 0 && row.generation == 0 {
         return Err(Error::Conflict(
@@ -182,7 +182,7 @@ impl Store {
     }
 }
 
-/// Locks a row that nobody has claimed. Only such rows are waited for: whoever hands in a claimed one holds it, and waits
+/// Locks a row that is not claimed. Only such rows are waited for: the exchange that hands in a claimed one holds it, and waits
 /// for its run.
 async fn hold(tx: &mut Tx, row: &LiveRow) -> Result<()> {
     let sql = locking!(
@@ -298,7 +298,7 @@ async fn ask_to_stop(tx: &mut Tx, row: &LiveRow, reason: &str) -> Result<()> {
     Ok(())
 }
 
-/// Nobody waits any more for what this row waited for; its child run is called off, durably.
+/// Removes what this row waited for; its child run is called off, durably.
 async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
     within!(
         tx,

@@ -52,7 +52,7 @@ impl WaitKind {
 pub enum WaitOutcome {
     Badly,
     Well,
-    /// Nobody waits any more.
+    /// It no longer waits.
     CalledOff,
 }
 
@@ -129,7 +129,7 @@ impl TryFrom<Row> for WaitRow {
     }
 }
 
-/// What somebody or something says to a waiting task run.
+/// An answer to a waiting task run.
 #[derive(Debug, Clone)]
 pub struct Happening {
     pub kind: WaitKind,
@@ -296,7 +296,7 @@ impl Store {
     }
 }
 
-/// Nobody waits any more for what a stopped run waited for; its children are called off, durably.
+/// Removes what a stopped run waited for; its children are called off, durably.
 pub(crate) async fn call_off(tx: &mut Tx, now: Micros, run: RunId) -> Result<()> {
     within!(
         tx,

@@ -15,7 +15,7 @@ use crate::schedules::fires::{self, Fired, NewFire};
 
 const STATUSES: [&str; 3] = ["active", "done", "cancelled"];
 
-/// What somebody wants made up for.
+/// The request for a backfill.
 #[derive(Debug, Clone)]
 pub struct NewBackfill {
     pub id: Uuid,

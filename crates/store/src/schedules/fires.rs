@@ -1,7 +1,7 @@
 //! Firing: what is due, the unit that fires it, and what became of every nominal instant.
 //!
 //! A unit is a compare-and-swap of all its triggers, their rows in `fires` and the runs, under the leader's term: all of
-//! it happens or nothing. Whoever prepared it from rows that have changed since finds it stale and looks again.
+//! it happens or nothing. A unit prepared from rows that have changed since is stale, and its caller looks again.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub struct DueTrigger {
     pub id: Uuid,
     pub revision: i64,
     pub namespace: String,
-    /// As it is stored; parsed by whoever does not know this revision yet.
+    /// As it is stored; parsed by a caller that does not have this revision yet.
     pub spec: String,
     pub calendar: Option<String>,
     pub anchor_at: Micros,

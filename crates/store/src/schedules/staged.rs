@@ -1,6 +1,6 @@
 //! Fires in two steps: a unit is staged, which does all but the commit, and becomes true when it is committed.
 //!
-//! Until then nobody sees it, and whoever drops it has done nothing. Meanwhile others wait for its triggers, or to write at
+//! Until then no reader sees it, and dropping it changes nothing. Meanwhile others wait for its triggers, or to write at
 //! all where [`FirePolicy::writes_alone`].
 
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct FirePolicy {
 
 impl FirePolicy {
     /// Whether a firing may be staged before its time: where others can write meanwhile it must lock nothing but its
-    /// trigger; where nobody can, slots may be taken as well, because nobody could give one back.
+    /// trigger; where no other writer can, slots may be taken as well, because none could be given back.
     pub fn stages(&self, firing: &Firing) -> bool {
         if self.writes_alone { firing.goes_in_bulk() } else { firing.is_plain() }
     }

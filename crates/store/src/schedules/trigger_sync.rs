@@ -203,7 +203,7 @@ impl Place<'_> {
     }
 }
 
-/// The id of a trigger follows from its workflow and its name, so that it is the same whoever makes it.
+/// The id of a trigger follows from its workflow and its name, so that it is the same on every node.
 pub(crate) fn id_of(workflow_id: Uuid, name: &str) -> Uuid {
     let digest = Sha256::new().chain_update(workflow_id.as_bytes()).chain_update(name).finalize();
     let mut bytes = [0; 16];

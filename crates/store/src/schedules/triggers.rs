@@ -73,7 +73,7 @@ pub(crate) fn schedule(
     Schedule::new(&named, anchor_at, calendar).map_err(|error| error.to_string())
 }
 
-/// The number of a kind in the table; `None` for one that nobody waits for.
+/// The number of a kind in the table; `None` for a kind without waiting rows.
 pub(crate) fn kind_code(source: &TriggerSource) -> Option<i16> {
     Some(match source {
         TriggerSource::Cron(_) => 0,

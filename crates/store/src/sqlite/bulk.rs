@@ -3,7 +3,7 @@
 //! A list is as long as the next fixed length; what is left over stays unbound and so is NULL, which joins with nothing.
 //! Inserts leave such rows out by a `WHERE` on a column that is never NULL.
 //!
-//! Those that make many rows say `OR ROLLBACK`: an error ends the whole transaction, as whoever gets it would, and SQLite need
+//! Those that make many rows say `OR ROLLBACK`: an error ends the whole transaction, as its caller would, and SQLite need
 //! not keep a copy of every page to take back this one statement.
 
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
 //! Moves what was committed from the log into the file, beside the writer.
 //!
-//! Left to itself, SQLite does so within the commit that made the log long, and whoever commits then waits for thousands of
+//! Left to itself, SQLite does so within the commit that made the log long, and that commit then waits for thousands of
 //! pages that are not his. Here a connection of its own does it: right after much was written, when the disk is most likely
 //! to be free for it, and a while after little was. A writer who never pauses can outrun it, because the log begins anew
 //! only when all of it was moved; from a certain length on each commit moves the rest itself.
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 use crate::error::Result;
 
-/// From so many pages on, the writer moves them itself.
+/// From this many pages on, the writer moves them itself.
 pub(super) const LONGEST_LOG: u32 = 16_000;
 /// So many values that were written are much: some hundred pages if they are scattered, a hundred if not.
 const MUCH: usize = 10_000;
@@ -62,7 +62,7 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// Begins to look whenever it is told that something was written.
+    /// Begins to look whenever a write is signalled.
     pub(super) fn begin(options: SqliteConnectOptions, written: Arc<Written>) -> Self {
         let options = options.pragma("cache_size", "-100").thread_name(|id| format!("sqlite-log-{id}"));
         let (end, ended) = oneshot::channel();

@@ -75,7 +75,7 @@ pub(super) async fn claim_and_finish(
     Ok(())
 }
 
-/// Takes rows that nobody decides.
+/// Takes rows that no node decides yet.
 pub(super) async fn take_undecided(tx: &mut SqliteTx, demand: &Demand, reply: &mut Reply) -> Result<()> {
     let session = demand.decide_session;
     let query = sqlx::query(TAKE_UNDECIDED).bind(session).bind(demand.claim).bind(demand.decide);

@@ -28,7 +28,7 @@ use crate::unit::Joined;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Every reader is a thread with a page cache of its own.
 const MAX_READERS: u32 = 4;
-/// Rows that the connection's thread may be ahead of whoever reads them: a whole batch, so that neither waits.
+/// Rows that the connection's thread may be ahead of their reader: a whole batch, so that neither waits.
 const ROW_BUFFER: usize = 2_048;
 /// What the memory of dependents may hold, in edges (an entry counts as eight).
 const MAX_REMEMBERED: usize = 400_000;
@@ -248,7 +248,7 @@ impl Drop for WriterGuard {
 pub(crate) struct SqliteTx {
     /// `None` once finished.
     guard: Option<WriterGuard>,
-    /// Statements whose answers nobody waits for. They go along with the next one.
+    /// Statements whose answers no caller waits for. They go along with the next one.
     later: Script,
     /// What goes into the writer's memory with the commit: before it, a version read here may never come to exist.
     learned: HashMap<(i64, i32), Arc<[i32]>>,
@@ -430,7 +430,7 @@ impl PassingFolder {
         loop {
             let name = format!("mainspring-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
             let folder = std::env::temp_dir().join(name);
-            // Nobody else reads what runs were given.
+            // No other statement reads what runs were given.
             match std::fs::DirBuilder::new().mode(0o700).create(&folder) {
                 Ok(()) => return Ok(Self(folder)),
                 // Left behind by a killed process that had the same number.

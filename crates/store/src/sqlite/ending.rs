@@ -202,7 +202,7 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
     Ok(gone)
 }
 
-/// What was decided to end does not wait any more. Nobody executed it, so it names no session.
+/// What was decided to end does not wait any more. No worker executed it, so it names no session.
 async fn close_waits(tx: &mut SqliteTx, gone: &[Gone]) -> Result<()> {
     for row in gone.iter().filter(|row| row.session.is_none()) {
         sqlx::query(sql!(

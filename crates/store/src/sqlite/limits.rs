@@ -58,7 +58,7 @@ pub(crate) async fn slots(tx: &mut SqliteTx, limits: &[i32]) -> Result<BTreeMap<
         .collect()
 }
 
-/// Takes so many slots of each.
+/// Takes the given number of slots of each.
 pub(crate) async fn take(tx: &mut SqliteTx, taken: &[(i32, i32)]) -> Result<()> {
     TAKE.fetch(tx, taken, |taken, values: &mut Values| _ = values.add(taken.0).add(taken.1)).await?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Where a row that may start goes: straight to a wanted slot, to whoever decides, behind its limit, or to the queue.
+//! Where a row that may start goes: straight to a wanted slot, to a node that decides it, behind its limit, or to the queue.
 
 use mainspring_core::rule::{Counters, TriggerRule};
 use mainspring_core::state::TaskState;

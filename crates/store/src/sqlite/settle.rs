@@ -391,7 +391,7 @@ impl Settling<'_> {
         Ok(states)
     }
 
-    /// Runs whose stage is over: those that ended are told, the others enter their next stage.
+    /// Runs whose stage is over: those that ended are reported, the others enter their next stage.
     async fn end_stages(&mut self, runs: &[Counted]) -> Result<()> {
         for counted in runs.iter().filter(|counted| counted.open == 0) {
             let mut state = counted.state;
@@ -435,7 +435,7 @@ impl Settling<'_> {
     }
 }
 
-/// Leaves word that a run which somebody follows has ended, once per generation.
+/// Records the end of a followed run in `run_ends`, once per generation.
 async fn leave_word(tx: &mut SqliteTx, run: RunId) -> Result<()> {
     sqlx::query(
         "INSERT INTO run_ends (run_id, generation, workflow_id, state, finished_at) \

@@ -229,7 +229,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
     }
 }
 
-/// Only what is handed in may be read from end to end (and the index of what nobody decides), and nothing may be sorted.
+/// Only what is handed in may be read from end to end (and the index of rows without a decider), and nothing may be sorted.
 async fn check_plan(store: &Store, name: &str, text: &str) {
     let mut writer = sqlite(store).writer().await.unwrap();
     let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {text}"));

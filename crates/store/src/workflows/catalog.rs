@@ -75,7 +75,7 @@ impl WorkflowRow {
     }
 }
 
-/// One state of a workflow, to change it only if nobody else has meanwhile.
+/// One state of a workflow, to change it only if it has not changed meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edition {
     pub latest: i64,

@@ -1,4 +1,4 @@
--- ACTOR stands for the name of whoever came by this connection.
+-- ACTOR stands for the name of the server that uses this connection.
 -- `seen` is what had committed when the takeover was let through: everything that held the term before must be in it.
 CREATE TABLE witness_takeovers (
     epoch bigint NOT NULL,
@@ -53,7 +53,7 @@ BEGIN
     ELSIF NEW.beat <> OLD.beat THEN
         UPDATE witness_sessions SET last_beat = clock_timestamp() WHERE session = NEW.id;
     END IF;
-    -- Whoever opened a session may end it, leader or not.
+    -- The node that opened a session may end it, leader or not.
     IF TG_OP = 'UPDATE' AND NEW.dead AND NOT OLD.dead
        AND ACTOR IS DISTINCT FROM (SELECT actor FROM witness_sessions WHERE session = NEW.id) THEN
         PERFORM witness_write('reap', NEW.id::text);

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 /// Lines that are shown around each that was found.
 const AROUND: usize = 20;
 const CHUNKS: i64 = 50;
-/// One search looks through so many pages of chunks, and stops at so many lines.
+/// The most pages of chunks that one search reads, and the most lines that it returns.
 const MOST_PAGES: usize = 200;
 const MOST_LINES: usize = 5_000;
 

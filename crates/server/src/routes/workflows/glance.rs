@@ -61,7 +61,7 @@ fn took(run: &StripRun) -> Option<i64> {
     run.started_at.zip(run.finished_at).map(|(from, to)| (to - from).max(0) / 1_000)
 }
 
-/// The smallest of sorted numbers that so many percent do not exceed.
+/// The percentile of sorted numbers.
 fn percentile(sorted: &[i64], percent: usize) -> Option<i64> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()

@@ -142,7 +142,7 @@ pub(crate) async fn put(
     }
     let expected = precondition(&headers, known.as_ref().map(WorkflowRow::edition))?;
     let Intake { workflow, source, files, active, .. } = taken;
-    // A conflict of its own, and not one with somebody else's change.
+    // A conflict of its own, not one with another writer's change.
     client.check_workflow_quota(&workflow).await?;
     let spec = client
         .put_workflow_over(workflow, &source, &files, expected)

@@ -207,7 +207,7 @@ async fn a_log_is_followed_to_its_end() {
     site.close().await;
 }
 
-/// Nothing is read, and nobody is asked, while nobody follows.
+/// Nothing is read and nothing is asked while there are no subscribers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_without_subscribers_is_quiet() {
     let api = TestApi::new(Flavor::Sqlite).await;

@@ -95,7 +95,7 @@ impl Site {
         self.api.make_token("viewer", &[Grant::within(namespace, Role::Viewer)]).await
     }
 
-    /// Returns once nobody follows anything.
+    /// Returns once there are no subscribers.
     pub(crate) async fn deserted(&self) {
         mainspring_testkit::wait::until("everybody has left", PATIENCE, async || {
             Ok((self.client().live().followers() == 0).then_some(()))

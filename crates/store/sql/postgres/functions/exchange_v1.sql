@@ -68,7 +68,7 @@ BEGIN
             USING (SELECT u.*, l.tid FROM unnest(f_run, f_idx, f_item, f_session, f_attempt, f_from)
                        WITH ORDINALITY AS u(run, idx, item, session, attempt, from_state, ord)
                    CROSS JOIN LATERAL (SELECT s.ctid AS tid FROM task_runs s WHERE s.run_id = u.run AND s.idx = u.idx AND s.item = u.item OFFSET 0) l OFFSET 0) f
-            -- Compared here, so that they are compared again should somebody have changed the row meanwhile.
+            -- Compared here, so that they are compared again should another transaction have changed the row meanwhile.
             WHERE t.ctid = f.tid AND t.state = f.from_state AND t.session IS NOT DISTINCT FROM f.session AND t.attempt = f.attempt
             RETURNING f.ord::integer, t.version, t.flags, t.generation, t.failures, t.lost, CASE WHEN t.state = {task.running} THEN t.pool END AS pool
         )

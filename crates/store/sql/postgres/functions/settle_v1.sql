@@ -170,7 +170,7 @@ BEGIN
 
         -- Runs whose stage is over: those that ended are told, the others enter their next stage.
         IF 0 = ANY (r_open) THEN
-            -- Most runs just end: no further stage, nobody who waits for them or follows them, no limit.
+            -- Most runs just end: no further stage, no waiting parent, no follower, no limit.
             IF EXISTS (SELECT 1 FROM unnest(r_open, r_state, r_flags, r_limit) AS u(open, state, flags, held)
                        WHERE u.open = 0 AND (u.state < {run.success} OR u.flags & ({run_flag.has_parent} | {run_flag.followed}) <> 0 OR u.held IS NOT NULL)) THEN
                 followed := NULL;
@@ -199,7 +199,7 @@ BEGIN
                 INSERT INTO unsuccessful_runs (run_id, state)
                     SELECT u.id, u.state FROM unnest(r_id, r_state, r_open) AS u(id, state, open) WHERE u.open = 0 AND u.state > {run.success} ON CONFLICT DO NOTHING;
             END IF;
-            -- `item` says whether another run waits for it, `attempt` whether somebody follows it.
+            -- `item` says whether another run waits for it, `attempt` whether it has followers.
             RETURN QUERY SELECT {answer.run_ended}::smallint, u.id, u.state::integer, CASE WHEN u.flags & {run_flag.has_parent} <> 0 THEN 0 ELSE -1 END, u.flags & {run_flag.followed}, 0::smallint, 0::smallint, 0::bigint,
                        NULL::bigint, 0, 0::smallint, 0::bigint
                 FROM unnest(r_id, r_state, r_open, r_flags) AS u(id, state, open, flags) WHERE u.open = 0 AND u.state >= {run.success};

@@ -172,7 +172,7 @@ CREATE TABLE history (
     output       TEXT,
     PRIMARY KEY (run_id, idx, item)
 ) WITHOUT ROWID;
--- Whoever follows a run reads it from a number on. The first thousand tasks are looked up by their key; only what a run may
+-- Subscribers read a run from a number on. The first thousand tasks are looked up by their key; only what a run may
 -- have more of is indexed, so that small runs pay nothing.
 CREATE INDEX history_by_seq ON history (run_id, seq) WHERE item >= 0 OR idx >= 1000;
 

@@ -109,7 +109,7 @@ pub struct MissedRow {
 }
 
 impl Store {
-    /// The newest dead letters that nobody has closed.
+    /// The newest pending dead letters.
     pub async fn pending_letters(&self, namespaces: Option<&[String]>, limit: i64) -> Result<Vec<LetterRow>> {
         let sql = AssertSqlSafe(format!(
             "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.error_type, d.error_message, d.created_at, w.namespace, w.name AS workflow \
@@ -152,7 +152,7 @@ impl Store {
         Ok(rows)
     }
 
-    /// Approvals that nobody has given or refused, the oldest first.
+    /// Open approvals, the oldest first.
     pub async fn asked_approvals(&self, namespaces: Option<&[String]>, limit: i64) -> Result<Vec<ApprovalRow>> {
         // The states are written out: only so is the index over rows that are due used.
         let waiting = TaskState::Waiting.code();

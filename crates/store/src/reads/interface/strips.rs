@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::db::{Db, Store, read};
 use crate::error::{Error, Result};
 
-/// SQLite joins at most so many selects into one.
+/// The most selects that SQLite joins into one.
 const MOST_AT_ONCE: usize = 200;
 
 /// A run as a cell of its workflow's strip.
