@@ -116,18 +116,17 @@ async fn end(
     response: Response,
 ) -> Result<Response, Error> {
     let status = response.status();
-    let is_certain = !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS;
     let (parts, body) = response.into_parts();
     let Ok(collected) = body.collect().await else { return Ok(Problem::internal().into_response()) };
     let bytes = collected.to_bytes();
-    if !is_certain {
+    if !is_certain(status) {
         // Undone by being dropped.
         return Ok(Response::from_parts(parts, Body::from(bytes)));
     }
     if let (Some(trace), Some(namespace)) = (trace, caller.namespace()) {
         trace.seen.namespace(namespace);
     }
-    if key.is_some() && matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    if key.is_some() && is_refusal(status) {
         // Undone by being dropped, and never claimed: a refusal is not kept, and the key stays free for who may use it.
         // The audit log writes its row by itself.
         return Ok(Response::from_parts(parts, Body::from(bytes)));
@@ -147,6 +146,16 @@ async fn end(
         trace.seen.recorded();
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
+}
+
+/// Whether a repetition would get the same answer.
+fn is_certain(status: StatusCode) -> bool {
+    !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS
+}
+
+/// Whether the caller was refused, not the request.
+fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
 /// What is kept of an answer.

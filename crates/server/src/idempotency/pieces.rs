@@ -3,14 +3,13 @@
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use mainspring_core::Micros;
 use mainspring_store::{Claim, RequestKey};
 
-use super::{kept, meaning};
+use super::{is_certain, is_refusal, kept, meaning};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -31,11 +30,10 @@ pub(super) async fn answer(
     }
     let response = next.run(request).await;
     let status = response.status();
-    let is_certain = !status.is_server_error() && status != StatusCode::TOO_MANY_REQUESTS;
     let (parts, body) = response.into_parts();
     let Ok(collected) = body.collect().await else { return Ok(Problem::internal().into_response()) };
     let bytes = collected.to_bytes();
-    let ended = match is_certain {
+    let ended = match is_certain(status) && !is_refusal(status) {
         true => store.keep_answer(pair, key.claim, &kept(&parts, &bytes)).await,
         false => store.give_back_request(pair, key.claim).await,
     };
