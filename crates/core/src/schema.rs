@@ -3,7 +3,11 @@
 //! It says what a text looks like, not all that makes it valid: names that must exist, cycles and expressions are the
 //! parser's. What the parser accepts, the schema accepts.
 
+mod test_file;
+
 use serde_json::{Map, Value, json};
+
+pub use test_file::test_schema;
 
 use crate::author::dialect::{EXCLUSIVE, LISTED_KEYS, Shape, Table, WORKFLOW};
 

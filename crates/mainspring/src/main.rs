@@ -96,7 +96,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Init(args) => return commands::init::init(args, out),
         Command::Fmt(args) => return commands::fmt::fmt(args, out),
         Command::Import(args) => return commands::import::import(args, out),
-        Command::Schema => return commands::schema::schema(out),
+        Command::Schema(args) => return commands::schema::schema(out, args),
         Command::Cron(command) => return commands::cron::cron(command, out),
         Command::Completions(args) => return commands::completions::completions(args, out),
         Command::Version => return commands::version::version(out),
@@ -153,7 +153,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         | Command::Init(_)
         | Command::Fmt(_)
         | Command::Import(_)
-        | Command::Schema
+        | Command::Schema(_)
         | Command::Cron(_)
         | Command::Completions(_)
         | Command::Version

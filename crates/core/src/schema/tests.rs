@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::schema;
+use super::{schema, test_schema};
 use crate::author::as_json;
 use crate::author::dialect::{Shape, Table, WORKFLOW};
 use crate::parse;
@@ -122,6 +122,30 @@ fn every_example_fits_the_schema() {
         }
     }
     assert!(count >= 5);
+}
+
+/// The tests beside the examples, and the two forms that a test file has.
+#[test]
+fn every_test_of_an_example_fits_the_schema_of_tests() {
+    let schema = jsonschema::draft202012::new(&test_schema()).expect("the schema is a schema");
+    let complaints = |text: &str| -> Vec<String> {
+        let value = as_json(text).unwrap_or_else(|errors| panic!("{errors}"));
+        schema.iter_errors(&value).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    };
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.display().to_string().ends_with(".test.yaml") {
+            let wrong = complaints(&std::fs::read_to_string(&path).unwrap());
+            assert_eq!(wrong, Vec::<String>::new(), "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 10, "{count}");
+    assert_eq!(complaints("{workflow: a.yaml, strict: true, cases: [{tasks: {a: {fail: x, times: 2}}}]}"), Vec::<String>::new());
+    for wrong in ["[]", "{}", "[{task: {}}]", "[{expect: {status: sucess}}]", "[{tasks: {a: {otput: 1}}}]", "[{tasks: {a: {takes: soon}}}]"] {
+        assert!(!complaints(wrong).is_empty(), "{wrong}");
+    }
 }
 
 /// The texts of `tests/cases`: what the parser accepts, the schema accepts.

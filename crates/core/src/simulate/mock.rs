@@ -8,8 +8,8 @@ use crate::work::Failure;
 
 use crate::document::{Doc, unknown_key};
 
-const KEYS: &[&str] = &["output", "fail", "times", "takes", "after", "approve", "event", "never", "tasks"];
-const FAIL_KEYS: &[&str] = &["message", "kind", "exit_code", "permanent"];
+pub(crate) const OUTCOME_KEYS: &[&str] = &["output", "fail", "times", "takes", "after", "approve", "event", "never", "tasks"];
+pub(crate) const FAIL_KEYS: &[&str] = &["message", "kind", "exit_code", "permanent"];
 
 /// The script of one task (or of one item of a `foreach`).
 #[derive(Debug, Clone, PartialEq)]
@@ -114,7 +114,7 @@ fn read_steps(doc: Doc<'_>, mock: &mut Mock, report: &mut Report) {
             "times" => times = value.count("`times`", report).map(|times| (times, entry.place)),
             "takes" | "after" => takes_ms = value.duration(&format!("`{}`", entry.key), report).unwrap_or(0),
             "tasks" => mock.tasks = read_all(value, report),
-            _ => unknown_key(entry, "the outcome of a task", KEYS, report),
+            _ => unknown_key(entry, "the outcome of a task", OUTCOME_KEYS, report),
         }
     }
     if let (Some((_, place)), None) = (times, &failure) {

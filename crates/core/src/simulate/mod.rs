@@ -15,6 +15,9 @@ mod suite;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use mock::{FAIL_KEYS, OUTCOME_KEYS};
+pub(crate) use suite::{CASE_KEYS, EXPECT_KEYS, SUITE_KEYS, TASK_KEYS};
+
 pub use compare::{Difference, compare};
 pub use mock::{Mock, Step, StepResult};
 pub use play::{Children, ItemOutcome, Outcome, Refusal, Subject, TaskOutcome, play};
