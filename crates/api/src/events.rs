@@ -75,7 +75,7 @@ pub struct EventHandler {
     pub handler_name: String,
     pub handler_type: String,
     pub enabled: bool,
-    /// Higher ones are told first
+    /// Higher ones hear of an event first
     pub priority: i32,
     /// create_job, trigger_workflow or dispatch_agent
     pub action_type: HandlerAction,

@@ -1,4 +1,4 @@
-//! Who is told when something goes wrong, and what became of each message.
+//! Who gets a notification when something goes wrong, and what became of each message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub struct NotificationEntry {
     pub sent_at: Option<String>,
 }
 
-/// Who is told of everything that goes wrong in a namespace, beside what its workflows say.
+/// Who gets a notification of everything that goes wrong in a namespace, beside what its workflows say.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NotificationTargets {

@@ -133,7 +133,7 @@ impl Report {
         self.kept.is_empty()
     }
 
-    /// So many problems that looking for more is of no use.
+    /// The number of problems after which looking for more is of no use.
     pub(crate) fn is_full(&self) -> bool {
         self.kept.len() >= MAX_KEPT
     }

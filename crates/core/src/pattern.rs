@@ -1,7 +1,7 @@
 //! Regular expressions that people write, within limits of length, memory and time.
 //!
 //! Matching never backtracks, so one search takes time in proportion to the text. Searching again and again does not:
-//! whoever looks for all matches counts the work.
+//! the caller that looks for all matches counts the work.
 
 use regex::{Regex, RegexBuilder};
 

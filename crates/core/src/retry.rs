@@ -40,7 +40,7 @@ pub struct Retry {
     pub on: Vec<String>,
 }
 
-/// One attempt: a script that ran twice because nobody asked is worse than one that failed.
+/// One attempt: a script that ran twice without being asked to is worse than one that failed.
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Retry {
         (jittered.min(cap) * 1_000.0) as i64
     }
 
-    /// Whether there is another attempt after this failure, the last of so many.
+    /// Whether there is another attempt after this failure, given how many there were.
     pub fn tries_again(&self, failures: u32, failure: &Failure) -> bool {
         !failure.permanent && failures < u32::from(self.attempts) && self.allows(&failure.kind, failure.code())
     }

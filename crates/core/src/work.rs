@@ -1,4 +1,4 @@
-//! What passes between the engine and whoever executes a task.
+//! What passes between the engine and the executor of a task.
 
 use std::sync::Arc;
 
@@ -156,7 +156,7 @@ pub enum Outcome {
         output: Option<Value>,
     },
     Failed(Failure),
-    /// Killed because somebody asked for it.
+    /// Killed on request.
     Cancelled {
         reason: String,
     },

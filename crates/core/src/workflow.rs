@@ -88,7 +88,7 @@ pub struct Workflow {
     pub concurrency: Option<Concurrency>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub lifecycle: Lifecycle,
-    /// Who is told when something goes wrong.
+    /// Who gets a notification when something goes wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notifications: Vec<Notification>,
     /// Names of events that its tasks publish or wait for, declared for people and tools.

@@ -52,7 +52,7 @@ impl<'a> App<'a> {
         self.start_logs_as("warn", LogFormat::Text);
     }
 
-    /// Starts logging for a server: JSON unless somebody looks on.
+    /// Starts logging for a server: JSON unless it runs on a terminal.
     pub(crate) fn start_server_logs(&self) {
         let is_watched = std::io::stderr().is_terminal();
         self.start_logs_as("info", if is_watched { LogFormat::Text } else { LogFormat::Json });
@@ -94,7 +94,7 @@ impl<'a> App<'a> {
         self.config.api.settings.clone()
     }
 
-    /// Where a server leaves its first token for whoever may read its folder.
+    /// Where a server leaves its first token for users who may read its folder.
     pub(crate) fn token_file(&self) -> std::path::PathBuf {
         first_start::data_folder(&self.config).join("admin.token")
     }

@@ -61,7 +61,7 @@ pub(crate) struct BenchArgs {
     /// With --steady: each trigger has a workflow of its own that allows one run at a time, as jobs do
     #[arg(long, requires = "steady")]
     limited: bool,
-    /// Schedules only: N triggers of which none is due, against 1,000
+    /// Schedules only: N triggers, none due, against 1,000
     #[arg(long)]
     idle: bool,
 }

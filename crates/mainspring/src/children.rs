@@ -71,7 +71,7 @@ fn starts_any(workflow: &Workflow) -> bool {
     workflow.tasks.iter().any(|task| matches!(&task.action, Action::Workflow(child) if child.name.contains("${{")))
 }
 
-/// The valid workflows in the files beside, by name. A file that is none, or is broken, is somebody else's business.
+/// The valid workflows in the files beside, by name. A file that is none, or is broken, is left out: its own command reports it.
 fn beside(source: &Source) -> BTreeMap<String, (Workflow, Source)> {
     let Some(folder) = source.folder() else { return BTreeMap::new() };
     let Ok(entries) = std::fs::read_dir(folder) else { return BTreeMap::new() };

@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// For the database, logs, pipes of tasks and everything else that is not a connection of a client.
 const RESERVED: u64 = 256;
-/// A server that cannot serve even so many is not worth starting.
+/// A server that cannot serve even this many is not worth starting.
 const FEWEST: usize = 16;
 
 /// Raises the soft limit of open files to the hard one, and says how many connections fit.

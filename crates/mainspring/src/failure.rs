@@ -1,4 +1,4 @@
-//! How a command ends: the exit codes, and what a person is told when it could not do its work.
+//! How a command ends: the exit codes, and what a person reads when it could not do its work.
 
 use std::fmt;
 

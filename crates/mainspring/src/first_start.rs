@@ -97,7 +97,7 @@ pub(crate) fn ensure_key(config: &Config) -> Result<()> {
     let mut key = [0_u8; 32];
     getrandom::fill(&mut key).map_err(|error| Failure::failed(format!("the system has no randomness: {error}")))?;
     match write_private(&file, &format!("{}\n", STANDARD.encode(key)), false) {
-        // Somebody else was first: theirs it is.
+        // Another process was first: its key is used.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(Failure::bad_input(format!("cannot write {}: {}", file.display(), cause(&error)))
             .remedy("let secrets.key_file name a file with a key (`openssl rand -base64 32`)")),
@@ -150,7 +150,7 @@ pub(crate) fn left_token(app: &App<'_>) -> Option<Token> {
     Token::read(std::fs::read_to_string(app.token_file()).ok()?.trim())
 }
 
-/// Writes a file that nobody else can read, under its name only when it is complete.
+/// Writes a file that no other user can read, under its name only when it is complete.
 fn write_private(file: &Path, text: &str, replaces: bool) -> std::io::Result<()> {
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

@@ -32,7 +32,7 @@ impl LocalNode {
     }
 
     /// Also hands every log chunk to the receiver that is returned. An attempt's chunks are there before its end is
-    /// stored. Whoever does not read slows the tasks down.
+    /// stored. A caller that does not read slows the tasks down.
     pub(crate) async fn start_with_tap(
         client: Client,
         node: NodeConfig,

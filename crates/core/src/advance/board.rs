@@ -182,7 +182,7 @@ impl<'w> Board<'w> {
         Ok(())
     }
 
-    /// Stops what has not started. Running attempts are told, and end by themselves. Finalisers run after the first
+    /// Stops what has not started. Running attempts get a cancel request, and end by themselves. Finalisers run after the first
     /// request and are stopped by the second.
     pub fn cancel(&mut self) -> Result<(), Refused> {
         if self.run.is_terminal() {

@@ -6,7 +6,7 @@ use crate::workflow::Stage;
 use super::board::{Board, Refused};
 
 impl Board<'_> {
-    /// Stops the main tasks: those that have not started are cancelled, running attempts are told and end by
+    /// Stops the main tasks: those that have not started are cancelled, running attempts get a cancel request and end by
     /// themselves. Finalisers run, `on_failure` too, and the run ends as failed.
     pub fn expire(&mut self) -> Result<(), Refused> {
         if self.run.is_terminal() {

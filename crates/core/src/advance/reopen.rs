@@ -14,7 +14,7 @@ pub enum Reopening {
     Retry,
     /// Go on as if it had succeeded, without output.
     Skip,
-    /// Somebody did the work by hand.
+    /// A person did the work by hand.
     Resolve,
 }
 

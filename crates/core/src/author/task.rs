@@ -44,7 +44,7 @@ pub(super) fn read<'t>(
             if let Some(action) = actions::read(reader, kind, path, &mut spec.texts) {
                 spec.task.action = action;
                 if spec.task.action.parks() {
-                    // Defaults are meant for work: nobody wants a person asked three times, or a sub-workflow cut off by them.
+                    // Defaults are meant for work: a person must not be asked three times, or a sub-workflow cut off by them.
                     spec.task.timeout_ms = spec.task.timeout_ms.filter(|_| parts.has_timeout);
                     spec.task.retry.attempts = parts.retry.attempts().unwrap_or(1);
                 }

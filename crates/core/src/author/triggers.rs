@@ -47,7 +47,7 @@ pub(super) fn read(
     for position in unnamed {
         let own = identity(&triggers[position]);
         let taken = |id: &str| triggers.iter().any(|other| other.id == id);
-        // Two that fire alike are told apart by their order.
+        // Two that fire alike differ by their order.
         let mut free = (1..).map(|number| if number == 1 { own.clone() } else { format!("{own}-{number}") });
         let id = free.find(|id| !taken(id)).unwrap_or_default();
         triggers[position].id = id;

@@ -22,7 +22,7 @@ use crate::{Workflow, author};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
-    /// It cannot be read, so nobody knows what it means.
+    /// It cannot be read, so its meaning is unknown.
     #[error("{0}")]
     Unreadable(Diagnostics),
     #[error("formatting would change what the text means; it is left as it is")]

@@ -1,6 +1,6 @@
 //! A grid of characters, each with what it is for.
 
-/// What a piece of a drawing is, so that whoever prints it may choose a colour.
+/// What a piece of a drawing is, so that the printer may choose a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
     Plain,

@@ -1,6 +1,6 @@
 //! Workflows to begin with, made of what other programs schedule.
 //!
-//! Only what means the same here is carried over. Everything else is named in a comment at its place, so that nobody
+//! Only what means the same here is carried over. Everything else is named in a comment at its place, so that no user
 //! finds out later.
 
 mod conditions;

@@ -1,4 +1,4 @@
-//! What is owed after a time in which nobody fired: a standstill, or a pause that ends.
+//! What is owed after a time without fires: a standstill, or a pause that ends.
 
 use crate::Micros;
 use crate::workflow::{Catchup, CatchupPolicy};
@@ -88,7 +88,7 @@ impl Schedule {
         found
     }
 
-    /// The last with a nominal instant before `below`. Nobody needs to walk backwards through a calendar for it: the
+    /// The last with a nominal instant before `below`. No walk backwards through a calendar is needed: the
     /// next fire after an instant only grows with the instant, so a search by halves finds where it passes the end.
     fn last_before(&self, since: Micros, now: Micros, below: Micros, distance: Micros) -> Option<Due> {
         let fits = |after: Micros| self.due_after(after).filter(|due| due.at <= now && due.nominal < below);

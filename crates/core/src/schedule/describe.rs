@@ -176,7 +176,7 @@ fn range(text: &str) -> Option<(u32, u32)> {
     Some((low.parse().ok()?, high.parse().ok()?))
 }
 
-/// `*/15`; not `*/1`, which nobody would call every 1 minutes.
+/// `*/15`; not `*/1`, which is not called every 1 minutes.
 fn step(text: &str) -> Option<u32> {
     text.strip_prefix("*/")?.parse().ok().filter(|step| *step > 1)
 }

@@ -37,7 +37,7 @@ fn expression(source: &TriggerSource) -> String {
 }
 
 /// How late a fire is: at least 0 and less than `jitter_ms`, in microseconds, and always the same for the same trigger and nominal
-/// instant, whoever asks and however often.
+/// instant, for every caller and every call.
 pub fn jitter(trigger_id: &str, nominal: Micros, jitter_ms: u64) -> Micros {
     if jitter_ms == 0 {
         return 0;

@@ -27,7 +27,7 @@ pub(super) struct Pattern {
 pub(super) enum DayRule {
     /// Bit N is day N.
     Days(u64),
-    /// So many days before the last of the month.
+    /// This number of days before the last of the month.
     BeforeLast(u32),
     /// The last Monday to Friday of the month.
     LastWeekday,

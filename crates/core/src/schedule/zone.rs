@@ -54,7 +54,7 @@ impl ZoneTables {
         self.zones.is_empty()
     }
 
-    /// The names that can be looked up, for whoever reads the files.
+    /// The names that can be looked up, for the reader of the files.
     pub fn names() -> impl Iterator<Item = &'static str> {
         chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name())
     }

@@ -164,7 +164,7 @@ pub struct Child {
 }
 
 coded_enum! {
-    /// What becomes of an approval that nobody gave in time.
+    /// What becomes of an approval that did not come in time.
     OnTimeout("on_timeout") {
         Fail = 0 "fail",
         Approve = 1 "approve",
@@ -172,7 +172,7 @@ coded_enum! {
     }
 }
 
-/// Waits until somebody says yes or no.
+/// Waits until a person says yes or no.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
     /// Who may decide; empty: everybody who may operate runs.
@@ -203,7 +203,7 @@ pub enum Wait {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
     },
-    /// Somebody outside delivers the task's result.
+    /// A person or program outside delivers the task's result.
     Result {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,

@@ -1,15 +1,15 @@
-//! Who is told when something goes wrong.
+//! Who gets a notification when something goes wrong.
 
 use serde::{Deserialize, Serialize};
 
 use crate::state::{UnknownState, coded_enum};
 
-/// A workflow, or a namespace, tells at most so many.
+/// The most targets that a workflow, or a namespace, has.
 pub const MAX_NOTIFICATIONS: usize = 20;
 const MAX_RECIPIENTS: usize = 50;
 
 coded_enum! {
-    /// What somebody may want to be told of.
+    /// What a notification can be about.
     Notice("notice") {
         RunFailed = 0 "run_failed",
         DeadlineMissed = 1 "deadline_missed",
@@ -18,7 +18,7 @@ coded_enum! {
     }
 }
 
-/// One that is told, and of what.
+/// One target, and what it hears of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "NotificationSpec", into = "NotificationSpec")]
 pub struct Notification {

@@ -102,7 +102,7 @@ pub struct Catchup {
     /// Older fires are forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_ms: Option<u64>,
-    /// At most so many at once, the latest ones.
+    /// The most at once, the latest ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
 }

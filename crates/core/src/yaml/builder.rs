@@ -1,4 +1,4 @@
-//! Puts nodes together and keeps the budgets, whoever reads the text.
+//! Puts nodes together and keeps the budgets, for every reader of the text.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};

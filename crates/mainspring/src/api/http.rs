@@ -207,7 +207,7 @@ impl Endpoint {
     }
 }
 
-/// The token that a server on this machine left for whoever may read its folder.
+/// The token that a server on this machine left for users who may read its folder.
 fn local_token(app: &App<'_>, url: &Url) -> Result<Option<String>> {
     let is_here = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),

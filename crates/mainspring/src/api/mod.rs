@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self { way: Way::Here { api: Box::new(api), client, user }, namespace })
     }
 
-    /// The same way, as somebody else. A server knows by the token who asks, and is told the name beside it.
+    /// The same way, under another name. A server knows the caller by the token, and gets the name beside it.
     pub(crate) fn acting_as(mut self, by: Option<&str>) -> Self {
         if let (Way::Here { user, .. }, Some(by)) = (&mut self.way, by) {
             by.clone_into(user);

@@ -77,7 +77,7 @@ impl Profile {
     }
 }
 
-/// A token from a file that is nobody else's business.
+/// A token from a file that no other user may read.
 pub(crate) fn read_token(file: &Path) -> Result<String> {
     require_private(file)?;
     let text = std::fs::read_to_string(file)

@@ -93,7 +93,7 @@ fn request(method: &str, target: &str, token: &str, body: &str) -> Arc<str> {
     .into()
 }
 
-/// Sends the request so many times over so many connections; how long it took, and how long each.
+/// Sends the request a number of times over a number of connections; how long it took, and how long each.
 async fn ask(
     to: SocketAddr,
     request: &Arc<str>,

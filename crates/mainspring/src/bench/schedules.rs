@@ -22,14 +22,14 @@ use super::workloads::Bench;
 use crate::local::{LocalNode, watchdog_command};
 
 const SECOND: Micros = 1_000_000;
-/// Writing workflows down takes time, of which so many a second are sure.
+/// Writing workflows down takes time: at least this many a second.
 const WORKFLOWS_PER_SECOND: usize = 200;
-/// When nothing is due, so many whiles of so many turns of the loop are measured.
+/// How often, and over how many ticks of the loop each, the idle cost is measured.
 const WHILES: usize = 60;
 const TURNS: u64 = 20;
 const STEADY_SECONDS: usize = 60;
 const FEW: usize = 1_000;
-/// Nobody serves it: what is measured is the firing.
+/// No worker serves it: what is measured is the firing.
 const QUEUE: &str = "nobody";
 
 /// Whose triggers are measured.
@@ -37,7 +37,7 @@ const QUEUE: &str = "nobody";
 pub(crate) enum Of {
     /// A hundred each.
     Workflows,
-    /// One each, of which one run at a time may be open.
+    /// One each, with one open run at a time.
     Jobs,
 }
 
@@ -81,7 +81,7 @@ impl Bench {
         Ok(())
     }
 
-    /// So many due in every second of a minute: how late they are, and what a bare commit takes at the same time.
+    /// This many due in every second of a minute: how late they are, and what a bare commit takes at the same time.
     pub(crate) async fn schedules_steady(&self, per_second: usize, of: Of) -> anyhow::Result<()> {
         let n = per_second * STEADY_SECONDS;
         let first = self.soon(n, of);
@@ -96,7 +96,7 @@ impl Bench {
         let took = started.elapsed();
         let mut lags: Vec<Duration> = Vec::with_capacity(n);
         for (millis, count) in status.lags.iter().enumerate() {
-            // A lag of so many whole milliseconds was up to one more.
+            // A lag in whole milliseconds was up to one more.
             lags.extend(std::iter::repeat_n(Duration::from_millis(millis as u64 + 1), *count as usize));
         }
         let worst = lags.last().copied().unwrap_or_default();
@@ -159,13 +159,13 @@ impl Bench {
         LocalNode::start(self.client.clone(), config, pool, mainspring_worker::Registry::default()).await
     }
 
-    /// A second before which so many triggers are written down and somebody leads.
+    /// A second before which the triggers are written down and a node leads.
     fn soon(&self, n: usize, of: Of) -> Micros {
         let seconds = 8 + n.div_ceil(of.per_workflow()) / WORKFLOWS_PER_SECOND;
         (self.client.clock().wall() / SECOND + seconds as i64) * SECOND
     }
 
-    /// Writes down `n` cron triggers, each due when it is told.
+    /// Writes down `n` cron triggers, each due at a given time.
     async fn seed(&self, n: usize, of: Of, due: &dyn Fn(usize) -> Micros) -> anyhow::Result<()> {
         let now = self.client.clock().wall();
         let (per_workflow, limit) = (of.per_workflow(), of.limit());
@@ -211,7 +211,7 @@ impl Bench {
 enum Bare {
     /// A row of the same database.
     Row(Store, Term),
-    /// On SQLite that would wait for its turn among the fires: a page of a file beside it, which nobody else sees.
+    /// On SQLite that would wait for its turn among the fires: a page of a file beside it, which no other code sees.
     Page(tokio::fs::File),
 }
 

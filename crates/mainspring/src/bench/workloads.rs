@@ -58,7 +58,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until so many runs have ended successfully; returns the instant at which the last did.
+    /// Waits until this many runs have ended successfully; returns the instant at which the last did.
     async fn wait_for(&self, node: &LocalNode, runs: usize) -> anyhow::Result<Instant> {
         let mut ended = node.handle().ended_runs();
         let mut counted = 0;

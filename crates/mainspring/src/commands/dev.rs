@@ -17,7 +17,7 @@ use crate::output::Paint;
 use crate::source::{Source, Unread};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// More files than this are somebody's data, not workflows.
+/// More files than this are data, not workflows.
 const MOST_FILES: usize = 2_000;
 const DEEPEST: usize = 4;
 

@@ -80,7 +80,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     let source = Source::Store { client: client.clone(), run: id };
     let mut follower = Follower::new(source, Plan::Stored(spec.clone()), Some(tap), !show.is_nothing()).await?;
     let followed = follow(app, &client, &node, &mut follower, &mut show, &mut signals).await;
-    // From here on nobody reads what tasks print, and they must not wait for it.
+    // From here on what tasks print has no reader, and they must not wait for one.
     follower.stop_listening();
     let interrupted = match followed {
         Ok(interrupted) => interrupted,
@@ -144,7 +144,7 @@ fn node_config(app: &App<'_>, workflow: &Workflow) -> NodeConfig {
         labels: workflow.tasks.iter().flat_map(|task| task.labels.clone()).collect(),
         process_slots: worker.slots.unwrap_or(defaults.process_slots).max(1),
         function_slots: worker.function_slots.max(1),
-        // There is nobody else who could.
+        // No other node could.
         serves_remote: true,
         leads: true,
         ..app.node_config()
@@ -162,7 +162,7 @@ async fn open(app: &App<'_>, keep: bool) -> Result<Store> {
     database::connect(&app.config).await
 }
 
-/// Follows the run to its end. True if somebody interrupted it.
+/// Follows the run to its end. True if it was interrupted.
 async fn follow(
     app: &App<'_>,
     client: &Client,
@@ -175,7 +175,7 @@ async fn follow(
     let mut ended = node.handle().ended_runs();
     let mut interrupted = false;
     loop {
-        // Looking is only worth its cost while somebody watches; the node says when the run ends.
+        // Looking is only worth its cost with a viewer; the node says when the run ends.
         let changes = follower.look().await?;
         show.update(&follower.look, &changes, client.now());
         if follower.look.summary.state.is_terminal() {

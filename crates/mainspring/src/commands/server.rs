@@ -1,4 +1,4 @@
-//! `mainspring server`: a node that serves until it is told to stop.
+//! `mainspring server`: a node that serves until it is stopped.
 
 use std::time::{Duration, Instant};
 
@@ -72,8 +72,8 @@ pub(crate) async fn server(app: &App<'_>) -> Result {
     serve(app, false, async |_| std::future::pending().await).await
 }
 
-/// Serves until somebody says stop, and does something beside it. `signs_in` prints an address that signs in at every
-/// start, not only at the first one: for a server on somebody's own machine.
+/// Serves until it is stopped, and does something beside it. `signs_in` prints an address that signs in at every
+/// start, not only at the first one: for a server on one's own machine.
 pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnce(Client)) -> Result {
     let mut signals = Signals::install()?;
     let starting = tokio::select! {

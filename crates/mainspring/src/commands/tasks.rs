@@ -156,7 +156,7 @@ fn parse_output(text: Option<&str>) -> Result<Value> {
     })
 }
 
-/// Tells a task that waits what it waits for. Whoever holds the database may answer in any role; a server knows the
+/// Tells a task that waits what it waits for. A user who holds the database may answer in any role; a server knows the
 /// roles of a token.
 pub(super) async fn answer(app: &App<'_>, args: AnswerArgs, answer: Answer, words: &str) -> Result {
     check_run(&args.run)?;

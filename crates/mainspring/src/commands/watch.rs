@@ -34,11 +34,11 @@ use crate::ids::{check_run, find_run};
 use crate::output::plain;
 use crate::signals::Signals;
 
-/// Between two looks if nobody tells; also while one run is shown, whose log nobody tells of.
+/// Between two looks without live updates; also while one run is shown, whose log sends none.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks if changes are told.
+/// Between two looks with live updates.
 const LOOK_RARELY: Duration = Duration::from_secs(5);
-/// Much may be told within a moment.
+/// Many updates may come within a moment.
 const LOOK_AT_MOST: Duration = Duration::from_millis(250);
 /// Counting is dear.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub(crate) async fn watch(app: &App<'_>, args: WatchArgs) -> Result {
     watch.run(&mut screen, signals, is_colored).await
 }
 
-/// Somebody has to look on, and to press keys.
+/// It needs a terminal to draw on and keys to read.
 fn require_terminal(app: &App<'_>) -> Result<()> {
     let is_shown = app.out.is_terminal() && std::io::stdin().is_terminal();
     if is_shown && app.out.format.is_none() {
@@ -223,7 +223,7 @@ impl Watch {
                 if let Ok(Some(mut changes)) = api.events(&["events", "stream"], &query).await {
                     _ = tell.send(Told::Live(true)).await;
                     while changes.next().await.is_some() {
-                        // If there is no room, enough has been told already.
+                        // If there is no room, an update is pending already.
                         _ = tell.try_send(Told::Changed);
                     }
                     _ = tell.send(Told::Live(false)).await;

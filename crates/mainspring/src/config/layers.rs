@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::KEYS;
 
-/// A value as somebody wrote it.
+/// A value as it was written.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Word {
     Text(String),

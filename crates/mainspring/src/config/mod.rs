@@ -1,7 +1,7 @@
 //! What an operator can choose: `mainspring.toml`, then the environment, then flags; later ones are stronger.
 //!
 //! Every setting has one dotted key. [`layers`] gathers the words with where they were said, [`read`] makes them values,
-//! and everything that is wrong is said at once. A key or a `MAINSPRING_*` variable that nobody knows is an error: a
+//! and everything that is wrong is said at once. A key or a `MAINSPRING_*` variable that is not known is an error: a
 //! setting that silently does nothing is worse than none.
 
 mod api;
@@ -196,7 +196,7 @@ pub(crate) struct Config {
     pub(crate) log_level: Option<String>,
     pub(crate) log_format: Option<LogFormat>,
     pub(crate) file: Option<PathBuf>,
-    /// What was said and where, for whoever asks why.
+    /// What was said and where, to explain the result.
     pub(crate) said: Vec<(&'static str, Setting)>,
 }
 

@@ -1,6 +1,6 @@
 //! The one way to standard output and standard error.
 //!
-//! A reader that goes away (`| head`) is no error: what follows is dropped, and whoever prints without end asks
+//! A reader that goes away (`| head`) is no error: what follows is dropped, and code that prints without end asks
 //! [`Output::is_gone`].
 
 mod clock;
@@ -129,7 +129,7 @@ impl Output {
         self.format.or_else(named).unwrap_or(Format::Table)
     }
 
-    /// Nobody reads standard output any more.
+    /// Standard output has no reader any more.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -186,12 +186,12 @@ impl Output {
     }
 }
 
-/// The columns of the terminal, 80 if nobody says.
+/// The columns of the terminal, 80 if they are not known.
 pub(crate) fn columns() -> usize {
     terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0).max(20))
 }
 
-/// The rows of the terminal, 24 if nobody says.
+/// The rows of the terminal, 24 if they are not known.
 pub(crate) fn rows() -> usize {
     terminal_size::terminal_size().map_or(24, |(_, height)| usize::from(height.0).max(5))
 }
@@ -204,6 +204,6 @@ pub(crate) fn speaks_utf8() -> bool {
 }
 
 fn to_stderr(text: &str) {
-    // Nobody is left to be told that standard error is closed.
+    // There is no place left to report that standard error is closed.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -193,12 +193,12 @@ impl Follower {
         }
     }
 
-    /// Whoever logs is not waited for any more.
+    /// Log lines are not waited for any more.
     pub(crate) fn stop_listening(&mut self) {
         self.tap = None;
     }
 
-    /// One full look, also where nobody watched.
+    /// One full look, also without a viewer.
     pub(crate) async fn look_at_the_end(&mut self) -> Result<()> {
         if !self.is_watched {
             self.is_watched = true;
@@ -215,7 +215,7 @@ impl Follower {
     }
 
     fn hear(&mut self, key: TaskKey, attempt: i32, lines: Vec<LogLine>) {
-        // Nobody is going to look at lines that are only heard so that tasks are not held up.
+        // Lines that are only read so that tasks are not held up are not shown.
         if key.run == self.source.run()
             && self.is_watched
             && let Some(task) = self.task(key)
@@ -229,7 +229,7 @@ impl Follower {
         usize::try_from(key.index).ok().filter(|index| *index < self.look.tasks.len())
     }
 
-    /// Looks once; returns what changed since the last look, in the order it happened. Where nobody watches, only
+    /// Looks once; returns what changed since the last look, in the order it happened. Without a viewer, only
     /// whether the run has ended is looked at.
     pub(crate) async fn look(&mut self) -> Result<Vec<Change>> {
         if !self.is_watched {
@@ -381,7 +381,7 @@ fn is_under_way(state: TaskState) -> bool {
     matches!(state, TaskState::Running | TaskState::Waiting)
 }
 
-/// The tasks of a run nobody has looked at yet.
+/// The tasks of a run before the first look.
 fn unseen(workflow: &Workflow) -> Vec<TaskLook> {
     let unseen = |task: &Task| TaskLook {
         name: task.name.clone(),

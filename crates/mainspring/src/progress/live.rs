@@ -17,7 +17,7 @@ const END_FRAME: &str = "\x1b[?2026l";
 /// A line that is wider than it seemed is cut, not wrapped: a frame has as many lines as it was counted to have.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
-/// At the end, so many lines may stay even if the terminal is lower.
+/// At the end, this many lines may stay even if the terminal is lower.
 const STAYS: usize = 50;
 const NAME_COLUMNS: usize = 32;
 /// The order in which states are counted, for terminals that have no room for all.

@@ -20,7 +20,7 @@ use crate::failure::{Exit, Result};
 
 /// Between two looks, at least.
 const SHORTEST: Duration = Duration::from_millis(200);
-/// A look even if nothing was told.
+/// A look even without an event.
 const LOOK_ANYWAY: Duration = Duration::from_secs(2);
 /// How long a server that answered before may be away.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -102,7 +102,7 @@ impl Remote {
     }
 }
 
-/// Asks again for so long as nobody answers.
+/// Asks again while the server does not answer, up to this long.
 async fn patiently<T>(patience: Duration, pause: Duration, ask: impl AsyncFn() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     loop {

@@ -56,7 +56,7 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
     }
     let id = text(&batch, "id").to_owned();
     if let Some(client) = api.client() {
-        // Perhaps nobody serves this database.
+        // Perhaps no server serves this database.
         while client.work_batch().await? {}
         batch = api.get(&["dlq", "batches", &id], &[]).await?;
     }

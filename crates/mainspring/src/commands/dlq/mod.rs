@@ -89,7 +89,7 @@ pub(crate) struct ActArgs {
     /// Return at once instead of waiting for the end of a batch
     #[arg(long)]
     no_wait: bool,
-    /// Why, for whoever asks later
+    /// Why, for the record
     #[arg(long, value_name = "TEXT", alias = "notes")]
     reason: Option<String>,
     /// Who acts [default: who asks]

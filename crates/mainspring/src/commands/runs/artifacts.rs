@@ -60,7 +60,7 @@ async fn write(app: &App<'_>, api: &Connection, run: &str, row: &Value, file: &s
         return Ok(Exit::Success);
     }
     let path = PathBuf::from(file);
-    // A file that exists is somebody's.
+    // A file that exists is not overwritten.
     let mut options = std::fs::OpenOptions::new();
     let written = options.write(true).create_new(true).open(&path).and_then(|mut file| {
         use std::io::Write;

@@ -12,10 +12,10 @@ use super::shapes::{self, LogLine, Run};
 use crate::api::Connection;
 use crate::failure::{Failure, Result};
 
-/// So many runs of each kind are shown.
+/// How many runs of each kind are shown.
 const MOST: &str = "100";
 const MOST_TASKS: &str = "500";
-/// So many pieces of a long log are read before what was read is shown.
+/// How many pieces of a long log are read before they are shown.
 const LOG_PARTS: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(15);
 const DAY: Micros = 86_400_000_000;

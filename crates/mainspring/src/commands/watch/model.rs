@@ -8,7 +8,7 @@ use crate::failure::Exit;
 
 use super::shapes::{LogLine, Run, Task, Worker};
 
-/// So many lines of a log are kept.
+/// How many lines of a log are kept.
 pub(super) const MOST_LINES: usize = 500;
 /// Rows that a page key moves.
 const PAGE: isize = 10;

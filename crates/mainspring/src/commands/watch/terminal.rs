@@ -46,7 +46,7 @@ pub(super) struct Input {
 }
 
 impl Input {
-    /// Reading blocks, so a thread does it; it ends with the process, or when nobody listens.
+    /// Reading blocks, so a thread does it; it ends with the process, or when the receiver is gone.
     pub(super) fn listen() -> Self {
         let (sender, events) = mpsc::channel(64);
         thread::spawn(move || {
