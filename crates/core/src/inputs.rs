@@ -33,7 +33,7 @@ impl Workflow {
                         }
                     },
                     None if input.required => {
-                        let help = format!("give a {} with `-i {name}=…`", input.kind);
+                        let help = format!("give it with `-i {name}=…`: type {}", input.kind);
                         wrong(name, format!("input {} is missing", quoted(name)), Some(help));
                         continue;
                     }

@@ -147,8 +147,8 @@ pub(crate) enum Command {
     Diff(commands::diff::DiffArgs),
     /// Make workflows of a crontab, a GitHub Actions or a Tasker file
     Import(commands::import::ImportArgs),
-    /// Print the JSON Schema of workflow files
-    Schema,
+    /// Print the JSON Schema of workflow files, or of their tests
+    Schema(commands::schema::SchemaArgs),
     /// Explain cron expressions
     #[command(subcommand)]
     Cron(commands::cron::CronCommand),
@@ -283,7 +283,7 @@ impl Command {
                 | Self::Graph(_)
                 | Self::Fmt(_)
                 | Self::Import(_)
-                | Self::Schema
+                | Self::Schema(_)
                 | Self::Completions(_)
                 | Self::Version
         )
@@ -314,4 +314,14 @@ mod tests {
             assert!(HELP.contains(&line), "the help lacks{line}");
         }
     }
+}
+
+/// How many rows of a list to show.
+pub(crate) fn limit(text: &str) -> Result<u16, String> {
+    text.parse().ok().filter(|limit| (1..=500).contains(limit)).ok_or_else(|| "write a whole number from 1 to 500".into())
+}
+
+/// The same as a wider number.
+pub(crate) fn limit_wide(text: &str) -> Result<i64, String> {
+    limit(text).map(i64::from)
 }

@@ -34,8 +34,17 @@ pub(crate) fn looks_like_id(text: &str) -> bool {
     (LEAST..=36).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// Refuses what is no id without asking anybody.
+/// The run of a task run: `search` and the API name those by RUN.INDEX.
+fn run_of(text: &str) -> &str {
+    match text.split_once('.') {
+        Some((run, index)) if run.parse::<RunId>().is_ok() && index.starts_with(|c: char| c.is_ascii_digit()) => run,
+        _ => text,
+    }
+}
+
+/// Refuses what is no id before anything is asked.
 pub(crate) fn check_run(text: &str) -> Result<()> {
+    let text = run_of(text);
     if text == LAST || looks_like_id(text) {
         return Ok(());
     }
@@ -46,6 +55,7 @@ pub(crate) fn check_run(text: &str) -> Result<()> {
 /// The run that is meant.
 pub(crate) async fn find_run(api: &Connection, text: &str) -> Result<RunId> {
     check_run(text)?;
+    let text = run_of(text);
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
@@ -107,7 +117,8 @@ mod tests {
         for wrong in ["", "x", "abc", "not-an-id", "019aa1b2-c3d4-7000-8000-0000000000011"] {
             assert!(check_run(wrong).is_err(), "{wrong}");
         }
-        for right in ["@last", "019a", "019aa1b2-c3d4-7000-8000-000000000001"] {
+        let whole = "019aa1b2-c3d4-7000-8000-000000000001";
+        for right in ["@last", "019a", whole, &format!("{whole}.0"), &format!("{whole}.0.3")] {
             assert!(check_run(right).is_ok(), "{right}");
         }
     }

@@ -264,6 +264,7 @@ impl Checker<'_> {
             let help = match (what, help) {
                 (_, Some(help)) => Some(help),
                 ("secret", None) => Some(format!("add `{name}` to the `secrets` of the workflow")),
+                ("input", None) if known.is_empty() => Some(format!("declare it: `inputs: {{{name}: {{}}}}`")),
                 _ => (!known.is_empty()).then(listed),
             };
             return fail(format!("there is no {what} {}", quoted(name)), help);

@@ -104,8 +104,10 @@ impl<'t> Reader<'t, '_> {
     }
 
     pub(super) fn wrong_type(&mut self, id: NodeId, path: Path<'_>, expected: &str) {
-        let message = format!("{} must be {expected}, not {}", subject(path), self.describe(id));
-        self.report.add(self.place(id), path, message);
+        let what = subject(path);
+        let message = format!("{what} must be {expected}, not {}", self.describe(id));
+        let help = (id == self.tree.root()).then(|| "begin with `name: …`, and `tasks:` with a name for each below".into());
+        self.report.push(self.place(id), path, message, help);
     }
 
     /// The entries of a mapping; nothing at all reads like an empty one.

@@ -134,8 +134,8 @@ fn a_long_delay_raises_the_usual_cap() {
 fn texts_that_are_no_workflow() {
     check("", "1:1: the text is empty\n  help: the smallest workflow is `name: …`");
     check("# only a comment", "1:1: nothing could be read");
-    check("[]", "1:1: a workflow must be a mapping, not a list");
-    check("hello", "1:1: a workflow must be a mapping, not a text");
+    check("[]", "1:1: a workflow must be a mapping, not a list\n  help: begin with `name: …`, and `tasks:` with a name for each below");
+    check("hello", "1:1: a workflow must be a mapping, not a text\n  help: begin with `name: …`, and `tasks:` with a name for each below");
     check("tasks: {}", "1:1: the workflow has no name\n  help: add `name: …`");
     check(
         "name: w\ntasks: []",
@@ -277,7 +277,7 @@ fn everything_is_said_at_once_and_in_order() {
 
 #[test]
 fn expressions_are_checked_where_they_stand() {
-    check_task("run: x, if: inputs.dry", "3:19: there is no input `dry`");
+    check_task("run: x, if: inputs.dry", "3:19: there is no input `dry`\n  help: declare it: `inputs: {dry: {}}`");
     check_task(
         "run: x, if: 'a ='",
         "3:20: `a =` does not compile: unexpected input after expression\n  help: a comparison is written `==`",
@@ -330,7 +330,7 @@ fn expressions_are_checked_where_they_stand() {
     );
     check("name: w\nenv: {A: '${{ env.A }}'}", "2:15: `env` cannot be read where it is made");
     check("name: w\ninputs: {a: {default: '${{ inputs.a }}'}}", "2:28: one input cannot read another");
-    check("name: w\nconcurrency: {key: '${{ inputs.a }}'}", "2:25: there is no input `a`");
+    check("name: w\nconcurrency: {key: '${{ inputs.a }}'}", "2:25: there is no input `a`\n  help: declare it: `inputs: {a: {}}`");
 }
 
 #[test]

@@ -57,8 +57,9 @@ impl Iterator for Guarded<'_> {
 fn help(source: &str, place: Place, cause: &str) -> Option<String> {
     let line = source.lines().nth(place.line.saturating_sub(1) as usize).unwrap_or_default();
     let before = source.lines().nth(place.line.saturating_sub(2) as usize).unwrap_or_default();
+    let behind = source.lines().nth(place.line as usize).unwrap_or_default();
     let indent = |line: &str| line[..line.len() - line.trim_start().len()].contains('\t');
-    if indent(line) || indent(before) {
+    if indent(line) || indent(before) || (cause.contains("tab") && indent(behind)) {
         return Some("indent with spaces: YAML does not take tabs there".into());
     }
     if cause.contains("mapping values") {

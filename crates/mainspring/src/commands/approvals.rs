@@ -17,7 +17,7 @@ pub(crate) enum ApprovalsCommand {
     /// List the approvals that wait for an answer, the oldest first
     List {
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
         limit: u16,
     },
     /// Say yes to a task that waits for an approval

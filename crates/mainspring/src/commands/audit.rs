@@ -16,7 +16,7 @@ use crate::output::{Format, Table, local_text};
 #[derive(Debug, Args)]
 pub(crate) struct AuditArgs {
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
     limit: u16,
     /// Only by this actor, as the list shows it
     #[arg(long, value_name = "ACTOR")]

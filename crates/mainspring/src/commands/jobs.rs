@@ -32,7 +32,7 @@ pub(crate) enum JobsCommand {
         #[arg(long, value_name = "TAG")]
         tag: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
         limit: u16,
     },
     /// Show a job with its statistics and last executions

@@ -20,7 +20,7 @@ pub(crate) enum SchedulesCommand {
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
         limit: u16,
     },
     /// Show one with what became of its last fires

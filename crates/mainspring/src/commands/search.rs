@@ -14,7 +14,7 @@ pub(crate) struct SearchArgs {
     #[arg(required = true, value_name = "WORD")]
     words: Vec<String>,
     /// How many at most
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
     limit: u16,
 }
 

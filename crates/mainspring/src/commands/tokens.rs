@@ -58,7 +58,7 @@ pub(crate) enum TokensCommand {
     /// List tokens, newest first
     List {
         /// How many at most
-        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=500))]
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = crate::cli::limit)]
         limit: u16,
     },
     /// Revoke a token: from now on it opens nothing

@@ -1,7 +1,8 @@
 //! The mistakes that newcomers make most, and the exact message that each gets.
 //!
-//! The table is `newcomer.txt`: a case is a command line (`$`), files before it (`>`), and what must be in what it prints.
-//! Nothing is done: every case ends with exit code 2, or with the one that is named.
+//! The table is `newcomer.txt`: a case is a command line (`$`), files before it (`>`), and what it prints, indented by four.
+//! Nothing is done: every case ends with exit code 2, or with the one that is named. `MAINSPRING_TEST_BLESS=1` writes what
+//! is printed now into the table: read the difference as a newcomer would.
 
 use crate::support::Place;
 
@@ -24,6 +25,8 @@ fn cases() -> Vec<Case> {
     for (nth, line) in TABLE.lines().enumerate() {
         match line.split_at_checked(2) {
             _ if line.is_empty() || line.starts_with('#') => {}
+            // An empty line within a message.
+            _ if line == "    ." => cases.last_mut().unwrap().expected.push(String::new()),
             Some(("> ", name)) => open.files.push((name.to_owned(), String::new())),
             Some(("| ", text)) => open.files.last_mut().unwrap().1.push_str(&format!("{text}\n")),
             Some((mark, rest)) if mark.starts_with('$') => {
@@ -33,7 +36,7 @@ fn cases() -> Vec<Case> {
                 open.arguments = words(rest.strip_prefix("mainspring ").unwrap());
                 cases.push(std::mem::take(&mut open));
             }
-            _ => cases.last_mut().unwrap().expected.push(line.trim_start().to_owned()),
+            _ => cases.last_mut().unwrap().expected.push(line.strip_prefix("    ").unwrap_or(line).to_owned()),
         }
     }
     cases
@@ -54,7 +57,8 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-fn check(case: &Case) -> Result<(), String> {
+/// What a case prints, and how it ends.
+fn run(case: &Case) -> (i32, Vec<String>) {
     let place = Place::new();
     for (name, text) in &case.files {
         place.write(name, text);
@@ -64,22 +68,49 @@ fn check(case: &Case) -> Result<(), String> {
     command.env_remove("MAINSPRING_OUTPUT_FORMAT");
     let output = command.output().unwrap();
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    let code = output.status.code().unwrap_or(-1);
-    let missing: Vec<&String> = case.expected.iter().filter(|text| !said.contains(text.as_str())).collect();
-    if code == case.code && missing.is_empty() {
+    let said = said.replace(&place.path("").display().to_string(), "FOLDER/");
+    (output.status.code().unwrap_or(-1), said.trim_end().lines().map(|line| line.trim_end().to_owned()).collect())
+}
+
+fn check(case: &Case) -> Result<(), String> {
+    let (code, said) = run(case);
+    if code == case.code && said == case.expected {
         return Ok(());
     }
     Err(format!(
-        "newcomer.txt:{}: `mainspring {}` ended with {code}, lacks {missing:?}, and said\n{said}",
+        "newcomer.txt:{}: `mainspring {}` ended with {code}, and said\n{}\ninstead of\n{}",
         case.line,
-        case.arguments.join(" ")
+        case.arguments.join(" "),
+        said.join("\n"),
+        case.expected.join("\n")
     ))
+}
+
+/// The table with what is printed now.
+fn blessed(cases: &[Case]) -> String {
+    let mut text = String::new();
+    for (nth, line) in TABLE.lines().enumerate() {
+        if line.starts_with("    ") {
+            continue;
+        }
+        text.push_str(&format!("{line}\n"));
+        if let Some(case) = cases.iter().find(|case| case.line == nth + 1) {
+            for said in run(case).1 {
+                text.push_str(&format!("    {}\n", if said.is_empty() { "." } else { &said }));
+            }
+        }
+    }
+    text
 }
 
 #[test]
 fn every_mistake_gets_its_message() {
     let cases = cases();
     assert!(cases.len() >= 60, "there are only {} cases", cases.len());
+    if std::env::var_os("MAINSPRING_TEST_BLESS").is_some() {
+        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/newcomer.txt"), blessed(&cases)).unwrap();
+        return;
+    }
     assert!(cases.iter().all(|case| !case.expected.is_empty()), "a case without a message shows nothing");
     let wrong: Vec<String> = cases.iter().filter_map(|case| check(case).err()).collect();
     assert!(wrong.is_empty(), "{}\n{} of {} cases", wrong.join("\n"), wrong.len(), cases.len());

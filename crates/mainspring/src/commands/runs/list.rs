@@ -41,7 +41,7 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
     /// How many at most
-    #[arg(long, default_value_t = 20, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=500))]
+    #[arg(long, default_value_t = 20, value_name = "N", value_parser = crate::cli::limit_wide)]
     limit: i64,
     /// Go on where a list ended, as `next` said
     #[arg(long, value_name = "CURSOR", allow_hyphen_values = true)]
