@@ -81,7 +81,7 @@ pub struct DlqAliases {
     pub workflow_step_uuid: Option<String>,
 }
 
-/// How many entries there are, and of which reasons.
+/// How many entries there are, in all and by reason.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DlqStats {
     pub pending_count: i64,
@@ -266,6 +266,7 @@ pub struct DlqBatchRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DlqBatch {
     /// Missing for a dry run, and where nothing was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Uuid>,
     pub dry_run: bool,
     pub action: String,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 use crate::words::closed_set;
 
@@ -21,6 +22,9 @@ pub struct Found {
     pub kind: FoundKind,
     /// A workflow's name, a run's id, or a task run's id.
     pub id: String,
+    /// The run that it is, or that the error is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<Uuid>,
     pub title: String,
     /// The beginning of what was found.
     pub body: String,

@@ -17,9 +17,9 @@ impl std::fmt::Display for UnknownWord {
 impl std::error::Error for UnknownWord {}
 
 macro_rules! closed_set {
-    ($(#[$meta:meta])* $name:ident { $($variant:ident = $word:literal,)+ }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
+    ($(#[doc = $says:literal])+ $name:ident { $($variant:ident = $word:literal,)+ }) => {
+        $(#[doc = $says])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub enum $name {
             $(#[serde(rename = $word)] $variant,)+
         }
@@ -31,6 +31,20 @@ macro_rules! closed_set {
                 match self { $(Self::$variant => $word,)+ }
             }
         }
+
+        // Written out: the derive does not see through a literal that a macro passes on, and would describe the names of
+        // the variants.
+        impl utoipa::PartialSchema for $name {
+            fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
+                utoipa::openapi::schema::ObjectBuilder::new()
+                    .schema_type(utoipa::openapi::schema::Type::String)
+                    .description(Some(concat!($($says),+).trim()))
+                    .enum_values(Some(Self::ALL.map(Self::word)))
+                    .into()
+            }
+        }
+
+        impl utoipa::ToSchema for $name {}
 
         impl std::fmt::Display for $name {
             fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -51,3 +65,19 @@ macro_rules! closed_set {
     };
 }
 pub(crate) use closed_set;
+
+#[cfg(test)]
+mod tests {
+    use utoipa::PartialSchema;
+
+    use crate::jobs::JobType;
+
+    #[test]
+    fn a_closed_set_is_described_by_the_words_that_are_sent() {
+        let described = serde_json::to_value(JobType::schema()).unwrap();
+        let sent = serde_json::to_value(JobType::ALL).unwrap();
+        assert_eq!(described["enum"], sent);
+        assert_eq!(sent[1], "one_time");
+        assert_eq!(described["description"], "What fires a job.");
+    }
+}

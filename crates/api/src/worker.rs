@@ -112,6 +112,7 @@ pub enum ResultOutcome {
 
 /// Why an attempt failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = AttemptError)]
 #[serde(deny_unknown_fields)]
 pub struct ResultError {
     /// A short stable word that `retry.on` can name.
@@ -264,6 +265,7 @@ pub struct Chunk {
 
 /// Log lines to store.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = WorkerLogs)]
 #[serde(deny_unknown_fields)]
 pub struct Logs {
     pub session_id: i64,

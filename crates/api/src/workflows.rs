@@ -52,6 +52,9 @@ pub struct Workflow {
     /// Its last runs, with `include`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub glance: Option<crate::packed::WorkflowGlance>,
+    /// What is hardly meant, with line and column; only where it was just stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Fault>,
 }
 
 /// One version of a workflow.
@@ -78,6 +81,9 @@ pub struct DryRun {
     pub unchanged: bool,
     /// How it differs from that, task by task; null if there is none.
     pub differences: Option<Value>,
+    /// What is hardly meant, with line and column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Fault>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -142,6 +148,9 @@ pub struct Validation {
     pub valid: bool,
     /// Everything that is wrong, with line and column.
     pub errors: Vec<Fault>,
+    /// What is hardly meant, with line and column.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<Fault>,
     pub name: Option<String>,
     pub namespace: Option<String>,
     /// Names of tasks, each behind all it needs.
@@ -199,7 +208,7 @@ pub struct BundledFile {
 /// A workflow as JSON: the dialect of workflow files, or the short form `{name, description, schedule_cron, is_active}`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct WorkflowDocument {
-    /// A name, or a title of which one is made.
+    /// A name, or a title that a name is made of.
     pub name: String,
     #[serde(flatten)]
     pub rest: Map<String, Value>,

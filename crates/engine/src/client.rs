@@ -581,6 +581,13 @@ impl Client {
         Ok(workflow.workflow_outputs(&scope))
     }
 
+    /// Changes how many task runs of a pool may go on at once. Those that a larger pool lets in are claimed at once.
+    pub async fn set_pool(&self, namespace: &str, name: &str, slots: Option<i32>) -> mainspring_store::Result<()> {
+        self.store.set_pool(self.now(), namespace, name, slots).await?;
+        self.announce([BusMessage::Claimable(ClaimableRoutes::Any)]).await;
+        Ok(())
+    }
+
     /// Sends what happens to other processes from a loop of its own from now on, so that callers do not wait for it. For
     /// processes that go on; one that ends right after its call sends within the call.
     pub fn announce_in_background(&self) {

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 pub use mainspring_api::Fault;
 use mainspring_api::auth::Role;
-use mainspring_core::Diagnostics;
+use mainspring_core::diagnostic::{Diagnostic, Diagnostics};
 use mainspring_engine::{AnswerError, SubmitError, VaultError};
 
 /// What is wrong, for the answer.
@@ -222,16 +222,17 @@ impl From<AnswerError> for Problem {
 impl Problem {
     /// 422 with the places of a text.
     pub fn from_diagnostics(detail: &str, diagnostics: &Diagnostics) -> Self {
-        let errors = diagnostics
-            .iter()
-            .map(|one| Fault {
-                detail: one.message.clone(),
-                pointer: (!one.path.is_empty()).then(|| one.path.clone()),
-                line: Some(one.place.line),
-                column: Some(one.place.column),
-                help: one.help.clone(),
-            })
-            .collect();
-        Self::faults(detail, errors)
+        Self::faults(detail, diagnostics.iter().map(Self::fault_of).collect())
+    }
+
+    /// One place of a text, and what is said of it.
+    pub(crate) fn fault_of(one: &Diagnostic) -> Fault {
+        Fault {
+            detail: one.message.clone(),
+            pointer: (!one.path.is_empty()).then(|| one.path.clone()),
+            line: Some(one.place.line),
+            column: Some(one.place.column),
+            help: one.help.clone(),
+        }
     }
 }

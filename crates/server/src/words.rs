@@ -7,6 +7,7 @@ use mainspring_api::jobs::{JobStatus, JobType};
 use mainspring_api::runs::{LogLevel, LogStream, RunPhase, RunStatus, TaskStatus};
 use mainspring_api::words::UnknownWord;
 use mainspring_api::workflows::{Stage, TaskKind};
+use mainspring_core::diagnostic::did_you_mean;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work;
 use mainspring_core::workflow::Action;
@@ -19,6 +20,14 @@ pub(crate) fn known<T: FromStr<Err = UnknownWord>>(word: &str) -> Result<T, Prob
     word.parse().map_err(|error| {
         tracing::error!(%error, "a word that the API does not know");
         Problem::internal()
+    })
+}
+
+/// A word of the query.
+pub(crate) fn one_of<T: FromStr<Err = UnknownWord>>(word: &str) -> Result<T, Problem> {
+    word.parse().map_err(|error: UnknownWord| {
+        let hint = did_you_mean(word, error.known.iter().copied()).map(|hint| format!(": {hint}")).unwrap_or_default();
+        Problem::malformed(format!("the query does not fit: {error}{hint}"))
     })
 }
 

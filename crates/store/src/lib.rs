@@ -76,9 +76,10 @@ pub use runs::transitions::Transition;
 pub use runs::waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use schedules::backfills::{BackfillRow, NewBackfill};
 pub use schedules::calendars::CalendarRow;
+pub use schedules::executions::{ExecutionFilter, ExecutionRow, ExecutionStatus};
 pub use schedules::fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use schedules::jobs::{
-    ExecutionRow, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob,
+    IfNamed, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob,
 };
 pub use schedules::realign::Realigned;
 pub use schedules::staged::{FirePolicy, Staged, StagedFires};

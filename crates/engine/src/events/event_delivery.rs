@@ -7,7 +7,7 @@ use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::{
-    DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, ListeningTrigger, NewRun, Reaction, Recipient, Result,
+    DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction, Recipient, Result,
     SYSTEM,
 };
 use serde_json::{Map, Value, json};
@@ -234,7 +234,7 @@ impl Client {
             Ok(request) => request,
             Err(reason) => return Ok(fail(reason)),
         };
-        Ok(match self.new_job(&request, event.depth) {
+        Ok(match self.new_job(&request, event.depth, IfNamed::Number) {
             Ok(job) => Reaction::CreateJob(Box::new(job)),
             Err(faults) => {
                 let faults: Vec<String> =

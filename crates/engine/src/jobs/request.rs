@@ -385,7 +385,8 @@ mod tests {
         let own = JobRequest::new("Own", "reports:send", JobTiming::Cron("0 2 * * *".into()));
         let own = own.check(0).unwrap_or_else(|faults| panic!("{faults:?}"));
         assert_eq!(own.workflow.tasks[0].timeout_ms, Some(300_000));
-        assert_eq!(task.retry.delay_micros(1, 0.5), 60_000_000);
+        let delays: Vec<i64> = (1..=7).map(|failures| task.retry.delay_micros(failures, 0.5) / 1_000_000).collect();
+        assert_eq!(delays, [60, 120, 240, 480, 960, 1_800, 1_800], "twice as long each time, up to half an hour");
         assert_eq!(checked.workflow.concurrency.as_ref().map(|limit| limit.limit), Some(1));
         assert_eq!(checked.spec.priority, "medium");
         assert_eq!(checked.workflow.name, "daily-cleanup");

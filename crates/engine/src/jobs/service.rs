@@ -2,7 +2,10 @@
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId};
-use mainspring_store::{Created, Error, ExecutionRow, JobKind, JobRow, JobStatus, NewJob, Operator, Reopen, Reopened};
+use mainspring_store::{
+    Created, Error, ExecutionFilter, ExecutionRow, ExecutionStatus, IfNamed, JobKind, JobRow, JobStatus, NewJob, Operator,
+    Reopen, Reopened,
+};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -33,7 +36,7 @@ pub struct Execution {
     pub id: RunId,
     pub job_id: Uuid,
     pub namespace: String,
-    pub status: &'static str,
+    pub status: ExecutionStatus,
     pub scheduled_at: String,
     pub started_at: Option<Micros>,
     pub completed_at: Option<Micros>,
@@ -59,7 +62,7 @@ impl Client {
                 1 => fault,
                 _ => JobFault::new(format!("/{number}{}", fault.pointer), fault.message),
             };
-            match self.new_job(request, 0) {
+            match self.new_job(request, 0, IfNamed::Refuse) {
                 Ok(job) if is_named_twice(&jobs, &job) => {
                     let message = "two jobs of this request have the same name: choose another for one of them";
                     faults.push(place(JobFault::new("/name", message)));
@@ -101,7 +104,12 @@ impl Client {
     }
 
     /// A job ready to be made. `depth` is how many runs led to it.
-    pub(crate) fn new_job(&self, request: &JobRequest, depth: i32) -> Result<NewJob, Vec<JobFault>> {
+    pub(crate) fn new_job(
+        &self,
+        request: &JobRequest,
+        depth: i32,
+        if_named: IfNamed,
+    ) -> Result<NewJob, Vec<JobFault>> {
         let Checked { spec, document, workflow } = request.check(self.now())?;
         let kind = request.timing.kind();
         let max_executions = spec.max_executions.filter(|_| kind == JobKind::Dependent);
@@ -117,6 +125,7 @@ impl Client {
             spec: serde_json::to_value(&spec).unwrap_or(Value::Null),
             depth,
             created_by: request.created_by.clone(),
+            if_named,
         })
     }
 
@@ -212,14 +221,8 @@ impl Client {
         Ok(())
     }
 
-    pub async fn executions(
-        &self,
-        job: &JobRow,
-        before: Option<RunId>,
-        limit: i64,
-        offset: i64,
-    ) -> Result<Vec<Execution>, JobError> {
-        Ok(self.store.executions(job, before, limit, offset).await?.into_iter().map(execution).collect())
+    pub async fn executions(&self, job: &JobRow, filter: ExecutionFilter) -> Result<Vec<Execution>, JobError> {
+        Ok(self.store.executions(job, filter).await?.into_iter().map(execution).collect())
     }
 
     pub async fn execution(&self, id: RunId) -> Result<Execution, JobError> {
@@ -257,11 +260,13 @@ fn execution(row: ExecutionRow) -> Execution {
     let retrying = task == Some(TaskState::Retrying);
     let over = run.is_some_and(RunState::is_terminal);
     let status = match (run, task) {
-        (Some(run), _) if over => run.word(),
-        (_, Some(TaskState::Running)) => "running",
-        (_, Some(TaskState::Retrying)) => "retrying",
-        (_, Some(TaskState::Waiting)) => "waiting",
-        _ => "pending",
+        (Some(RunState::Success), _) => ExecutionStatus::Success,
+        (Some(RunState::Failed), _) => ExecutionStatus::Failed,
+        (Some(RunState::Cancelled), _) => ExecutionStatus::Cancelled,
+        (_, Some(TaskState::Running)) => ExecutionStatus::Running,
+        (_, Some(TaskState::Retrying)) => ExecutionStatus::Retrying,
+        (_, Some(TaskState::Waiting)) => ExecutionStatus::Waiting,
+        _ => ExecutionStatus::Pending,
     };
     let completed_at = row.finished_at.or(row.run_finished_at).filter(|_| over);
     Execution {

@@ -12,6 +12,41 @@ on_both_databases! {
     secrets_come_from_a_folder
 }
 
+/// Two installations in one folder: the second leaves the token of the first alone.
+#[test]
+fn a_second_database_in_the_folder_keeps_the_first_token() {
+    let place = Place::new();
+    let start = |database: &str, file: &dyn Fn() -> Option<std::path::PathBuf>| {
+        let server = place.server(&[("DATABASE_URL", &format!("sqlite://data/{database}.db"))]);
+        let file = crate::support::until("the first token is kept", file);
+        server.terminate();
+        std::fs::read_to_string(file).unwrap()
+    };
+    let named = |wanted: &dyn Fn(&str) -> bool| {
+        let files = std::fs::read_dir(place.path("data")).ok()?;
+        files.flatten().map(|file| file.path()).find(|path| wanted(path.file_name().unwrap().to_str().unwrap()))
+    };
+    let first = start("one", &|| named(&|name| name == "admin.token"));
+    let second = start("two", &|| named(&|name| name.starts_with("admin-") && name.ends_with(".token")));
+    assert_ne!(first, second);
+    assert_eq!(std::fs::read_to_string(place.path("data/admin.token")).unwrap(), first);
+}
+
+/// The database holds tokens and everything that tasks printed.
+#[test]
+fn nobody_but_its_owner_reads_the_database() {
+    let place = Place::new();
+    place.write("w.yaml", "name: w\ntasks: {t: {run: 'true'}}\n");
+    place.call(&["submit", "w.yaml"]).expect(0);
+    let mode = |name: &str| std::fs::metadata(place.path(name)).unwrap().permissions().mode() & 0o777;
+    let file = ".mainspring/mainspring.db";
+    assert_eq!((mode(".mainspring"), mode(file)), (0o700, 0o600));
+    // One that an earlier version left open is shut, and that is said.
+    std::fs::set_permissions(place.path(file), std::fs::Permissions::from_mode(0o644)).unwrap();
+    place.call(&["runs", "list"]).expect(0).says(&["other users could read the database"]);
+    assert_eq!(mode(file), 0o600);
+}
+
 fn a_first_start_leaves_a_token_that_opens_the_api(database: &str) {
     let place = Place::on(database);
     let server = place.server(&[]);

@@ -108,7 +108,13 @@ impl Routes {
 
     fn register(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Route<'_> {
         let (schemas, paths, handlers) = handlers;
-        self.schemas.extend(schemas);
+        for (name, schema) in schemas {
+            let known = self.schemas.insert(name.clone(), schema);
+            debug_assert!(
+                known.is_none_or(|known| known == self.schemas[&name]),
+                "two shapes are described as `{name}`: give one of them another name (`#[schema(as = …)]`)"
+            );
+        }
         let first = self.entries.len();
         for (path, item) in documented(paths) {
             let methods = methods(&item);

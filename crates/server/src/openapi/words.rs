@@ -3,7 +3,8 @@
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::staleness::Health;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_store::{JobKind, JobStatus};
+use mainspring_api::schedules::TriggerKind;
+use mainspring_store::{ExecutionStatus, JobKind, JobStatus, NotificationState};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
@@ -43,6 +44,18 @@ words! {
     HealthWord: Health::ALL.iter().map(|health| health.word()).collect();
     /// What is shown besides.
     Besides: vec!["logs"];
+    /// Of an execution of a job.
+    ExecutionWord: ExecutionStatus::ALL.iter().map(|status| status.word()).collect();
+    /// Of a notification.
+    NotificationWord: NotificationState::ALL.iter().map(|state| state.word()).collect();
+    /// What fires a schedule.
+    KindWord: TriggerKind::ALL.iter().map(|kind| kind.word()).collect();
+    /// In which run a dead letter is done again.
+    RetryForm: vec!["same_run", "new_run"];
+    /// How a log is shown.
+    LogFormat: vec!["json", "text"];
+    /// Of runs that can be retried.
+    RetriedWord: vec![RunState::Failed.word(), RunState::Cancelled.word()];
 }
 
 /// The id of a task run: `RUN.INDEX` or `RUN.INDEX.ITEM`.
@@ -56,3 +69,15 @@ impl PartialSchema for TaskRunId {
 }
 
 impl ToSchema for TaskRunId {}
+
+/// The id of a run, or of a task run.
+pub(crate) struct AnyRunId;
+
+impl PartialSchema for AnyRunId {
+    fn schema() -> RefOr<Schema> {
+        let pattern = "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\\.[0-9]{1,6}(\\.[0-9]{1,5})?)?$";
+        ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+    }
+}
+
+impl ToSchema for AnyRunId {}

@@ -50,7 +50,8 @@ pub(crate) struct Window {
 }
 
 /// Show when schedules fired and will fire, over all workflows
-#[utoipa::path(get, path = "/schedules/agenda", tag = "interface", params(Window), responses((status = 200, body = Agenda)))]
+#[utoipa::path(get, path = "/schedules/agenda", tag = "interface", params(Window), 
+    responses((status = 200, body = Agenda), (status = 422, description = "The window is empty or too long")))]
 pub(crate) async fn agenda(
     State(state): State<ApiState>,
     caller: Caller,
@@ -62,7 +63,7 @@ pub(crate) async fn agenda(
     let from = instant("from", window.from.as_deref())?.unwrap_or(now - DAY);
     let to = instant("to", window.to.as_deref())?.unwrap_or(from.saturating_add(7 * DAY));
     if to <= from || to - from > LONGEST {
-        return Err(Problem::malformed("the query does not fit: `to` lies behind `from`, at most 35 days"));
+        return Err(Problem::invalid("to", "must be later than `from`, by at most 35 days"));
     }
     let store = client.store();
     let rows = store.clock_triggers(seen.as_deref(), MOST_SCHEDULES).await?;

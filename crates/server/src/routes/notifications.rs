@@ -15,6 +15,7 @@ use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Json as Body, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
+use crate::openapi::words::NotificationWord;
 use crate::problem::{Fault, Problem};
 use crate::state::ApiState;
 
@@ -32,6 +33,7 @@ pub(crate) struct ListParams {
     /// Only of this namespace
     namespace: Option<Name>,
     /// `waiting`, `sent`, `given_up` or `in_digest`
+    #[param(inline, value_type = Option<NotificationWord>)]
     status: Option<String>,
 }
 

@@ -72,7 +72,7 @@ pub(crate) async fn put(
         return Err(Problem::invalid("/slots", "must be a number from 0, or null for unlimited"));
     }
     let client = state.client();
-    client.store().set_pool(client.now(), namespace, name.as_str(), pool.slots).await?;
+    client.set_pool(namespace, name.as_str(), pool.slots).await?;
     Ok(Json(shown(client.store().pool(namespace, name.as_str()).await?)))
 }
 

@@ -17,10 +17,11 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{self, Name, Path, Query};
+use crate::openapi::words::KindWord;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::words::{all_of, known};
+use crate::words::{all_of, known, one_of};
 
 /// How many future fires can be asked for.
 const MOST_AHEAD: usize = 1_000;
@@ -44,7 +45,8 @@ pub(crate) struct Wanted {
     namespace: Option<Name>,
     /// The name of the workflow
     workflow: Option<String>,
-    /// `cron`, `every`, `at`, `event`, `webhook` or `workflow`
+    /// `cron`, `every`, `at`, `event`, `webhook`, `workflow` or `manual`
+    #[param(inline, value_type = Option<KindWord>)]
     kind: Option<String>,
     paused: Option<bool>,
 }
@@ -157,10 +159,11 @@ pub(crate) async fn list(
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<List<Schedule>>, Problem> {
     let seen = caller.sees_of(wanted.namespace.as_ref().map(Name::as_str))?;
+    let kind = wanted.kind.as_deref().map(one_of::<TriggerKind>).transpose()?;
     let mut filter = TriggerFilter {
         namespace: wanted.namespace.map(|name| name.as_str().to_owned()),
         workflow: wanted.workflow,
-        kind: wanted.kind,
+        kind: kind.map(|kind| kind.word().to_owned()),
         paused: wanted.paused,
         gone: false,
         after: page.after("schedules")?,

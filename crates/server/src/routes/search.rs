@@ -18,6 +18,7 @@ use crate::state::ApiState;
 
 /// The number of best results that are returned.
 const MOST: i64 = 500;
+const UUID_LENGTH: usize = 36;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(search));
@@ -47,6 +48,7 @@ pub(crate) async fn search(
     let found = state.client().store().search(namespace, &params.q, MOST).await?;
     let list = page.slice("search", found, |one| Found {
         kind: kind(one.kind_word()),
+        run_id: one.id.get(..UUID_LENGTH).filter(|_| one.kind_word() != "workflow").and_then(|id| id.parse().ok()),
         id: one.id,
         title: one.title,
         body: one.body,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::runs::TaskRun;
-use mainspring_core::TaskKey;
+use mainspring_core::{Micros, TaskKey};
 use mainspring_core::state::TaskState;
 use mainspring_engine::Spec;
 use mainspring_store::{TaskRunFilter, TaskRunRow};
@@ -28,6 +28,8 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 
 const LIST: &str = "task-runs";
+/// Of runs made within this time, unless the request says which.
+const USUAL_WINDOW: Micros = 24 * 3_600 * 1_000_000;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
@@ -69,10 +71,10 @@ fn task_state(text: &str) -> Result<TaskState, Problem> {
     }
 }
 
-/// List task runs, those of the newest runs first; what has ended needs a run, a workflow or `since`
+/// List task runs, those of the newest runs first; without a run, a workflow or `since` those of runs of the last 24 hours
 #[utoipa::path(get, path = "/task-runs", tag = "runs", params(PageParams, ListParams),
     responses((status = 200, body = List<TaskRun>), (status = 404, description = "There is no such workflow"),
-        (status = 422, description = "What has ended needs a bound, or an offset was given")))]
+        (status = 422, description = "An offset was given")))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
@@ -84,10 +86,9 @@ pub(crate) async fn list(
     if page.offset > 0 {
         return Err(Problem::invalid("offset", "this list is paged by `cursor`: pass on `next` of the page before"));
     }
+    let now = state.client().now();
     let is_bounded = params.run.is_some() || params.workflow.is_some() || params.since.is_some();
-    if !is_bounded && wanted.is_none_or(TaskState::is_terminal) {
-        return Err(Problem::invalid("since", "task runs that have ended need a bound: one of run, workflow, since"));
-    }
+    let usual = (!is_bounded).then_some(now - USUAL_WINDOW);
     let workflow = match &params.workflow {
         None => None,
         Some(text) => {
@@ -101,7 +102,7 @@ pub(crate) async fn list(
         namespaces,
         worker: params.worker,
         queue: params.queue,
-        since: instant("since", params.since.as_deref())?,
+        since: instant("since", params.since.as_deref())?.or(usual),
         until: instant("until", params.until.as_deref())?,
         after: page.after(LIST)?,
         limit: page.fetch(),
@@ -115,7 +116,6 @@ pub(crate) async fn list(
             specs.insert(*version, client.spec(*version).await?);
         }
     }
-    let now = client.now();
     Ok(Json(page.list(
         LIST,
         rows,

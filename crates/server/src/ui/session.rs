@@ -43,7 +43,8 @@ pub(super) fn register(routes: &mut Routes) {
 
 /// Sign in: exchange a token or a one-time code for a session cookie
 #[utoipa::path(post, path = "/ui/session", tag = "interface", request_body = SignIn,
-    responses((status = 200, body = SessionInfo), (status = 401, description = "The token or code is not valid")))]
+    responses((status = 200, body = SessionInfo), (status = 401, description = "The token or code is not valid"),
+        (status = 403, description = "The request comes with a session already, or from another page")))]
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     let peer = request.extensions().get::<Peer>().copied();

@@ -97,6 +97,18 @@ on_both! {
         api.get("/api/v1/audit?since=yesterday").role(Role::Admin).send().await.expect(400);
     }
 
+    async fn a_secret_is_there_as_soon_as_it_is_set(api: &TestApi) {
+        let node = api.trusted_node().await;
+        api.store("{name: w, tasks: {t: {run: 'test \"$KEY\" = now', env: {KEY: '${{ secrets.FRESH }}'}}}}").await;
+        // What is missing is looked for again, however lately it was looked for.
+        let early = api.start("w").await;
+        api.until(&early, "failed").await;
+        api.put("/api/v1/secrets/FRESH").role(Role::Admin).json(json!({"value": "now"})).send().await.expect(201);
+        let late = api.start("w").await;
+        api.until(&late, "success").await;
+        node.stop().await;
+    }
+
     /// Secrets in logs, pages or the store: values go in and never come out.
     async fn secrets_go_in_and_never_come_out(api: &TestApi) {
         let value = "hunter2-in-plain";

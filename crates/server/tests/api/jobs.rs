@@ -132,6 +132,43 @@ on_both! {
         assert_eq!(mainspring_testkit::invariants::check_jobs(api.database.url()).await.unwrap(), []);
     }
 
+    async fn executions_are_listed_by_their_status(api: &TestApi) {
+        let node = api.work().await;
+        let body = json!({"name": "flaky", "schedule": "0 0 1 1 *", "handler_name": "flaky", "max_retries": 0});
+        let job = api.post_ok("/api/v1/scheduler/jobs/cron", body).await;
+        let at = format!("/api/v1/scheduler/jobs/{}", job["id"].as_str().unwrap());
+        let started = api.post(&format!("{at}/trigger")).role(Role::Operator).send().await.expect(201).body();
+        let run = format!("/api/v1/scheduler/executions/{}", started["id"].as_str().unwrap());
+        for (ended, other) in [("failed", "success"), ("success", "failed")] {
+            api.wait(&run, |execution| execution["status"] == ended).await;
+            for (status, count) in [(ended, 1), (other, 0), ("running", 0), ("pending", 0), ("retrying", 0)] {
+                let target = format!("{at}/executions?status={status}&count=true");
+                let listed = api.get(&target).role(Role::Viewer).send().await.expect(200).body();
+                assert_eq!((listed["items"].as_array().unwrap().len(), &listed["total"]), (count, &json!(count)), "{status}: {listed}");
+            }
+            if ended == "failed" {
+                api.post(&format!("{run}/retry")).role(Role::Operator).json(json!({})).send().await.expect(200);
+            }
+        }
+        let refused = api.get(&format!("{at}/executions?status=faild")).role(Role::Viewer).send().await.expect(400);
+        assert!(refused.text.contains("did you mean `failed`?"), "{}", refused.text);
+        node.stop().await;
+    }
+
+    async fn one_name_is_taken_by_one_of_two_requests_at_once(api: &TestApi) {
+        let body = json!({"name": "nightly", "schedule": "0 0 1 1 *", "handler_name": "noop"});
+        let make = || api.post("/api/v1/scheduler/jobs/cron").role(Role::Operator).json(body.clone()).send();
+        let answers = futures_util::future::join_all((0..8).map(|_| make())).await;
+        let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [201, 409, 409, 409, 409, 409, 409, 409]);
+        let listed = api.get("/api/v1/scheduler/jobs?count=true").role(Role::Viewer).send().await.expect(200).body();
+        assert_eq!((&listed["items"][0]["name"], &listed["total"]), (&json!("nightly"), &json!(1)));
+        // A name that fires no more may be used again, with a number.
+        api.delete("/api/v1/scheduler/jobs/nightly").role(Role::Operator).send().await.expect(204);
+        assert_eq!(make().await.expect(201).body()["name"], "nightly-2");
+    }
+
     async fn executions_do_not_overlap_unless_that_is_allowed(api: &TestApi) {
         let node = api.work().await;
         let body = |name: &str, overlap: bool| json!({"name": name, "schedule": "0 0 1 1 *", "handler_name": "hang", "allow_overlap": overlap});

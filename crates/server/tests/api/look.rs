@@ -61,9 +61,28 @@ on_both! {
 
     async fn words_are_found(api: &TestApi) {
         api.store("{name: etl, description: loads the warehouse, tasks: {a: {run: 'true'}}}").await;
-        api.database.store().reindex("default", None).await.unwrap();
-        let found = api.get("/api/v1/search?q=warehouse").role(Role::Viewer).send().await.expect(200).body();
-        assert_eq!((&found["items"][0]["kind"], &found["items"][0]["id"]), (&json!("workflow"), &json!("etl")));
+        let search = async |words: &str| {
+            let found = api.get(&format!("/api/v1/search?q={words}")).role(Role::Viewer).send().await.expect(200).body();
+            found["items"].as_array().unwrap().clone()
+        };
+        let found = search("warehouse").await;
+        assert_eq!((&found[0]["kind"], &found[0]["id"]), (&json!("workflow"), &json!("etl")), "{found:?}");
+        // What happens is found at once, and after the index was built no more than once.
+        let _node = api.node().await;
+        api.store("{name: loud, tasks: {a: {run: 'echo zanzibar >&2; exit 3'}}}").await;
+        let run = api.post("/api/v1/workflows/loud/trigger").role(Role::Operator).json(json!({"correlation_id": "order-4711"}));
+        let run = run.send().await.expect(201).body()["id"].as_str().unwrap().to_owned();
+        assert_eq!(search("order%204711").await[0]["run_id"], json!(run));
+        api.until(&run, "failed").await;
+        for built in [false, true] {
+            if built {
+                api.database.store().reindex("default", None).await.unwrap();
+            }
+            let found = search("zanzibar").await;
+            let errors: Vec<_> = found.iter().filter(|one| one["kind"] == "error").collect();
+            assert_eq!(errors.len(), 1, "{found:?}");
+            assert_eq!((&errors[0]["id"], &errors[0]["run_id"]), (&json!(format!("{run}.0")), &json!(run)));
+        }
         for q in ["%22%20OR%20", "';--", "*", ""] {
             api.get(&format!("/api/v1/search?q={q}")).role(Role::Viewer).send().await.expect(200);
         }

@@ -57,6 +57,18 @@ on_both! {
         assert_eq!(seen["items"][0]["namespace"], "here");
     }
 
+    async fn a_larger_pool_lets_in_what_waits(api: &TestApi) {
+        api.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 0})).send().await.expect(200);
+        api.store("{name: w, tasks: {a: {run: 'true', pool: db}}}").await;
+        let node = api.node().await;
+        let run = api.start("w").await;
+        let waits = api.task(&run, "a").await;
+        assert!(waits["blocked_by"][0].as_str().unwrap().contains("pool `db`"), "{waits}");
+        api.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 1})).send().await.expect(200);
+        api.until(&run, "success").await;
+        node.stop().await;
+    }
+
     async fn bad_bodies_and_names_are_explained(api: &TestApi) {
         let put = |body: &str| api.put("/api/v1/pools/p").role(Role::Admin).text("application/json", body);
         let answer = put("{\"slots\": \"x\"}").send().await.expect(422).body();

@@ -89,6 +89,12 @@ on_both! {
         config(json!({"retry": {"attempts": 0}})).send().await.expect(422);
         config(json!({"retry": {"attempts": 1}})).send().await.expect(409);
         assert_eq!(config(json!({"retry": {"max_attempts": 2}, "by": "ann"})).send().await.expect(200).body()["max_attempts"], 2);
+        // Both at once, in the words that other clients know.
+        let both = config(json!({"retry": {"max_attempts": 3}, "timeout_seconds": 90, "resolved_by": "ann"})).send().await.expect(200).body();
+        assert_eq!(both["max_attempts"], 3);
+        config(json!({"retry": {"max_attempts": 2}})).send().await.expect(200);
+        config(json!({"timeout_seconds": 0})).send().await.expect(422);
+        config(json!({"timeout_secs": 9})).send().await.expect(422);
         act(api, &run, "a", json!({"action": "reset_attempts"}), 200).await;
         act(api, &run, "a", json!({"action": "retry"}), 200).await;
         let again = async || Ok(Some(api.task(&run, "a").await).filter(|one| one["status"] == "retrying" && one["attempt"] == 2));

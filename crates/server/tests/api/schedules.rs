@@ -15,6 +15,16 @@ async fn apply(api: &crate::test_api::TestApi, yaml: &str) -> String {
 }
 
 on_both! {
+    async fn kinds_are_a_closed_set(api: &TestApi) {
+        api.store("{name: w, triggers: [{cron: '0 3 * * *'}, {webhook: w}], tasks: {a: {run: 'true'}}}").await;
+        for (kind, count) in [("cron", 1), ("webhook", 1), ("event", 0)] {
+            let listed = api.get(&format!("/api/v1/schedules?kind={kind}")).role(Role::Viewer).send().await.expect(200).body();
+            assert_eq!(listed["items"].as_array().unwrap().len(), count, "{kind}: {listed}");
+        }
+        let refused = api.get("/api/v1/schedules?kind=webhok").role(Role::Viewer).send().await.expect(400);
+        assert!(refused.text.contains("did you mean `webhook`?"), "{}", refused.text);
+    }
+
     async fn schedules_are_listed_shown_and_looked_ahead(api: &TestApi) {
         let id = apply(api, DAILY).await;
         let list = api.get("/api/v1/schedules?workflow=w&kind=cron").role(Role::Viewer).send().await.expect(200).body();

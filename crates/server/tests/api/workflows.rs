@@ -109,6 +109,18 @@ on_both! {
         assert_eq!(send(YAML, files("ZWNobyAy")).send().await.expect(201).body()["version"], 2);
     }
 
+    async fn what_is_hardly_meant_is_a_warning(api: &TestApi) {
+        let text = "name: w\ntriggers: [{cron: '0 0 1 */15 *'}]\ntasks: {a: {run: 'true'}}\n";
+        let post = |target: &str| api.post(target).role(Role::Author).text("application/yaml", text).send();
+        for (target, status) in [("/api/v1/workflows/validate", 200), ("/api/v1/workflows?dry_run=true", 200), ("/api/v1/workflows", 201)] {
+            let answer = post(target).await.expect(status).body();
+            assert_eq!(answer["warnings"][0]["line"], 2, "{target}: {answer}");
+            assert!(answer["warnings"][0]["detail"].as_str().unwrap().contains("the month field"), "{answer}");
+        }
+        let shown = api.get("/api/v1/workflows/w").role(Role::Viewer).send().await.expect(200).body();
+        assert!(shown.get("warnings").is_none(), "{shown}");
+    }
+
     async fn every_error_has_its_line(api: &TestApi) {
         let wrong = "name: w\ntasks:\n  a:\n    run: x\n    needs: [b]\n    colour: red\n";
         let answer = api.post("/api/v1/workflows").role(Role::Author).text("application/yaml", wrong).send().await.expect(422).body();

@@ -366,30 +366,38 @@ impl Store {
 
     /// Every task run of a run that exists as a row, live ones and ended ones, by index. Finalisers appear with their stage.
     pub async fn task_runs(&self, run: RunId) -> Result<Vec<TaskRunRow>> {
+        self.task_runs_at(run, &[]).await
+    }
+
+    /// The same of these indexes; of all if none is named.
+    pub async fn task_runs_at(&self, run: RunId, indexes: &[i32]) -> Result<Vec<TaskRunRow>> {
         let live: Vec<TaskRow> = match &mut self.to_read().await? {
             Acquired::Postgres(pg) => {
                 sqlx::query_as(
                     "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL::bigint AS finished_at, \
                      NULL::bigint AS seq, NULL::integer AS exit_code, NULL::text AS error_kind, NULL::text AS error, NULL::text AS detail, NULL::text AS output \
-                     FROM task_runs WHERE run_id = $1",
+                     FROM task_runs WHERE run_id = $1 AND (cardinality($2::integer[]) = 0 OR idx = ANY ($2))",
                 )
                 .bind(run)
+                .bind(indexes)
                 .fetch_all(pg.connection())
                 .await?
             }
             Acquired::Sqlite(sqlite) => {
                 sqlx::query_as(
                     "SELECT run_id, idx, item, state, generation, attempt, failures, max_failures, lost, session, due_at, started_at, NULL AS finished_at, \
-                     NULL AS seq, NULL AS exit_code, NULL AS error_kind, NULL AS error, NULL AS detail, NULL AS output FROM task_runs WHERE run_id = $1",
+                     NULL AS seq, NULL AS exit_code, NULL AS error_kind, NULL AS error, NULL AS detail, NULL AS output FROM task_runs \
+                     WHERE run_id = $1 AND ($2 = '[]' OR idx IN (SELECT value FROM json_each($2)))",
                 )
                 .bind(run)
+                .bind(serde_json::to_string(indexes).unwrap_or_default())
                 .fetch_all(sqlite.connection().await?)
                 .await?
             }
         };
         let mut all = live.into_iter().map(TaskRunRow::try_from).collect::<Result<Vec<_>>>()?;
         // Read second: what ended in between appears in both, and the ended one wins.
-        let ended = self.ended_tasks(run, &[]).await?;
+        let ended = self.ended_tasks(run, indexes).await?;
         let over: std::collections::HashSet<TaskKey> = ended.iter().map(|row| row.key).collect();
         all.retain(|row| !over.contains(&row.key));
         all.extend(ended);
@@ -410,6 +418,38 @@ impl Store {
         .fetch_all(conn)
         .await?
         }))
+    }
+
+    /// The same of all task runs of a run with indexes from one to another, in one statement.
+    pub async fn attempts_between(
+        &self,
+        run: RunId,
+        first: i32,
+        last: i32,
+    ) -> Result<HashMap<TaskKey, Vec<AttemptRow>>> {
+        #[derive(sqlx::FromRow)]
+        struct Row {
+            idx: i32,
+            item: i32,
+            #[sqlx(flatten)]
+            attempt: AttemptRow,
+        }
+        let rows: Vec<Row> = read!(self, |conn| {
+            sqlx::query_as(
+                "SELECT idx, item, attempt, outcome, session, seq, started_at, finished_at, exit_code, error_kind, error, detail \
+                 FROM attempts WHERE run_id = $1 AND idx BETWEEN $2 AND $3 ORDER BY idx, item, attempt",
+            )
+            .bind(run)
+            .bind(first)
+            .bind(last)
+            .fetch_all(conn)
+            .await?
+        });
+        let mut found: HashMap<TaskKey, Vec<AttemptRow>> = HashMap::new();
+        for row in rows {
+            found.entry(TaskKey { run, index: row.idx, item: row.item }).or_default().push(row.attempt);
+        }
+        Ok(found)
     }
 
     /// How many runs there are in each state.

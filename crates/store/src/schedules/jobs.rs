@@ -5,7 +5,7 @@
 
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::Workflow;
-use mainspring_core::{Micros, RunId};
+use mainspring_core::Micros;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -92,6 +92,16 @@ pub struct NewJob {
     pub max_executions: Option<i64>,
     pub depth: i32,
     pub created_by: String,
+    pub if_named: IfNamed,
+}
+
+/// What becomes of a new job whose name is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfNamed {
+    /// It is refused, unless the name belongs to a job that fires no more.
+    Refuse,
+    /// It gets a number behind its name.
+    Number,
 }
 
 #[derive(Debug, Clone)]
@@ -218,6 +228,19 @@ macro_rules! from {
     };
 }
 
+/// Binds what a filter of jobs names.
+macro_rules! bound {
+    ($query:expr, $filter:expr) => {{
+        let query = $query
+            .bind($filter.kind.map(|kind| kind as i16))
+            .bind(&$filter.tag)
+            .bind($filter.before)
+            .bind($filter.limit)
+            .bind($filter.offset);
+        $filter.namespaces.iter().flatten().fold(query, |query, name| query.bind(name))
+    }};
+}
+
 const COLUMNS: &str = concat!(
     "SELECT j.id, j.namespace, j.name, j.kind, ",
     status!(),
@@ -267,7 +290,24 @@ impl Store {
     }
 
     pub async fn jobs(&self, filter: &JobFilter) -> Result<Vec<JobRow>> {
-        let namespaces = filter.namespaces.clone().unwrap_or_default();
+        let which = self.which_jobs(filter);
+        let sql = AssertSqlSafe(format!("{COLUMNS} WHERE {which} ORDER BY j.id DESC LIMIT $4 OFFSET $5"));
+        let rows: Vec<Row> = read!(self, |conn| bound!(sqlx::query_as(sql), filter).fetch_all(conn).await?);
+        rows.into_iter().map(JobRow::try_from).collect()
+    }
+
+    /// How many there are, counted up to `most` by the database.
+    pub async fn count_jobs(&self, filter: &JobFilter, most: i64) -> Result<i64> {
+        let filter = &JobFilter { before: None, offset: 0, limit: most, ..filter.clone() };
+        let which = self.which_jobs(filter);
+        let sql =
+            AssertSqlSafe(format!("SELECT count(*) FROM (SELECT 1{} WHERE {which} LIMIT $4 OFFSET $5) c", from!()));
+        let (count,): (i64,) = read!(self, |conn| bound!(sqlx::query_as(sql), filter).fetch_one(conn).await?);
+        Ok(count)
+    }
+
+    /// The condition of a filter, with the parameters that [`bound!`] binds.
+    fn which_jobs(&self, filter: &JobFilter) -> String {
         let mut which = String::from(
             "(CAST($1 AS smallint) IS NULL OR j.kind = $1) AND (CAST($2 AS text) IS NULL OR EXISTS (SELECT 1 FROM job_tags g WHERE g.tag = $2 AND g.job_id = j.id)) \
              AND (CAST($3 AS uuid) IS NULL OR j.id < $3)",
@@ -278,24 +318,14 @@ impl Store {
         if let Some(status) = filter.status {
             which.push_str(&format!(" AND ({}) = {}", status!(), status as i16));
         }
-        if filter.namespaces.is_some() {
+        if let Some(namespaces) = &filter.namespaces {
             let names: Vec<String> = (6..6 + namespaces.len()).map(|number| format!("${number}")).collect();
             which.push_str(&match names.is_empty() {
                 true => " AND FALSE".into(),
                 false => format!(" AND j.namespace IN ({})", names.join(", ")),
             });
         }
-        let sql = AssertSqlSafe(format!("{COLUMNS} WHERE {which} ORDER BY j.id DESC LIMIT $4 OFFSET $5"));
-        let rows: Vec<Row> = read!(self, |conn| {
-            let query = sqlx::query_as(sql)
-                .bind(filter.kind.map(|kind| kind as i16))
-                .bind(&filter.tag)
-                .bind(filter.before)
-                .bind(filter.limit)
-                .bind(filter.offset);
-            namespaces.iter().fold(query, |query, name| query.bind(name)).fetch_all(conn).await?
-        });
-        rows.into_iter().map(JobRow::try_from).collect()
+        which
     }
 
     /// Jobs by kind and status, in these namespaces or in all.
@@ -387,7 +417,7 @@ async fn require_live(tx: &mut Tx, id: Uuid) -> Result<Uuid> {
     }
 }
 
-/// Makes a job under the first name that is free.
+/// Makes a job under its name, or under the first that is free if the name may get a number.
 pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
     let mut workflow = job.workflow.clone();
     workflow.name = claim_name(tx, now, job).await?;
@@ -463,66 +493,27 @@ async fn claim_name(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
             require_room_for_workflow(tx, &job.workflow.namespace).await?;
             return Ok(name);
         }
+        if job.if_named == IfNamed::Refuse && name == *wanted {
+            require_ended(tx, &job.workflow.namespace, wanted).await?;
+        }
     }
     Err(Error::Conflict(format!("no name like `{wanted}` is free: choose another")))
 }
 
-/// One execution of a job: its run and the one task of it.
-#[derive(Debug, Clone, sqlx::FromRow)]
-pub struct ExecutionRow {
-    pub run: RunId,
-    pub job_id: Uuid,
-    pub namespace: String,
-    pub run_state: i16,
-    pub task_state: Option<i16>,
-    pub attempt: i32,
-    #[sqlx(rename = "trigger")]
-    pub started_by: Option<String>,
-    pub created_at: Micros,
-    pub run_finished_at: Option<Micros>,
-    pub started_at: Option<Micros>,
-    pub finished_at: Option<Micros>,
-    pub due_at: Option<Micros>,
-    pub error_kind: Option<String>,
-    pub error: Option<String>,
-    pub detail: Option<String>,
-    pub output: Option<String>,
-    pub worker: Option<String>,
-}
-
-const EXECUTIONS: &str = "SELECT r.id AS run, j.id AS job_id, j.namespace, r.state AS run_state, coalesce(h.state, t.state) AS task_state, \
-     coalesce(h.attempt, t.attempt, 0) AS attempt, d.trigger, r.created_at, r.finished_at AS run_finished_at, \
-     coalesce(h.started_at, t.started_at) AS started_at, h.finished_at, t.due_at, h.error_kind, h.error, h.detail, h.output, s.worker \
-     FROM runs r JOIN jobs j ON j.workflow_id = r.workflow_id \
-     LEFT JOIN history h ON h.run_id = r.id AND h.idx = 0 AND h.item = -1 \
-     LEFT JOIN task_runs t ON t.run_id = r.id AND t.idx = 0 AND t.item = -1 \
-     LEFT JOIN run_details d ON d.run_id = r.id \
-     LEFT JOIN sessions s ON s.id = coalesce(h.session, t.session)";
-
-impl Store {
-    /// Executions of a job, newest first, behind `before` if given.
-    pub async fn executions(
-        &self,
-        job: &JobRow,
-        before: Option<RunId>,
-        limit: i64,
-        offset: i64,
-    ) -> Result<Vec<ExecutionRow>> {
-        let sql = AssertSqlSafe(format!(
-            "{EXECUTIONS} WHERE r.workflow_id = $1 AND r.id < $2 ORDER BY r.id DESC LIMIT $3 OFFSET $4"
-        ));
-        Ok(read!(self, |conn| sqlx::query_as(sql)
-            .bind(job.workflow_id)
-            .bind(before.unwrap_or(Uuid::max()))
-            .bind(limit)
-            .bind(offset)
-            .fetch_all(conn)
-            .await?))
-    }
-
-    pub async fn execution(&self, run: RunId) -> Result<ExecutionRow> {
-        let sql = AssertSqlSafe(format!("{EXECUTIONS} WHERE r.id = $1"));
-        let row = read!(self, |conn| sqlx::query_as(sql).bind(run).fetch_optional(conn).await?);
-        row.ok_or_else(|| Error::not_found(format!("execution {run}")))
+/// Refuses the name of a workflow and of a job that still fires. Asked after the name was found taken, in the transaction
+/// that wanted it: of two requests for one name the second is refused.
+async fn require_ended(tx: &mut Tx, namespace: &str, name: &str) -> Result<()> {
+    let sql = AssertSqlSafe(format!("{COLUMNS} WHERE j.namespace = $1 AND j.name = $2"));
+    let row: Option<Row> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(namespace).bind(name).fetch_optional(conn).await?);
+    match row.map(JobRow::try_from).transpose()?.map(|job| job.status) {
+        Some(JobStatus::Completed | JobStatus::Cancelled) => Ok(()),
+        Some(JobStatus::Active | JobStatus::Paused) => Err(Error::Conflict(format!(
+            "a job has the name `{name}` in namespace `{namespace}` already: choose another, or replace it (`replace`, \
+             `--replace`)"
+        ))),
+        None => Err(Error::Conflict(format!(
+            "a workflow has the name `{name}` in namespace `{namespace}` already: choose another"
+        ))),
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod backfills;
 pub(crate) mod calendars;
+pub(crate) mod executions;
 pub(crate) mod fires;
 pub(crate) mod jobs;
 pub(crate) mod realign;

@@ -17,6 +17,7 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{MaybeJson, Path, Query};
+use crate::openapi::words::RetryForm;
 use crate::problem::Problem;
 use crate::routes::runs::shapes::shown;
 use crate::state::ApiState;
@@ -33,6 +34,7 @@ pub(super) fn register(routes: &mut Routes) {
 pub(super) struct RetryParams {
     /// `new_run` for a new run of the workflow with the same inputs instead of the same run
     #[serde(rename = "as")]
+    #[param(inline, value_type = Option<RetryForm>)]
     form: Option<String>,
 }
 

@@ -124,8 +124,8 @@ fn shown(row: BatchRow) -> DlqBatch {
 }
 
 /// Whether everything that a batch acts on may be seen.
-fn is_seen(caller: &Caller, row: &BatchRow) -> bool {
-    match (caller.sees(), &row.filter.namespaces) {
+fn is_seen(seen: Option<&[String]>, row: &BatchRow) -> bool {
+    match (seen, &row.filter.namespaces) {
         (None, _) => true,
         (Some(_), None) => false,
         (Some(seen), Some(of)) => of.iter().all(|namespace| seen.contains(namespace)),
@@ -139,8 +139,9 @@ pub(super) async fn list(
     caller: Caller,
     page: Page,
 ) -> Result<Json<List<DlqBatch>>, Problem> {
+    let seen = caller.sees();
     let mut rows = state.client().store().batches(MOST_BATCHES).await?;
-    rows.retain(|row| is_seen(&caller, row));
+    rows.retain(|row| is_seen(seen.as_deref(), row));
     Ok(Json(page.slice("batches", rows, shown)?))
 }
 
@@ -153,9 +154,9 @@ pub(super) async fn show(
     Path(id): Path<Uuid>,
 ) -> Result<Json<DlqBatch>, Problem> {
     let none = || Problem::not_found(format!("batch {id} was not found"));
-    caller.sees();
+    let seen = caller.sees();
     let row = state.client().store().batch(id).await?;
-    match is_seen(&caller, &row) {
+    match is_seen(seen.as_deref(), &row) {
         true => Ok(Json(shown(row))),
         false => Err(none()),
     }

@@ -18,7 +18,7 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{InNamespace, Name, OfNamespace, Path, Query};
-use crate::openapi::words::{ReasonWord, ResolutionWord};
+use crate::openapi::words::{AnyRunId, ReasonWord, ResolutionWord};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::routes::runs::instant;
@@ -55,6 +55,7 @@ pub(super) struct LetterParams {
     reason: Option<String>,
     /// Of this workflow, by id or name; also as `dagId`
     #[serde(alias = "dagId")]
+    #[param(value_type = Option<Name>)]
     workflow: Option<String>,
     /// Of tasks of this name
     task: Option<String>,
@@ -148,7 +149,7 @@ pub(super) async fn of_run(
 
 /// Show the newest dead letter of a task run, or of a run
 #[utoipa::path(get, path = "/dlq/task/{id}", tag = "dead letters",
-    params(("id" = String, Path, description = "The id of a run or of a task run")), responses((status = 200, body = DlqEntry)))]
+    params(("id" = inline(AnyRunId), Path, description = "The id of a run or of a task run")), responses((status = 200, body = DlqEntry)))]
 pub(super) async fn of_task(
     State(state): State<ApiState>,
     caller: Caller,

@@ -63,7 +63,8 @@ pub(super) async fn patch(
 
 /// Send a task run, or a whole run, to the dead letters by hand; the run is not touched
 #[utoipa::path(post, path = "/dlq", tag = "dead letters", request_body = DlqSend,
-    responses((status = 201, body = DlqEntry), (status = 409, description = "An entry of it is pending already")))]
+    responses((status = 201, body = DlqEntry), (status = 404, description = "There is no such run or task"),
+        (status = 409, description = "An entry of it is pending already")))]
 pub(super) async fn send(
     State(state): State<ApiState>,
     caller: Caller,

@@ -21,6 +21,7 @@ use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Path, Query};
 use crate::live::logs::{cursor, follow};
+use crate::openapi::words::LogFormat;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::words::{log_level, log_stream};
@@ -65,15 +66,17 @@ pub(crate) struct LogParams {
     #[param(pattern = "^[0-9]{1,9}\\.[0-9]{1,9}$")]
     before: Option<String>,
     /// Lines with this text, whatever its case, and 20 lines around each
+    #[param(min_length = 1, max_length = 1000)]
     q: Option<String>,
     /// `text` for the whole as a file
-    #[param(example = "text")]
+    #[param(inline, value_type = Option<LogFormat>)]
     format: Option<String>,
 }
 
 /// Read the log of a task run
 #[utoipa::path(get, path = "/workflow-runs/{id}/tasks/{task}/logs", tag = "runs",
-    params(("id" = Uuid, Path), ("task" = String, Path), LogParams), responses((status = 200, body = Logs)))]
+    params(("id" = Uuid, Path), ("task" = String, Path), LogParams), 
+    responses((status = 200, content((Logs = "application/json"), (String = "text/plain")))))]
 pub(crate) async fn logs(
     State(state): State<ApiState>,
     caller: Caller,

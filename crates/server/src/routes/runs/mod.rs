@@ -78,7 +78,7 @@ pub(crate) struct ListParams {
     /// Of versions with this tag
     tag: Option<String>,
     /// `progress` for how many of their task runs have ended, `trigger` for what started them; both with a comma between
-    #[param(example = "progress,trigger")]
+    #[param(example = "progress,trigger", pattern = "^(progress|trigger)(,(progress|trigger))*$")]
     include: Option<String>,
     /// The beginning of their id, at least 4 characters
     #[param(pattern = "^[0-9a-fA-F-]{4,36}$")]

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::{instant, run_state};
+use super::instant;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Json as Body, Name};
+use crate::openapi::words::RetriedWord;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -32,6 +33,7 @@ pub(crate) struct RetryMany {
     workflow: Option<String>,
     namespace: Option<Name>,
     /// `failed` unless given, or `cancelled`.
+    #[schema(inline, value_type = Option<RetriedWord>)]
     status: Option<String>,
     trigger: Option<String>,
     correlation_id: Option<String>,
@@ -80,10 +82,16 @@ impl RetryMany {
             let said = "say which runs: one of workflow, namespace, correlation_id, tag, since, until";
             return Err(Problem::invalid("", said));
         }
-        let state = run_state(self.status.as_deref())?.unwrap_or(RunState::Failed);
-        if !matches!(state, RunState::Failed | RunState::Cancelled) {
-            return Err(Problem::invalid("/status", "must be failed or cancelled"));
-        }
+        let state = match self.status.as_deref() {
+            None | Some("failed") => RunState::Failed,
+            Some("cancelled") => RunState::Cancelled,
+            Some(_) => return Err(Problem::invalid("/status", "must be failed or cancelled")),
+        };
+        let time = |field: &str, text: Option<&str>| {
+            instant(field, text).map_err(|_| {
+                Problem::invalid(&format!("/{field}"), "must be a time like 2026-01-31T08:00:00Z")
+            })
+        };
         Ok(RunFilter {
             state: Some(state),
             workflow: self.workflow.clone(),
@@ -91,8 +99,8 @@ impl RetryMany {
             trigger: self.trigger.clone(),
             correlation_id: self.correlation_id.clone(),
             tag: self.tag.clone(),
-            since: instant("since", self.since.as_deref())?,
-            until: instant("until", self.until.as_deref())?,
+            since: time("since", self.since.as_deref())?,
+            until: time("until", self.until.as_deref())?,
             limit: MOST + 1,
             ..RunFilter::default()
         })

@@ -33,7 +33,8 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(operator, routes!(act)).also_at("/v1/tasks/{id}/workflow_steps/{task}/actions");
     routes.at(operator, routes!(act_on_many));
     routes.at_root(operator, routes!(act_on_steps));
-    routes.at(operator, routes!(settle)).also_at("/v1/tasks/{id}/workflow_steps/{task}");
+    routes.at(operator, routes!(settle));
+    routes.at_root(operator, routes!(settle_step));
     routes.at(operator, routes!(configure)).also_at("/v1/tasks/{id}/workflow_steps/{task}/config");
     routes.at(operator, routes!(deliver)).also_at("/v1/tasks/{id}/workflow_steps/{task}/results");
 }
@@ -170,16 +171,38 @@ pub(crate) async fn settle(
     Path((id, task)): Path<(Uuid, String)>,
     Body(body): Body<SettleBody>,
 ) -> Result<Json<TaskRun>, Problem> {
-    let (run, spec, key) = aim(&state, &caller, id, &task).await?;
-    let operator = operator(&caller, body.by, body.reason, None);
-    let roles = roles(&caller, &run.namespace);
+    settle_one(&state, &caller, (id, &task), body).await
+}
+
+/// Resolve a step of a task by hand: another name of the same on a task run
+#[utoipa::path(patch, path = "/v1/tasks/{id}/workflow_steps/{task}", tag = "runs",
+    params(("id" = Uuid, Path), ("task" = String, Path)), request_body = SettleBody,
+    responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
+pub(crate) async fn settle_step(
+    State(state): State<ApiState>,
+    caller: Caller,
+    Path((id, task)): Path<(Uuid, String)>,
+    Body(body): Body<SettleBody>,
+) -> Result<Json<TaskRun>, Problem> {
+    settle_one(&state, &caller, (id, &task), body).await
+}
+
+async fn settle_one(
+    state: &ApiState,
+    caller: &Caller,
+    (id, task): (RunId, &str),
+    body: SettleBody,
+) -> Result<Json<TaskRun>, Problem> {
+    let (run, spec, key) = aim(state, caller, id, task).await?;
+    let operator = operator(caller, body.by, body.reason, None);
+    let roles = roles(caller, &run.namespace);
     let client = state.client();
     if body.reset_attempts && !run.state.is_terminal() {
         client.act(key, &TaskAction::ResetAttempts, &operator, Some(&roles)).await?;
     }
     let word = body.action.unwrap_or(ActionWord::ResolveManually);
     client.act(key, &wanted(word, body.output), &operator, Some(&roles)).await?;
-    show(&state, &spec, key).await
+    show(state, &spec, key).await
 }
 
 /// The timeout that was asked for, in milliseconds.

@@ -1,5 +1,7 @@
 //! The task runs of a run, with what stands in their way.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::runs::TaskRun;
@@ -64,11 +66,14 @@ pub(super) async fn listed(
     let workers = workers(state, &shown.items.iter().collect::<Vec<_>>()).await?;
     let around =
         Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
-    let mut items = Vec::with_capacity(shown.items.len());
-    for row in &shown.items {
-        let attempts = if row.attempt > 1 { client.store().attempts(row.key).await? } else { Vec::new() };
-        items.push(task_run(row, &attempts, &around));
-    }
+    let mut retried = shown.items.iter().filter(|row| row.attempt > 1).map(|row| row.key.index);
+    let attempts = match retried.next() {
+        None => HashMap::new(),
+        // They are in the order of their indexes.
+        Some(first) => client.store().attempts_between(id, first, retried.last().unwrap_or(first)).await?,
+    };
+    let of = |row: &TaskRunRow| attempts.get(&row.key).map_or(&[][..], Vec::as_slice);
+    let items = shown.items.iter().map(|row| task_run(row, of(row), &around)).collect();
     Ok(List { items, next: shown.next, total: shown.total })
 }
 
@@ -134,7 +139,11 @@ pub(crate) async fn shown(
 ) -> Result<TaskRun, Problem> {
     let client = state.client();
     let key = task_key(&spec.workflow, id, task)?;
-    let rows = client.store().task_runs(id).await?;
+    // Itself with its items, and what it waits for: nothing else says why it does not run.
+    let mut indexes = vec![key.index];
+    let definition = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index));
+    indexes.extend(definition.iter().flat_map(|task| task.needs.iter().copied()));
+    let rows = client.store().task_runs_at(id, &indexes).await?;
     let Some(row) = rows.iter().find(|row| row.key == key) else {
         return Err(Problem::not_found(
             "the run has no such task run (yet): its part has not begun, or it has no such item",

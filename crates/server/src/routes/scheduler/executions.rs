@@ -37,7 +37,7 @@ pub(super) fn shown(row: mainspring_engine::Execution, job: &JobRow) -> Result<E
     Ok(Execution {
         id: row.id,
         job_id: row.job_id,
-        status: known(row.status)?,
+        status: known(row.status.word())?,
         scheduled_at: row.scheduled_at,
         started_at: row.started_at.map(rfc3339),
         completed_at: row.completed_at.map(rfc3339),

@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use mainspring_api::jobs::{Execution, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing};
+use mainspring_api::jobs::{Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing};
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::{JobFault, JobRequest};
-use mainspring_store::{JobFilter, JobKind, JobRow, JobStatus};
+use mainspring_store::{ExecutionFilter, JobFilter, JobKind, JobRow, JobStatus};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -19,11 +19,11 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query};
-use crate::openapi::words::{JobType, JobWord};
-use crate::page::{List, Page, PageParams};
+use crate::openapi::words::{ExecutionWord, JobType, JobWord};
+use crate::page::{List, MOST_COUNTED, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::words::job_status;
+use crate::words::{job_status, one_of};
 
 const MOST_AT_ONCE: usize = 1_000;
 
@@ -253,10 +253,7 @@ pub(crate) async fn list(
     let items = listed.items.into_iter().collect::<Result<_, _>>()?;
     let total = match page.count {
         false => None,
-        true => {
-            let all = JobFilter { before: None, offset: 0, limit: crate::page::MOST_COUNTED, ..filter };
-            i64::try_from(state.client().store().jobs(&all).await?.len()).ok()
-        }
+        true => Some(state.client().store().count_jobs(&filter, MOST_COUNTED).await?),
     };
     Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
 }
@@ -347,21 +344,39 @@ pub(crate) async fn trigger(
 }
 
 /// List the executions of a job, newest first
-#[utoipa::path(get, path = "/scheduler/jobs/{id}/executions", tag = "jobs", params(("id" = String, Path), PageParams, InNamespace),
+#[utoipa::path(get, path = "/scheduler/jobs/{id}/executions", tag = "jobs", params(("id" = String, Path), PageParams, OfStatus, InNamespace),
     responses((status = 200, body = List<Execution>)))]
 pub(crate) async fn list_executions(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
     Path(id): Path<String>,
+    Query(of): Query<OfStatus>,
     Query(within): Query<InNamespace>,
 ) -> Result<Json<List<Execution>>, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
+    let wanted = of.status.as_deref().map(one_of::<ExecutionStatus>).transpose()?;
+    let status =
+        wanted.and_then(|word| mainspring_store::ExecutionStatus::ALL.into_iter().find(|one| one.word() == word.word()));
     let before = page.after::<Uuid>("executions")?;
-    let rows = state.client().executions(&job, before, page.fetch(), page.offset).await?;
+    let filter = ExecutionFilter { status, before, limit: page.fetch(), offset: page.offset };
+    let rows = state.client().executions(&job, filter).await?;
     let listed = page.list("executions", rows, |row| row.id, |row| executions::shown(row, &job));
     let items = listed.items.into_iter().collect::<Result<_, _>>()?;
-    Ok(Json(List { items, next: listed.next, total: None }))
+    let total = match page.count {
+        true => Some(state.client().store().count_executions(&job, status, MOST_COUNTED).await?),
+        false => None,
+    };
+    Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
+}
+
+/// Which executions.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OfStatus {
+    /// `pending`, `running`, `retrying`, `waiting`, `success`, `failed` or `cancelled`
+    #[param(inline, value_type = Option<ExecutionWord>)]
+    status: Option<String>,
 }
 
 /// Show what was counted of a job

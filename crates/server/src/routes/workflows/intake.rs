@@ -29,13 +29,17 @@ pub(crate) struct Intake {
     pub(crate) active: Option<bool>,
     /// The name was made of the title: another workflow may have it.
     pub(crate) is_slugged: bool,
+    /// What is hardly meant.
+    pub(crate) warnings: Vec<Fault>,
 }
 
 /// Reads a body; `namespace` is that of the request.
 pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake, Problem> {
     let Document { text, is_yaml, files } = document;
     let (source, active, is_slugged) = if is_yaml { (text, None, false) } else { from_json(text)? };
-    let mut workflow = mainspring_core::parse(&source).map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
+    let (mut workflow, warnings) = mainspring_core::parse_with_warnings(&source)
+        .map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
+    let warnings = warnings.iter().map(Problem::fault_of).collect();
     if let Some(namespace) = namespace
         && workflow.namespace != namespace
     {
@@ -46,7 +50,7 @@ pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake
         namespace.clone_into(&mut workflow.namespace);
     }
     check_files(&workflow, &files)?;
-    Ok(Intake { workflow, source, files, active, is_slugged })
+    Ok(Intake { workflow, source, files, active, is_slugged, warnings })
 }
 
 /// What came along is what `files` names, within bounds, and stays within the folder that it is unpacked to.

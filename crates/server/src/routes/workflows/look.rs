@@ -168,13 +168,14 @@ fn order(workflow: &Parsed) -> dag::Order {
 
 /// Check a workflow: all errors at once, the order of its tasks, when it would be started
 #[utoipa::path(post, path = "/workflows/validate", tag = "workflows",
-    request_body(content((WorkflowDocument = "application/json"), (String = "application/yaml"))),
+    request_body(content((WorkflowDocument = "application/json"), (serde_json::Value = "application/yaml"))),
     responses((status = 200, body = Validation)))]
 pub(crate) async fn validate(State(state): State<ApiState>, document: Document) -> Json<Validation> {
     Json(match intake::read(document, None) {
         Err(problem) => Validation {
             valid: false,
             errors: problem.into_faults(),
+            warnings: Vec::new(),
             name: None,
             namespace: None,
             topological_order: Vec::new(),
@@ -186,6 +187,7 @@ pub(crate) async fn validate(State(state): State<ApiState>, document: Document) 
             Validation {
                 valid: true,
                 errors: Vec::new(),
+                warnings: taken.warnings,
                 topological_order: sorted.iter().map(|index| workflow.tasks[*index as usize].name.clone()).collect(),
                 next_fire_times: fires(&workflow, state.client().now()),
                 name: Some(workflow.name),

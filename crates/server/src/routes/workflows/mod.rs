@@ -62,6 +62,7 @@ pub(crate) struct ListParams {
     /// Only those with this in their name, title or description
     q: Option<String>,
     /// `strip,stats,next` for the last runs of each, how they went, and when it fires next
+    #[param(pattern = "^(strip|stats|next)(,(strip|stats|next))*$")]
     include: Option<String>,
 }
 
@@ -141,7 +142,7 @@ pub(crate) async fn put(
         return Ok(Json(dry_run(&state, &taken, known).await?).into_response());
     }
     let expected = precondition(&headers, known.as_ref().map(WorkflowRow::edition))?;
-    let Intake { workflow, source, files, active, .. } = taken;
+    let Intake { workflow, source, files, active, warnings, .. } = taken;
     // A conflict of its own, not one with another writer's change.
     client.check_workflow_quota(&workflow).await?;
     let spec = client
@@ -153,7 +154,9 @@ pub(crate) async fn put(
         client.set_workflow_active(id, active, None).await?;
     }
     let row = client.store().workflow_by_id(id).await?;
-    Ok(with_etag(row.edition(), (StatusCode::CREATED, Json(shown(row)))))
+    let edition = row.edition();
+    let stored = Workflow { warnings, ..shown(row) };
+    Ok(with_etag(edition, (StatusCode::CREATED, Json(stored))))
 }
 
 /// The workflow of that name, if there is one. A name that was made of a title gets a suffix where another has it.
@@ -187,6 +190,7 @@ async fn dry_run(state: &ApiState, taken: &Intake, known: Option<WorkflowRow>) -
         version: known.map(|row| row.number),
         unchanged: differences.as_ref().is_some_and(mainspring_core::difference::Differences::is_empty),
         differences: differences.map(|found| serde_json::to_value(found).unwrap_or_default()),
+        warnings: taken.warnings.clone(),
     })
 }
 

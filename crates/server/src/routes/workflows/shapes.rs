@@ -32,6 +32,7 @@ pub(crate) fn shown(row: WorkflowRow) -> Workflow {
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
         glance: None,
+        warnings: Vec::new(),
     }
 }
 
