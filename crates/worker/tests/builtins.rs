@@ -71,6 +71,9 @@ async fn upkeep_asks_the_host() {
     assert_eq!((&output["runs"], &output["retention_days"]), (&json!(2), &json!(7)));
     rig.output(function("cleanup:old_traces", json!(null))).await;
     assert_eq!(rig.output(function("health:check", json!(null))).await.unwrap()["status"], "healthy");
+    // The event that made a job is in its payload, also of a function that takes none.
+    let of_event = json!({"event": {"name": "order.paid", "data": {}}});
+    assert_eq!(rig.output(function("health:check", of_event)).await.unwrap()["status"], "healthy");
     let output = rig.output(function("metrics:collect", json!({"metric_type": "runs"}))).await.unwrap();
     assert_eq!(output["metrics"], json!({"open": 4}));
     assert_eq!(rig.output(function("kb:reindex", json!({"document_count": 9}))).await.unwrap()["documents"], 6);

@@ -211,7 +211,15 @@ async fn listen(config: &Config) -> Result<HttpListener> {
     })?;
     match &config.api.tls {
         Some(files) => listener.with_tls(files).map_err(Failure::bad_input),
-        None => Ok(listener),
+        None => {
+            if !config.listen.ip().is_loopback() {
+                tracing::warn!(
+                    listen = %config.listen,
+                    "other machines can connect, and tokens pass in plain text: set server.tls, or put a proxy with TLS before it"
+                );
+            }
+            Ok(listener)
+        }
     }
 }
 

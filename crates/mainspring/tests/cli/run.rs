@@ -11,6 +11,15 @@ use crate::support::{Ended, Place, hear, is_alive, task};
 const HELLO: &str = "name: hello\ntasks:\n  greet: {run: echo \"hello from $MAINSPRING_RUN_ID\"}\n";
 
 #[test]
+fn metrics_of_every_type_are_collected() {
+    let place = Place::new();
+    let task = |kind: &str| format!("  {kind}: {{function: {{handler: 'metrics:collect', payload: {{metric_type: {kind}}}}}}}\n");
+    let tasks: String = ["all", "runs", "workers", "pools", "performance"].into_iter().map(task).collect();
+    place.write("w.yaml", format!("name: w\ntasks:\n{tasks}"));
+    place.call(&["run", "w.yaml"]).expect(0);
+}
+
+#[test]
 fn two_lines_of_yaml_run() {
     let place = Place::new();
     let ended = place.write("hello.yaml", HELLO).call(&["run", "hello.yaml"]).expect(0);

@@ -133,6 +133,8 @@ fn shutting_down_lets_running_tasks_finish(database: &str) {
     server.signal(Signal::SIGTERM);
     // The task ends only after the signal was taken in: the server says so by not being ready any more.
     while server.get("/ready").0 == 200 {}
+    // A supervisor repeats it, and that changes nothing.
+    server.signal(Signal::SIGTERM);
     std::fs::write(go_on, "finished after the signal\n").unwrap();
     let (code, log) = server.wait();
     assert_eq!(code, Some(0), "{log}");
@@ -141,6 +143,20 @@ fn shutting_down_lets_running_tasks_finish(database: &str) {
     assert_eq!(task(&shown, "u")["status"], "ready");
     let _server = place.server(&[]);
     assert_eq!(place.ended(&run)["status"], "success");
+}
+
+#[test]
+fn listening_for_other_machines_without_tls_is_a_warning() {
+    for (listen, warns) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
+        let place = Place::new();
+        let mut command = place.command(&["server", "--listen", listen]);
+        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        let said = String::from_utf8_lossy(&child.wait_with_output().unwrap().stderr).into_owned();
+        assert_eq!(said.contains("tokens pass in plain text"), warns, "{listen}: {said}");
+    }
 }
 
 fn what_does_not_finish_in_time_is_handed_back(database: &str) {

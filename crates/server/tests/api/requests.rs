@@ -35,6 +35,20 @@ on_both! {
         assert_eq!(rows.count(), 2, "an answer that is given again tells of nothing new: {audit}");
     }
 
+    /// Work in pieces keeps its answer afterwards, but never that the caller was refused.
+    async fn a_refusal_is_not_kept_under_a_key(api: &TestApi) {
+        api.store("{name: w, tasks: {a: {run: 'true'}}}").await;
+        let guest = api.make_token("guest", &[Grant::within("here", Role::Author)]).await;
+        for _ in 0..2 {
+            let refused = api.delete("/api/v1/workflows/w").bearer(&guest).header("idempotency-key", "k").send().await.expect(403);
+            assert_eq!(refused.header("idempotent-replay"), "");
+        }
+        for (replayed, status) in [("", 204), ("true", 204)] {
+            let done = api.delete("/api/v1/workflows/w").role(Role::Author).header("idempotency-key", "k").send().await;
+            assert_eq!((done.status.as_u16(), done.header("idempotent-replay")), (status, replayed));
+        }
+    }
+
     async fn many_triggers_at_once_are_each_answered(api: &TestApi) {
         api.store(WORKFLOW).await;
         let calls = (0..60).map(|number| {

@@ -79,10 +79,7 @@ fn row(task: &TaskRun, now: Micros) -> Vec<(String, Option<Paint>)> {
         attempt @ 1.. => format!("{attempt}/{}", task.max_attempts.max(attempt)),
         _ => String::new(),
     };
-    let at = |text: &Option<String>| text.as_deref().and_then(time::parse);
-    let took = at(&task.started_at)
-        .filter(|_| task.attempt > 0)
-        .map_or(String::new(), |started| seconds(at(&task.finished_at).unwrap_or(now) - started));
+    let took = task.duration_ms.filter(|_| task.attempt > 0).map_or(String::new(), |ms| seconds(ms * 1_000));
     vec![
         (task.task_id.clone(), None),
         (task.status.to_string(), task.status.word().parse().ok().map(views::task_paint)),

@@ -155,8 +155,10 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         started_at: row.started_at.map(rfc3339),
         last_attempted_at: row.started_at.or(last_attempt).map(rfc3339),
         finished_at: row.finished_at.map(rfc3339),
+        // What a person settled ended then, but did not take until then.
         duration_ms: row
             .started_at
+            .filter(|_| !matches!(row.state, TaskState::Skipped | TaskState::ResolvedManually))
             .map(|started| (row.finished_at.unwrap_or(around.now).saturating_sub(started) / 1_000).max(0)),
         worker_id: row.session.and_then(|session| around.workers.get(&session)).cloned(),
         output: row.output.clone().unwrap_or_default(),
