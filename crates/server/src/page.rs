@@ -47,7 +47,7 @@ pub(crate) struct PageParams {
     offset: Option<i64>,
     /// `next` of the page before
     cursor: Option<String>,
-    /// Whether to count all, up to 10000
+    /// Whether to count all, up to 10000; lists that grow without end (audit, schedules, task runs) give no `total`
     count: Option<bool>,
 }
 
