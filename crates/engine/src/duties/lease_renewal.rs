@@ -1,6 +1,7 @@
 //! Renews the leases of this node's sessions.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use mainspring_telemetry::Event;
 
@@ -15,13 +16,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
         // Before the question: a session that began after it is not in the answer.
         let own = shared.gatherer().own();
+        let asked = Instant::now();
         let heard = shared.remote.heard(&shared);
         match shared.client.store.renew(shared.client.now(), shared.id, &heard).await {
             Ok(renewed) => {
                 shared.workforce.heard();
                 shared.client.metrics.record(Event::WorkerBeat { worker: &shared.config.name });
                 shared.client.metrics.record(Event::LoopPassed { name: "lease_renewal" });
-                settle_remote(&shared, &heard, &renewed);
+                settle_remote(&shared, asked, &heard, &renewed);
                 shared.remote.forget_silent(&shared);
                 stealing::share(&shared).await;
                 match renewed.iter().find(|session| session.0 == own) {
@@ -41,10 +43,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Remote sessions that are not renewed any more were found dead, or are carried by another node: whichever it is, their
-/// workers learn it with their next request.
-fn settle_remote(shared: &Shared, heard: &[i64], renewed: &[(i64, bool, bool)]) {
+/// workers learn it with their next request. One that came back after the question was asked is not meant by the answer.
+fn settle_remote(shared: &Shared, asked: Instant, heard: &[i64], renewed: &[(i64, bool, bool)]) {
     for session in heard {
         match renewed.iter().find(|row| row.0 == *session) {
+            None if shared.remote.get(*session).is_some_and(|session| session.was_carried_since(asked)) => {}
             None => shared.remote.forget(shared, *session),
             Some((_, true, _)) => {
                 shared.gatherer().drain_session(*session);

@@ -41,20 +41,27 @@ impl Gatherer {
         }
         let mut batch = Batch::default();
         self.take_results(lane, &mut batch);
-        let hungry = !self.draining
-            && (self.look_for_undecided
-                || self.routes.any_hungry(|route| self.room_for(route.class, &route.served_by)));
-        if batch.hands_in() == 0 && !hungry {
+        if batch.hands_in() == 0 && !self.has_reason_to_look() {
             return None;
         }
         batch.exchange.decide_session = self.own;
         if !self.draining {
             self.add_wants(&mut batch, now);
             batch.exchange.decide = BATCH as i32;
-            batch.exchange.look_for_undecided = std::mem::take(&mut self.look_for_undecided);
+            batch.exchange.look_for_undecided = self.look_for_undecided;
         }
+        self.look_for_undecided = false;
         self.add_sessions(&mut batch.exchange);
         Some(batch)
+    }
+
+    /// Whether an exchange that hands nothing in may bring something. A node that drains takes nothing more, but what it
+    /// still holds may be cancelled.
+    fn has_reason_to_look(&self) -> bool {
+        if self.draining {
+            return self.look_for_undecided && self.sessions.values().any(|inbox| inbox.count() > 0);
+        }
+        self.look_for_undecided || self.routes.any_hungry(|route| self.room_for(route.class, &route.served_by))
     }
 
     fn take_results(&mut self, lane: usize, batch: &mut Batch) {

@@ -87,6 +87,10 @@ impl WorkerGate {
     /// Says what the worker wants, and hands in its results: both go into the same exchange of the node.
     async fn take_in(&self, session: &Arc<RemoteSession>, request: &WorkerExchange) -> Result<(), WorkerError> {
         let shared = &self.shared;
+        if shared.gatherer().session(session.id).is_none() {
+            // What it hands in would look like another's.
+            return Err(WorkerError::Moved);
+        }
         let (completions, unknown) = self.sort_results(session, request);
         let mut free = request.want;
         {

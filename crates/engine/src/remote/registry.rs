@@ -23,6 +23,9 @@ pub enum WorkerError {
     OutOfOrder { seq: i64, last: i64 },
     #[error("the attempt is not held by this session")]
     Fenced,
+    /// Another node has carried it since the request came.
+    #[error("the session went to another node meanwhile: repeat the exchange")]
+    Moved,
     /// The node is stopping.
     #[error("this node takes no more requests of workers: go to another one")]
     Stopping,
@@ -184,7 +187,7 @@ impl WorkerGate {
             "a remote worker has registered"
         );
         if let Some(row) = client.store.remote_session(id).await? {
-            self.carry(row);
+            self.carry(row).state().carry();
         }
         Ok(id)
     }
@@ -241,7 +244,10 @@ impl WorkerGate {
             backlog: i32::try_from(backlog).unwrap_or(i32::MAX),
         };
         match shared.client.store.guard_worker_exchange(shared.client.now(), guard).await? {
-            ExchangeGuard::Passed => Ok(()),
+            ExchangeGuard::Passed => {
+                session.state().carry();
+                Ok(())
+            }
             ExchangeGuard::OutOfOrder { last } => Err(WorkerError::OutOfOrder { seq, last }),
             ExchangeGuard::Dead => {
                 shared.remote.lost(shared, session.id);

@@ -90,9 +90,9 @@ impl WorkerGate {
         {
             let mut gatherer = self.shared.gatherer();
             let mut state = session.state();
-            state.repaired = Some(Instant::now());
             let classes: Vec<SlotClass> = claims.iter().map(|claim| gatherer.class_of(claim.route)).collect();
-            let Some(inbox) = gatherer.session_mut(session.id) else { return Ok(()) };
+            let Some(inbox) = gatherer.session_mut(session.id) else { return Err(WorkerError::Moved) };
+            state.repaired = Some(Instant::now());
             for (claim, class) in claims.into_iter().zip(classes) {
                 if state.is_pending(claim.token) || !inbox.hold(&claim, class) {
                     continue;

@@ -36,6 +36,8 @@ pub(crate) struct RemoteSession {
 pub(crate) struct SessionState {
     /// When the worker was heard from; `None` when its connection broke.
     heard: Option<Instant>,
+    /// When an exchange or the registration last moved the session to this node; `None` before the first.
+    carried: Option<Instant>,
     /// When a request of it came or ended.
     touched: Option<Instant>,
     /// The newest exchange that was begun.
@@ -101,9 +103,15 @@ impl RemoteSession {
         self.changed.notified()
     }
 
-    /// Whether the worker was heard from lately.
+    /// Whether this node carries the session, and the worker was heard from lately.
     pub(crate) fn was_heard_within(&self, time: Duration) -> bool {
-        self.state().heard.is_some_and(|heard| heard.elapsed() <= time)
+        let state = self.state();
+        state.carried.is_some() && state.heard.is_some_and(|heard| heard.elapsed() <= time)
+    }
+
+    /// Whether the session was moved to this node at that time or later.
+    pub(crate) fn was_carried_since(&self, time: Instant) -> bool {
+        self.state().carried.is_some_and(|carried| carried >= time)
     }
 
     /// Whether nothing was heard for so long, not even a connection that broke.
@@ -137,6 +145,11 @@ impl SessionState {
     pub(crate) fn hear(&mut self) {
         self.heard = Some(Instant::now());
         self.touched = self.heard;
+    }
+
+    /// The database says that this node carries the session.
+    pub(crate) fn carry(&mut self) {
+        self.carried = Some(Instant::now());
     }
 
     /// The connection broke while the worker waited: it says itself when it lives.

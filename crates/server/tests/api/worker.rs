@@ -70,6 +70,19 @@ impl<'a> Played<'a> {
         panic!("nothing was assigned");
     }
 
+    /// Hands results in, and exchanges until the node says what became of them: on a loaded machine that may take longer
+    /// than one answer waits. Returns that answer and the number of the next exchange.
+    async fn hand_in(&self, mut seq: i64, finished: Value) -> (Value, i64) {
+        for _ in 0..60 {
+            let answer = self.exchange(seq, json!({"finished": finished, "want": {}})).await.expect(200).body();
+            seq += 1;
+            if answer["acknowledged"] != json!([]) || answer["fenced"] != json!([]) {
+                return (answer, seq);
+            }
+        }
+        panic!("nothing became of {finished}");
+    }
+
     async fn log(&self, chunks: Value) -> Answer {
         self.call(self.api.post("/api/v1/worker/logs"))
             .json(json!({"session_id": self.id, "chunks": chunks}))
@@ -107,13 +120,13 @@ on_both! {
         assert_eq!(assignment["order"]["action"], json!({"kind": "remote", "handler": "report", "payload": {"rows": 3}}));
         assert_eq!(assignment["attempt"], 1);
         let done = finished(&assignment, json!({"outcome": "success", "output": {"parts": 2}}));
-        let answer = worker.exchange(seq, json!({"finished": [done]})).await.expect(200).body();
+        let (answer, next) = worker.hand_in(seq, json!([done])).await;
         assert_eq!(answer["acknowledged"], json!([of(&assignment)]));
         assert_eq!(answer["fenced"], json!([]));
         api.until(&run, "success").await;
         assert_eq!(api.task(&run, "work").await["output"], json!({"parts": 2}));
         // The same number again: the same answer.
-        let again = worker.exchange(seq, json!({"finished": []})).await.expect(200).body();
+        let again = worker.exchange(next - 1, json!({"finished": []})).await.expect(200).body();
         assert_eq!(again, answer);
         node.stop().await;
     }
@@ -138,9 +151,9 @@ on_both! {
         let held = worker.exchange(seq, holding).await.expect(200).body();
         assert_eq!((&held["assignments"], &held["cancel"]), (&json!([]), &json!([])));
         let done = finished(&assignment, json!({"outcome": "success"}));
-        let answer = worker.exchange(seq + 1, json!({"finished": [done]})).await.expect(200).body();
+        let (answer, next) = worker.hand_in(seq + 1, json!([done])).await;
         assert_eq!(answer["acknowledged"], json!([of(&assignment)]));
-        let third = worker.exchange(seq + 2, json!({"finished": [done]})).await.expect(200).body();
+        let (third, _) = worker.hand_in(next, json!([done])).await;
         assert_eq!(third["acknowledged"], json!([of(&assignment)]), "the same result again is acknowledged again");
         second.stop().await;
     }
@@ -159,10 +172,10 @@ on_both! {
         let answer = worker.exchange(seq, json!({"finished": [wrong], "holding": [of(&assignment)]})).await.expect(200).body();
         assert_eq!(answer["fenced"][0]["attempt"], 7);
         let failed = finished(&assignment, json!({"outcome": "failed", "error": {"kind": "handler", "message": "no"}}));
-        let answer = worker.exchange(seq + 1, json!({"finished": [failed]})).await.expect(200).body();
+        let (answer, seq) = worker.hand_in(seq + 1, json!([failed])).await;
         assert_eq!(answer["acknowledged"], json!([of(&assignment)]));
         // It goes on with another attempt; the first one is over.
-        let late = worker.exchange(seq + 2, json!({"finished": [forged], "want": {}, "wait_ms": 0})).await.expect(200).body();
+        let late = worker.exchange(seq, json!({"finished": [forged], "want": {}, "wait_ms": 0})).await.expect(200).body();
         assert_eq!(late["acknowledged"], json!([of(&assignment)]), "its end was handed in already, and this changes nothing");
         assert_ne!(api.task(&run, "work").await["status"], "success");
         node.stop().await;
@@ -291,7 +304,7 @@ on_both! {
         let gap = worker.log(json!([chunk(9, &["ten"])])).await.expect(200).body();
         assert_eq!((&gap["chunks"][0]["accepted"], &gap["chunks"][0]["next_offset"]), (&json!(0), &json!(4)));
         let done = finished(&assignment, json!({"outcome": "success"}));
-        worker.exchange(seq, json!({"finished": [done]})).await.expect(200);
+        worker.hand_in(seq, json!([done])).await;
         let late = worker.log(json!([chunk(4, &["five"])])).await.expect(200).body();
         assert_eq!(late["chunks"][0]["fenced"], true);
         api.until(&run, "success").await;

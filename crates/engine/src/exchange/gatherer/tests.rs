@@ -155,3 +155,19 @@ fn a_route_that_no_slot_was_left_for_is_asked_the_next_time() {
     let second = gatherer.take(0, Instant::now()).unwrap();
     assert_ne!(first.exchange.want[0].route, second.exchange.want[0].route);
 }
+
+#[test]
+fn a_node_that_drains_learns_of_cancels_as_long_as_it_holds_something() {
+    let mut gatherer = gatherer();
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    gatherer.applied(&batch, vec![claimed(7, 0)], Instant::now());
+    gatherer.drain();
+    gatherer.look_everywhere();
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!(batch.exchange.sessions, [7]);
+    assert!(batch.exchange.want.is_empty() && !batch.exchange.look_for_undecided, "it takes nothing");
+    assert!(gatherer.take(0, Instant::now()).is_none(), "until the next look");
+    gatherer.finish(claimed(7, 0).token);
+    gatherer.look_everywhere();
+    assert!(gatherer.take(0, Instant::now()).is_none(), "there is nothing to cancel");
+}

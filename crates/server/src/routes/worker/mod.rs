@@ -83,7 +83,7 @@ impl From<WorkerError> for Problem {
                 Self::conflict(error.to_string()).of_kind(kind(OVERTAKEN))
             }
             WorkerError::OutOfOrder { .. } => Self::conflict(error.to_string()).of_kind(kind(OUT_OF_ORDER)),
-            WorkerError::Stopping => unavailable(&error.to_string()),
+            WorkerError::Stopping | WorkerError::Moved => unavailable(&error.to_string()),
         }
     }
 }
