@@ -26,7 +26,7 @@ pub fn signature(secret: &str, body: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// Cases 1 and 2 of RFC 4231.
+    /// Cases 1, 2 and 6 of RFC 4231.
     #[test]
     fn the_signature_is_the_published_one() {
         assert_eq!(
@@ -35,5 +35,7 @@ mod tests {
         );
         let first = hmac_sha256(&[0x0b; 20], b"Hi There");
         assert_eq!(first[..4], [0xb0, 0x34, 0x4c, 0x61]);
+        let long = hmac_sha256(&[0xaa; 131], b"Test Using Larger Than Block-Size Key - Hash Key First");
+        assert_eq!(long[..4], [0x60, 0xe4, 0x31, 0x59]);
     }
 }

@@ -57,6 +57,7 @@ impl Mask {
         match outcome {
             Outcome::Success { output } => Outcome::Success { output: output.map(|output| self.value(output)) },
             Outcome::Failed(failure) => Outcome::Failed(Failure {
+                kind: self.text(&failure.kind).into_owned(),
                 message: self.text(&failure.message).into_owned(),
                 detail: failure.detail.map(|detail| self.text(&detail).into_owned()),
                 ..failure
@@ -118,8 +119,9 @@ mod tests {
         let masked = json!({"a": ["x ***", {"***": "***"}], "n": 12345});
         assert_eq!(mask.outcome(Outcome::Success { output: Some(output) }), Outcome::Success { output: Some(masked) });
         let failure =
-            Failure { message: "no hunter22".into(), detail: Some("a\nhunter22".into()), ..Failure::default() };
+            Failure { kind: "hunter22".into(), message: "no hunter22".into(), detail: Some("a\nhunter22".into()), ..Failure::default() };
         let Outcome::Failed(failure) = mask.outcome(Outcome::Failed(failure)) else { panic!() };
         assert_eq!((failure.message.as_str(), failure.detail.as_deref()), ("no ***", Some("a\n***")));
+        assert_eq!(failure.kind, "***");
     }
 }
