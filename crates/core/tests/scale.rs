@@ -162,6 +162,19 @@ fn json_of_the_same_size_is_read_too() {
 }
 
 #[test]
+fn a_million_keys_are_refused() {
+    use std::fmt::Write as _;
+    let (mut yaml, mut json) = ("name: x\nmetadata:\n".to_owned(), r#"{"name": "x""#.to_owned());
+    for key in 0..1_000_000 {
+        writeln!(yaml, "  k{key}: 1").unwrap();
+        write!(json, r#","k{key}":1"#).unwrap();
+    }
+    json.push('}');
+    refuse("keys", &yaml, "more than 200,000 keys");
+    refuse("keys of JSON", &json, "more than 200,000 keys");
+}
+
+#[test]
 fn a_list_that_fills_the_text_is_refused() {
     refuse("list", &format!("name: x\ntags:\n- [{}1]", "1,".repeat(8_000_000)), "more than");
 }

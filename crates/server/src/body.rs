@@ -130,8 +130,12 @@ fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
 }
 
+/// Keys, values and items of a body.
+const MOST_VALUES: usize = 1_000_000;
+
 /// Syntax is 400, a value that does not fit is 422; both name the place. Nesting is bounded by the reader (128).
 pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    refuse_crowd(bytes)?;
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
     let value: T = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
         let path = error.path().to_string();
@@ -140,6 +144,25 @@ pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem>
     reader.end().map_err(|error| problem_of(&error, "."))?;
     refuse_nul(bytes)?;
     Ok(value)
+}
+
+/// What is read takes many times the memory of its text if it is all small values.
+fn refuse_crowd(bytes: &[u8]) -> Result<(), Problem> {
+    let (mut values, mut in_text, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b',' | b':' if !in_text => values += 1,
+            _ => {}
+        }
+    }
+    if values <= MOST_VALUES {
+        return Ok(());
+    }
+    let said = format!("the body holds more than {MOST_VALUES} values: send it in parts, or a workflow as YAML");
+    Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, said))
 }
 
 fn problem_of(error: &serde_json::Error, path: &str) -> Problem {

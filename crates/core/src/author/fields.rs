@@ -416,6 +416,11 @@ impl<'t> Reader<'t, '_> {
                 known.push(Entry { name, key: *key, value: *value });
                 continue;
             }
+            // What is not shown needs no suggestion: there may be as many as fit into the text.
+            if self.report.is_full() {
+                self.report.add(self.place(*key), "", String::new());
+                continue;
+            }
             let names: Vec<&str> = table.names().collect();
             let help = other_word(table, name)
                 .map(str::to_owned)

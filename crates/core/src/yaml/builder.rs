@@ -8,8 +8,10 @@ use crate::diagnostic::{Place, Report, is_invisible, quoted};
 use super::{Kind, Node, NodeId, Style};
 
 const MAX_DEPTH: usize = 64;
-/// Nodes as written.
-const MAX_NODES: u64 = 4_000_000;
+/// Nodes as written: a hundred thousand tasks with ten needs each, and some.
+const MAX_NODES: u64 = 2_000_000;
+/// Keys of one mapping: twice the tasks of a large workflow.
+const MAX_KEYS: usize = 200_000;
 /// What the aliases would add if they were written out: a unit per node and per 64 bytes of text.
 const MAX_ALIAS_COST: u64 = 500_000;
 
@@ -95,7 +97,7 @@ impl<'s, 'r> Builder<'s, 'r> {
 
     fn add(&mut self, kind: Kind<'s>, place: Place) -> Result<NodeId, Stop> {
         if self.nodes.len() as u64 >= MAX_NODES {
-            self.refuse(place, "the text holds more than 4,000,000 values")?;
+            self.refuse(place, "the text holds more than 2,000,000 values")?;
         }
         self.nodes.push(Node { kind, place });
         Ok(self.nodes.len() as NodeId - 1)
@@ -126,6 +128,10 @@ impl<'s, 'r> Builder<'s, 'r> {
         match (&mut self.nodes[parent].kind, open.key.take()) {
             (Kind::Sequence(items), _) => items.push(id),
             (Kind::Mapping(entries), Some(key)) => entries.push((key, id)),
+            (Kind::Mapping(entries), None) if entries.len() >= MAX_KEYS => {
+                let place = self.nodes[id as usize].place;
+                return self.refuse(place, "a mapping holds more than 200,000 keys");
+            }
             (_, _) => {
                 open.key = Some(id);
                 return self.check_key(id);

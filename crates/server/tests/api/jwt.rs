@@ -111,6 +111,8 @@ async fn what_must_not_count_does_not_and_says_nothing() {
         ("expired", hs256(&with(&good, "exp", json!(now - 10)))),
         ("exp as a text", hs256(&with(&good, "exp", json!((now + 3_600).to_string())))),
         ("exp negative", hs256(&with(&good, "exp", json!(-1)))),
+        ("exp beyond all calendars", hs256(&with(&good, "exp", json!(i64::MAX)))),
+        ("grants by position", hs256(&with(&good, "mainspring", json!([["*", "admin"]])))),
         ("no exp", hs256(&without(&good, "exp"))),
         ("not yet", hs256(&with(&good, "nbf", json!(now + 3_600)))),
         ("no aud", hs256(&without(&good, "aud"))),

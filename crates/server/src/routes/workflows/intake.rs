@@ -17,6 +17,10 @@ const LONGEST_TITLE: usize = 255;
 /// All files of a workflow together.
 const MOST_FILES: usize = 1_000;
 const MOST_FILE_BYTES: usize = 10 << 20;
+const MOST_PARTS: usize = 64;
+const LONGEST_PART: usize = 255;
+/// The name that workers give to scripts.
+const RESERVED: &str = ".mainspring-script";
 const INVALID: &str = "the workflow is not valid";
 
 /// A workflow that was read, with what the body says about it beside the dialect.
@@ -66,10 +70,22 @@ fn check_files(workflow: &Workflow, files: &[BundleFile]) -> Result<(), Problem>
         let entry = entry.trim_start_matches("./").trim_end_matches('/');
         entry == "." || path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let mut seen = HashSet::new();
+    let (mut seen, mut folders) = (HashSet::new(), HashSet::new());
+    for file in files {
+        folders.extend(file.path.match_indices('/').map(|(at, _)| &file.path[..at]));
+    }
     for (nth, file) in files.iter().enumerate() {
         let is_plain = !file.path.is_empty()
             && file.path.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\\', '\0']));
+        // What a worker could not unpack is refused here, where somebody reads it.
+        let fits = file.path.split('/').count() <= MOST_PARTS
+            && file.path.split('/').all(|part| part.len() <= LONGEST_PART)
+            && file.path != RESERVED
+            && !folders.contains(file.path.as_str());
+        if is_plain && !fits {
+            let said = "cannot be unpacked: it has too many or too long parts, a reserved name, or is a folder of another file";
+            return Err(Problem::invalid(&format!("/files/{nth}/path"), said));
+        }
         if !is_plain || !seen.insert(&file.path) {
             let said = "must be a path of its own, relative and without `..`";
             return Err(Problem::invalid(&format!("/files/{nth}/path"), said));
