@@ -5,7 +5,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_engine::{Client, CoordinationHealth, NodeConfig, RedisSettings, Submission, SystemClock};
+use mainspring_engine::{
+    Client, CoordinationHealth, JobRequest, JobTiming, NodeConfig, RedisSettings, Submission, SystemClock,
+};
 use mainspring_store::{Flavor, Store};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::node::TestNode;
@@ -171,6 +173,64 @@ async fn every_numbered_event_of_a_run_goes_out() {
     let second = submit(&client, QUICK).await;
     ended(&client, second).await;
     all_told(second).await;
+    node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_happens_to_jobs_goes_out_and_again_after_a_flush() {
+    for flavor in [Flavor::Postgres, Flavor::Sqlite] {
+        let (service, database) = (Service::redis().await.unwrap(), TestDatabase::new(flavor).await);
+        let node = node(database.store(), &service).await;
+        let at = mainspring_core::time::rfc3339(node.client().now());
+        let request = JobRequest::new("once".into(), "noop".into(), JobTiming::Once(at));
+        node.client().create_jobs(&[request]).await.unwrap();
+        let told = async || {
+            until("both events are in the stream", PATIENCE, async || {
+                let lines = redis(&service, &["XRANGE", "stream:scheduler:events.out", "-", "+"]);
+                let has = |name: &str| lines.iter().any(|line| line == name);
+                Ok((has("scheduler:job.created") && has("scheduler:job.completed")).then_some(()))
+            })
+            .await
+            .unwrap();
+        };
+        told().await;
+        redis(&service, &["FLUSHALL"]);
+        told().await;
+        node.stop().await;
+    }
+}
+
+/// The certificate of a Redis of one's own is trusted by `redis.ca`, and by nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_redis_behind_tls_is_trusted_by_its_authority_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".into()]).unwrap();
+    let (certificate, key) = (folder.path().join("c.pem"), folder.path().join("k.pem"));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let service = Service::redis_with_tls(&certificate, &key).await.unwrap();
+    let database = TestDatabase::sqlite().await;
+    let settings = RedisSettings::parse(&service.url()).unwrap();
+    let start = async |settings: &RedisSettings| {
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new())).with_redis(settings);
+        TestNode::start_as(client, NodeConfig::default(), Registry::builder().build()).await.unwrap()
+    };
+    let stranger = start(&settings).await;
+    let cause = until("the trouble is known", PATIENCE, async || match stranger.client().redis_health() {
+        Some(CoordinationHealth::Degraded(cause)) => Ok(Some(cause)),
+        _ => Ok(None),
+    })
+    .await
+    .unwrap();
+    assert!(cause.contains("no secure connection"), "{cause}");
+    // It works all the same.
+    let run = submit(stranger.client(), QUICK).await;
+    ended(stranger.client(), run).await;
+    stranger.stop().await;
+    let node = start(&settings.with_ca(certificate).unwrap()).await;
+    let run = submit(node.client(), QUICK).await;
+    ended(node.client(), run).await;
+    assert_eq!(node.client().redis_health(), Some(CoordinationHealth::Healthy));
     node.stop().await;
 }
 

@@ -26,7 +26,7 @@ use crate::exchange::gatherer::Gatherer;
 use crate::exchange::logs::LogBarrier;
 use crate::exchange::session_inbox::{Served, SessionInbox};
 use crate::exchange::{completions, lane, logs};
-use crate::redis::{events_in, events_out};
+use crate::redis::{events_in, events_out, jobs_out};
 use crate::remote::RemoteSessions;
 use crate::schedule::staging::Pace;
 use crate::schedule::status::TimekeepingStatus;
@@ -325,6 +325,7 @@ impl Node {
             if let Some(redis) = &shared.client.redis {
                 tasks.spawn(events_in::run(Arc::clone(&shared), redis.clone()));
                 tasks.spawn(events_out::run(Arc::clone(&shared), redis.clone()));
+                tasks.spawn(jobs_out::run(Arc::clone(&shared), redis.clone()));
             }
             tasks.spawn(desk::duty::run(Arc::clone(&shared)));
             tasks.spawn(desk::notifying::run(Arc::clone(&shared)));

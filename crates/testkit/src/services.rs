@@ -1,7 +1,7 @@
 //! etcd and Redis as processes of one test: on ports of their own, killed, paused and wiped as the test wants.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 enum Kind {
     Etcd,
     Redis,
+    SecureRedis,
 }
 
 /// A server that goes with this value. Its data stays in its folder until [`Service::wipe`].
@@ -47,6 +48,13 @@ impl Service {
         Self::start(Kind::Redis, &["--requirepass", password]).await
     }
 
+    /// A Redis that speaks TLS alone, with these PEM files.
+    pub async fn redis_with_tls(certificate: &Path, key: &Path) -> anyhow::Result<Self> {
+        let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+        let files = ["--tls-cert-file", &certificate, "--tls-key-file", &key, "--tls-ca-cert-file", &certificate];
+        Self::start(Kind::SecureRedis, &[&files[..], &["--tls-auth-clients", "no"]].concat()).await
+    }
+
     async fn start(kind: Kind, arguments: &[&str]) -> anyhow::Result<Self> {
         let mut service = Self {
             kind,
@@ -64,6 +72,7 @@ impl Service {
         match self.kind {
             Kind::Etcd => format!("http://127.0.0.1:{}", self.port),
             Kind::Redis => format!("redis://127.0.0.1:{}", self.port),
+            Kind::SecureRedis => format!("rediss://localhost:{}", self.port),
         }
     }
 
@@ -131,9 +140,13 @@ impl Service {
                 command.arg("--unsafe-no-fsync");
                 command
             }
-            Kind::Redis => {
+            Kind::Redis | Kind::SecureRedis => {
                 let mut command = Command::new("redis-server");
-                command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
+                let (port, plain) = (self.port.to_string(), if self.kind == Kind::Redis { "--port" } else { "--tls-port" });
+                if self.kind == Kind::SecureRedis {
+                    command.args(["--port", "0"]);
+                }
+                command.args([plain, &port, "--bind", "127.0.0.1", "--save", ""]);
                 command.args(["--appendonly", "no", "--dir"]).arg(self.folder.path());
                 command
             }

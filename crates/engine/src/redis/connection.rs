@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::resp::{self, Reply, RespError};
-use super::settings::RedisSettings;
+use super::settings::{RedisSettings, authorities};
 
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -53,7 +53,7 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = match url.scheme() {
             "rediss" => Box::new(
-                secure(host, stream).await.map_err(|error| unreachable(format!("no secure connection: {error}")))?,
+                secure(settings, host, stream).await.map_err(|error| unreachable(format!("no secure connection: {error}")))?,
             ),
             _ => Box::new(stream),
         };
@@ -102,8 +102,16 @@ impl Connection {
     }
 }
 
-async fn secure(host: &str, stream: TcpStream) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    let roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+async fn secure(
+    settings: &RedisSettings,
+    host: &str,
+    stream: TcpStream,
+) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    // Read anew for every connection: certificates are renewed while a node runs.
+    let roots = match &settings.ca {
+        None => RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
+        Some(file) => authorities(file).map_err(std::io::Error::other)?,
+    };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -16,18 +16,18 @@ use crate::live::{Followed, LiveMessage, MessageType, WideFilter, WideFollower};
 use crate::node::Shared;
 use crate::specs::Spec;
 
-const STREAM: &str = "stream:scheduler:events.out";
+pub(super) const STREAM: &str = "stream:scheduler:events.out";
 const POSITION: &str = "scheduler:events.out:position:";
 /// How long a position is kept after the last event of its run.
 const POSITION_LASTS: &str = "86400";
-const KEPT: &str = "100000";
+pub(super) const KEPT: &str = "100000";
 const PAGE: i64 = 100;
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Runs that change meanwhile are looked at together.
 const GATHER: Duration = Duration::from_millis(50);
 
 #[derive(Debug, thiserror::Error)]
-enum RelayError {
+pub(super) enum RelayError {
     #[error(transparent)]
     Redis(#[from] RedisError),
     #[error(transparent)]

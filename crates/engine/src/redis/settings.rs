@@ -1,13 +1,19 @@
 //! How to reach Redis, and how that goes.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use url::Url;
 
 /// Where Redis is: `redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]`, `rediss://` for TLS.
 #[derive(Clone)]
 pub struct RedisSettings {
     pub(crate) url: Url,
+    /// Trusts what this PEM file holds, instead of the public authorities.
+    pub(crate) ca: Option<PathBuf>,
 }
 
 impl std::fmt::Debug for RedisSettings {
@@ -27,13 +33,37 @@ impl RedisSettings {
         if !database.is_empty() && database.parse::<u32>().is_err() {
             return Err("what follows the host must be the number of a database, like /0".into());
         }
-        Ok(Self { url })
+        Ok(Self { url, ca: None })
+    }
+
+    /// The same, trusting the authorities of a PEM file instead of the public ones. Fails with what is wrong with the file.
+    pub fn with_ca(mut self, file: PathBuf) -> Result<Self, String> {
+        if self.url.scheme() != "rediss" {
+            return Err("it means nothing without a redis.url that begins with rediss://".into());
+        }
+        authorities(&file)?;
+        self.ca = Some(file);
+        Ok(self)
     }
 
     /// The address without credentials.
     pub(crate) fn shown(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         format!("{}://{host}:{}", self.url.scheme(), self.url.port().unwrap_or(6379))
+    }
+}
+
+/// The certificates of a PEM file.
+pub(crate) fn authorities(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let unreadable = |cause: String| format!("{} cannot be read: {cause}", file.display());
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(error.to_string()))? {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    match roots.is_empty() {
+        true => Err(unreadable("it holds no certificate as PEM".into())),
+        false => Ok(roots),
     }
 }
 
@@ -77,6 +107,9 @@ mod tests {
         let settings = RedisSettings::parse("redis://me:secret@host/2").unwrap();
         assert_eq!(settings.shown(), "redis://host:6379");
         assert!(!format!("{settings:?}").contains("secret"));
+        assert!(settings.with_ca("/nowhere.pem".into()).unwrap_err().contains("rediss://"));
+        let secure = RedisSettings::parse("rediss://host").unwrap();
+        assert!(secure.with_ca("/nowhere.pem".into()).unwrap_err().contains("cannot be read"));
         for wrong in ["http://host", "redis:///0", "redis://host/x", "nonsense"] {
             assert!(RedisSettings::parse(wrong).is_err(), "{wrong}");
         }

@@ -54,11 +54,26 @@ pub(super) fn etcd(layers: &mut Layers) -> Option<EtcdSettings> {
 }
 
 pub(super) fn redis(layers: &mut Layers) -> Option<RedisSettings> {
-    match RedisSettings::parse(&text(layers, "redis.url")?) {
-        Ok(settings) => Some(settings),
+    let ca = text(layers, "redis.ca").map(PathBuf::from);
+    let Some(url) = text(layers, "redis.url") else {
+        if ca.is_some() {
+            layers.complain_about("redis.ca", "means nothing without redis.url");
+        }
+        return None;
+    };
+    let settings = match RedisSettings::parse(&url) {
+        Ok(settings) => settings,
         Err(cause) => {
             // Without the value: it may hold a password.
             layers.complain(format!("redis.url: {cause}"));
+            return None;
+        }
+    };
+    match ca.map(|ca| settings.clone().with_ca(ca)) {
+        None => Some(settings),
+        Some(Ok(settings)) => Some(settings),
+        Some(Err(cause)) => {
+            layers.complain_about("redis.ca", cause);
             None
         }
     }
