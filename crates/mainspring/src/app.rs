@@ -15,6 +15,7 @@ use crate::config::{Config, LogFormat, Role};
 use crate::failure::{Failure, Result};
 use crate::first_start;
 use crate::host::StoreHost;
+use crate::isolation::Isolation;
 use crate::local::watchdog_command;
 use crate::output::Output;
 use crate::telemetry;
@@ -76,6 +77,7 @@ impl<'a> App<'a> {
             .with_secrets(first_start::secrets(&self.config))
             .with_handlers(Registry::builder().build().names().into_iter().map(ToOwned::to_owned))
             .with_minimum_interval(self.config.scheduler.minimum_interval)
+            .with_event_budget(self.config.scheduler.event_budget)
     }
 
     /// The same client, coordinated as configured.
@@ -128,6 +130,7 @@ impl<'a> App<'a> {
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
             roles: self.config.role_names(),
+            namespace_weights: self.config.scheduler.namespace_weights.clone(),
             schedule_interval: self.config.scheduler.interval,
             schedule_batch: self.config.scheduler.batch_size,
             desk: self.config.desk.clone(),
@@ -154,6 +157,16 @@ impl<'a> App<'a> {
             },
             ..PoolConfig::default()
         }
+    }
+
+    /// The same for a server: its tasks are kept apart from it.
+    pub(crate) fn server_pool_config(&self) -> Result<PoolConfig> {
+        let isolation = Isolation::of(&self.config)?;
+        match isolation.is_whole() {
+            true => tracing::info!("{}", isolation.words()),
+            false => tracing::warn!("{}", isolation.words()),
+        }
+        Ok(isolation.apply(&self.config, self.pool_config()))
     }
 
     /// The functions that tasks may call, with the store behind those that need it.

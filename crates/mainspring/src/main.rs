@@ -17,6 +17,7 @@ mod host;
 mod ids;
 mod inputs;
 mod instants;
+mod isolation;
 mod local;
 mod output;
 mod progress;
@@ -40,6 +41,10 @@ fn main() -> ExitCode {
     // Before there is a second thread, and quickly: every worker waits for its watchdog.
     if std::env::args_os().nth(1).is_some_and(|first| first == "watchdog") {
         return mainspring_worker::watchdog::main().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
+    }
+    // The same before every task that is kept apart.
+    if std::env::args_os().nth(1).is_some_and(|first| first == mainspring_worker::confine::WORD) {
+        return mainspring_worker::confine::main(std::env::args_os().skip(2));
     }
     let cli = Cli::parse();
     if cli.command.executes()

@@ -69,6 +69,8 @@ impl ServerPlan {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("MAINSPRING_TEST_FOLDER", &self.folder)
             .env("MAINSPRING_DATABASE", &self.url)
+            // Tasks of these tests leave their traces beside the database.
+            .env("MAINSPRING_WORKER_ISOLATION", "off")
             .envs(self.settings.iter().map(|(name, value)| (name, value)))
             .current_dir(&self.folder)
             .stdin(Stdio::null())

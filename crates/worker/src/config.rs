@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use mainspring_core::workflow;
 
+use crate::confine::Confinement;
 use crate::http::HttpConfig;
 
 /// The variables of the worker's own environment that tasks may see. Everything else stays outside, so that the
@@ -53,6 +54,8 @@ pub struct PoolConfig {
     pub lease_ttl: Duration,
     /// Which requests tasks may make.
     pub http: HttpConfig,
+    /// How tasks are kept apart from the server; they are not unless given.
+    pub confinement: Option<Confinement>,
     /// Whether the pool hides its process from the tasks it starts, see [`hide_process`](crate::hide_process).
     pub hide_process: bool,
 }
@@ -71,6 +74,7 @@ impl Default for PoolConfig {
             on_store_loss: OnStoreLoss::default(),
             lease_ttl: Duration::from_millis(3500),
             http: HttpConfig::default(),
+            confinement: None,
             hide_process: true,
         }
     }

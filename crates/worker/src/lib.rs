@@ -9,6 +9,7 @@
 
 mod capture;
 mod config;
+pub mod confine;
 mod control;
 mod email;
 mod executor;

@@ -11,6 +11,7 @@ use crate::cli::Cli;
 use crate::config::{self, Config, KEYS};
 use crate::database::{self, shown, sqlite_file};
 use crate::failure::{Exit, Failure, Result, cause};
+use crate::isolation::{Isolation, USUAL_ACCOUNT};
 use crate::local::watchdog_command;
 use crate::output::{Format, Output, Paint};
 
@@ -55,6 +56,7 @@ pub(crate) async fn doctor(cli: &Cli, out: &Output) -> Result {
         Ok(config) => {
             configuration(&mut findings, &config, cli.common.verbose > 0);
             check_database(&mut findings, &config).await;
+            isolation(&mut findings, &config);
         }
         Err(failure) => findings.bad("configuration", failure),
     }
@@ -232,6 +234,24 @@ fn shell(findings: &mut Findings) {
             "shell",
             Failure::bad_input("neither bash nor sh is in PATH").remedy("correct PATH; `run` tasks need a shell"),
         ),
+    }
+}
+
+/// What tasks of a server can see of it.
+fn isolation(findings: &mut Findings, config: &Config) {
+    match Isolation::of(config) {
+        Ok(isolation) if isolation.is_whole() => findings.good("isolation", isolation.words()),
+        Ok(isolation) if isolation.hides.is_ok() => findings.doubtful(
+            "isolation",
+            isolation.words(),
+            format!("make the account {USUAL_ACCOUNT}, name another with worker.user, or do not start servers as root"),
+        ),
+        Ok(isolation) => findings.doubtful(
+            "isolation",
+            isolation.words(),
+            "let only people author workflows whom you trust with the server, or let workers on other machines execute them",
+        ),
+        Err(failure) => findings.bad("isolation", failure),
     }
 }
 

@@ -185,7 +185,9 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
         }
         api = Some((listener, served));
     }
-    let node = LocalNode::start(client.clone(), node_config, app.pool_config(), registry).await?;
+    // On somebody's own machine the author of the tasks is who started the server.
+    let pool = if signs_in { app.pool_config() } else { app.server_pool_config()? };
+    let node = LocalNode::start(client.clone(), node_config, pool, registry).await?;
     let http = api.map(|(listener, api)| listener.serve(api));
     Ok(Running { client, node, http, first_token, code, lock, probe })
 }

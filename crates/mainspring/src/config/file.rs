@@ -124,6 +124,7 @@ fn word(value: &DeValue<'_>) -> Option<Word> {
 fn text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) => Some(number.to_string()),
         _ => None,
     }
 }

@@ -69,6 +69,8 @@ keys! {
     "scheduler.interval": "the longest sleep of the loop that fires schedules",
     "scheduler.batch_size": "how many fires go into one batch when few are due",
     "scheduler.minimum_interval": "workflows whose schedules fire more often are refused",
+    "events.budget": "how many runs and jobs events may start for one cause within an hour",
+    "scheduler.namespace_weights": "how many shares of the slots a namespace gets while others have work, like sales=3; 1 unless given",
     "worker.id": "the name of this worker",
     "worker.slots": "processes at once",
     "worker.function_slots": "functions at once",
@@ -80,6 +82,8 @@ keys! {
     "worker.serves_remote": "true: execute remote tasks with functions of the same names",
     "worker.grace": "between TERM and KILL",
     "worker.log_limit": "bytes of log kept per attempt",
+    "worker.user": "the account that tasks of a server run as, if the server is root; mainspring-task unless given, where there is one",
+    "worker.isolation": "auto: tasks of a server cannot see its files where the system has Landlock; off: they can",
     "worker.environment": "variables that tasks see besides the usual ones",
     "http.allow": "hosts and networks that http tasks may reach although they are private",
     "http.authorities": "PEM files of certificate authorities to trust besides the public ones",
@@ -97,6 +101,7 @@ keys! {
     "etcd.key": "the PEM file of its private key",
     "etcd.prefix": "what every key in etcd begins with",
     "redis.url": "redis://HOST:6379 or rediss://HOST:6379, for wake-ups and events",
+    "redis.ca": "a PEM file with the authority that signed the certificate of a Redis at rediss://",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after so long",
     "staleness_detection.enabled": "false: runs that make no progress are left alone",
@@ -146,6 +151,10 @@ pub(crate) struct WorkerSettings {
     pub(crate) log_limit: usize,
     /// Besides the usual ones.
     pub(crate) environment: Vec<String>,
+    /// The account of tasks.
+    pub(crate) user: Option<String>,
+    /// Whether tasks are kept away from the server's files.
+    pub(crate) isolates: bool,
 }
 
 /// Who may call, and how.
@@ -165,6 +174,10 @@ pub(crate) struct SchedulerSettings {
     pub(crate) interval: Duration,
     pub(crate) batch_size: usize,
     pub(crate) minimum_interval: Option<Duration>,
+    /// Shares of namespaces; one each unless given.
+    pub(crate) namespace_weights: BTreeMap<String, u32>,
+    /// How many runs and jobs events may start for one cause.
+    pub(crate) event_budget: i64,
 }
 
 /// What `http` tasks may reach.

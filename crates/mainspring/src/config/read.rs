@@ -13,6 +13,7 @@ use super::units::{parse_duration, parse_size};
 use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, SchedulerSettings, WorkerSettings};
 
 const MOST_SLOTS: i64 = 100_000;
+const MOST_WEIGHT: u32 = 1_000;
 
 pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config> {
     let worker = worker(layers);
@@ -63,6 +64,8 @@ fn scheduler(layers: &mut Layers) -> SchedulerSettings {
         interval,
         batch_size: integer(layers, "scheduler.batch_size", 1, 1_000).map_or(100, |size| size as usize),
         minimum_interval: duration(layers, "scheduler.minimum_interval"),
+        namespace_weights: weights(layers),
+        event_budget: integer(layers, "events.budget", 1, 1_000_000).unwrap_or(1_000),
     }
 }
 
@@ -110,6 +113,19 @@ fn worker(layers: &mut Layers) -> WorkerSettings {
         grace: duration(layers, "worker.grace").unwrap_or(Duration::from_secs(10)),
         log_limit,
         environment: list(layers, "worker.environment"),
+        user: text(layers, "worker.user"),
+        isolates: isolates(layers),
+    }
+}
+
+fn isolates(layers: &mut Layers) -> bool {
+    match text(layers, "worker.isolation").as_deref() {
+        None | Some("auto") => true,
+        Some("off") => false,
+        Some(_) => {
+            layers.complain_about("worker.isolation", "must be auto or off");
+            true
+        }
     }
 }
 
@@ -250,15 +266,32 @@ pub(super) fn list(layers: &Layers, key: &str) -> Vec<String> {
     }
 }
 
+fn weights(layers: &mut Layers) -> BTreeMap<String, u32> {
+    const KEY: &str = "scheduler.namespace_weights";
+    let mut weights = BTreeMap::new();
+    for (namespace, weight) in pairs(layers, KEY) {
+        match weight.parse().ok().filter(|weight| (1..=MOST_WEIGHT).contains(weight)) {
+            Some(weight) => _ = weights.insert(namespace, weight),
+            None => layers.complain_about(KEY, format!("the weight of `{namespace}` must be 1 to {MOST_WEIGHT}")),
+        }
+    }
+    weights
+}
+
 fn labels(layers: &mut Layers) -> BTreeMap<String, String> {
-    if let Some(Word::Table(pairs)) = layers.get("worker.labels").map(|setting| &setting.word) {
+    pairs(layers, "worker.labels")
+}
+
+/// A table, or `key=value` with commas between.
+fn pairs(layers: &mut Layers, key: &'static str) -> BTreeMap<String, String> {
+    if let Some(Word::Table(pairs)) = layers.get(key).map(|setting| &setting.word) {
         return pairs.iter().cloned().collect();
     }
     let mut labels = BTreeMap::new();
-    for pair in list(layers, "worker.labels") {
+    for pair in list(layers, key) {
         match pair.split_once('=') {
             Some((key, value)) if !key.is_empty() => _ = labels.insert(key.to_owned(), value.to_owned()),
-            _ => layers.complain_about("worker.labels", format!("`{pair}` must be written key=value")),
+            _ => layers.complain_about(key, format!("`{pair}` must be written key=value")),
         }
     }
     labels
@@ -295,6 +328,7 @@ mod tests {
             ("worker.on_store_loss", "30s"),
             ("worker.log_limit", "1MiB"),
             ("server.listen", "localhost:0"),
+            ("scheduler.namespace_weights", "sales=3"),
         ]);
         assert!(problems.is_empty(), "{problems:?}");
         assert_eq!(config.roles.len(), 2);
@@ -302,6 +336,9 @@ mod tests {
         assert_eq!(config.worker.on_store_loss, OnStoreLoss::Continue(Duration::from_secs(30)));
         assert_eq!(config.worker.log_limit, 1 << 20);
         assert_eq!(config.listen.port(), 0);
+        assert_eq!(config.scheduler.namespace_weights["sales"], 3);
+        let (_, problems) = check(&[("scheduler.namespace_weights", "a=0")]);
+        assert!(problems.iter().any(|problem| problem.contains("must be 1 to 1000")), "{problems:?}");
     }
 
     #[test]

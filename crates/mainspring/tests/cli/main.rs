@@ -7,6 +7,7 @@ mod cron;
 mod dead_letters;
 mod examples;
 mod guard;
+mod isolation;
 mod maintain;
 mod newcomer;
 mod operate;

@@ -262,6 +262,49 @@ async fn a_worker_goes_on_at_another_node_when_its_own_is_killed() {
     drop((worker, second));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
+    let database = mainspring_testkit::database::TestDatabase::empty_postgres().await;
+    let place = Place::on(database.url());
+    let (first, second) = (place.server(FRONT), place.server(FRONT));
+    let (started, go) = (place.fifo("started"), place.fifo("go"));
+    place.write(
+        "worker.py",
+        "from mainspring import Worker\n\nworker = Worker(slots=2)\n\n\n@worker.task(\"hold\")\ndef hold(payload):\n    \
+         with open(payload[\"started\"], \"w\") as started:\n        started.write(\"begun\")\n    \
+         with open(payload[\"go\"]) as go:\n        return {\"kept\": go.read()}\n\n\n\
+         if __name__ == \"__main__\":\n    worker.run()\n",
+    );
+    let mut command = std::process::Command::new("python3");
+    command.arg(place.path("worker.py")).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+    command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python/src"));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("MAINSPRING_TOKEN", token(&place));
+    command.env("MAINSPRING_SERVER", format!("{},{}", url(&first), url(&second)));
+    let log = std::fs::File::create(place.path("python.log")).unwrap();
+    let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
+    let worker = Worker { child, probes: String::new(), log: place.path("python.log") };
+    place.write(
+        "away.yaml",
+        format!(
+            "name: away\ntasks:\n  work:\n    remote: {{handler: hold, payload: {{started: '{}', go: '{}'}}}}\n",
+            started.display(),
+            go.display()
+        ),
+    );
+    let run = place.submit("away.yaml", &[]);
+    assert_eq!(hear(&started), "begun");
+    first.kill();
+    std::fs::write(&go, "on").unwrap();
+    let shown = place.ended(&run);
+    let work = task(&shown, "work");
+    assert_eq!(
+        (&shown["status"], &work["attempt"], &work["output"]["kept"]),
+        (&"success".into(), &1.into(), &"on".into()),
+        "{shown:#}"
+    );
+    drop((worker, second));
+}
+
 #[test]
 fn a_worker_without_a_server_or_a_token_says_what_it_lacks() {
     let place = Place::new();

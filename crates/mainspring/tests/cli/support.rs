@@ -81,6 +81,8 @@ impl Place {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mainspring"));
         command.current_dir(self.folder.path()).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("MAINSPRING_OUTPUT_FORMAT", "json").env("TZ", "UTC");
+        // Tasks of these tests leave their traces in the folder.
+        command.env("MAINSPRING_WORKER_ISOLATION", "off");
         if let Some(database) = &self.database {
             command.env("DATABASE_URL", database);
         }
@@ -206,6 +208,10 @@ impl Server {
         let status = answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
         let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned();
         (status, body)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -32,6 +32,7 @@ use super::direct::plain_command;
 use super::place::Place;
 use super::{interpreter, limits};
 use crate::config::PoolConfig;
+use crate::confine::{Confinement, is_meddling};
 use crate::text::{first_characters, locked};
 
 /// Linux refuses single arguments of 128 KiB.
@@ -54,6 +55,45 @@ pub(crate) struct Workbench {
     next: AtomicU64,
     /// Working directories to use again.
     directories: Mutex<Vec<PathBuf>>,
+    confinement: Option<Confinement>,
+}
+
+/// How a command of a task is started.
+#[derive(Clone, Copy)]
+struct Launch<'a> {
+    confinement: Option<&'a Confinement>,
+    environment: &'a Environment<'a>,
+    directory: &'a Path,
+}
+
+impl Launch<'_> {
+    /// The command under a name of its own, in a process group of its own, kept apart where that is wanted.
+    fn command(&self, program: &Path, name: &str, place: &Place) -> Command {
+        let environment = self.environment.iter().map(|(name, value): &(&OsStr, Cow<'_, OsStr>)| (*name, &**value));
+        let mut command = match self.confinement {
+            None => {
+                let mut command = Command::new(program);
+                command.arg0(name).env_clear().envs(environment);
+                command
+            }
+            Some(confinement) => {
+                let (meddling, plain): (Vec<_>, Vec<_>) = environment.partition(|(name, _)| is_meddling(name));
+                let meddling = meddling.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+                let step = confinement.step.first().map_or(OsStr::new(""), |step| step.as_os_str());
+                let mut command = Command::new(step);
+                command.args(confinement.arguments(place.parts(), meddling)).args(["--", name]).arg(program);
+                command.env_clear().envs(plain);
+                // Elsewhere it may not be allowed to make files.
+                if !confinement.hidden.is_empty() && let Some(own) = place.directory() {
+                    command.env("TMPDIR", own);
+                }
+                command
+            }
+        };
+        command.current_dir(self.directory);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        command
+    }
 }
 
 type Environment<'a> = Vec<(&'a OsStr, Cow<'a, OsStr>)>;
@@ -71,7 +111,9 @@ impl Workbench {
         let parent = config.root.clone().unwrap_or_else(std::env::temp_dir);
         std::fs::create_dir_all(&parent)?;
         // No other user of this machine may read outputs.
-        let private = std::fs::Permissions::from_mode(0o700);
+        let account = config.confinement.as_ref().and_then(|confinement| confinement.user.as_ref());
+        // Another account has to find its way to its own folder in it.
+        let private = std::fs::Permissions::from_mode(if account.is_some() { 0o711 } else { 0o700 });
         let mut root = tempfile::Builder::new();
         let root = root.prefix("mainspring-").permissions(private).tempdir_in(std::path::absolute(parent)?)?;
         let base = match &config.base {
@@ -83,6 +125,11 @@ impl Workbench {
             if let Some(value) = std::env::var_os(name) {
                 environment.push((name.into(), value));
             }
+        }
+        if let Some(account) = account {
+            environment.retain(|(name, _)| !["HOME", "USER", "LOGNAME"].iter().any(|own| name == own));
+            environment.push(("HOME".into(), account.home.clone().into()));
+            environment.extend(["USER", "LOGNAME"].map(|name| (name.into(), account.name.clone().into())));
         }
         let path = environment.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
         let path = path.unwrap_or_else(|| {
@@ -100,6 +147,7 @@ impl Workbench {
             programs: Mutex::default(),
             next: AtomicU64::new(1),
             directories: Mutex::default(),
+            confinement: config.confinement.clone(),
         })
     }
 
@@ -129,20 +177,16 @@ impl Workbench {
         if limits.is_some() && environment.iter().any(|(name, _)| is_function(name)) {
             return Err(refused("a task with limits cannot have variables named BASH_FUNC_…: they redefine commands"));
         }
-        let prepare = |program: &Path| {
-            let mut command = Command::new(program);
-            command.env_clear().envs(environment.iter().map(|(name, value)| (name, value))).current_dir(&directory);
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-            command
-        };
+        let launch = Launch { confinement: self.confinement.as_ref(), environment: &environment, directory: &directory };
         let shell = script.shell.map(str::trim).filter(|shell| !shell.is_empty()).unwrap_or(self.default_shell);
         let path = environment.iter().rev().find(|(name, _)| *name == "PATH").map_or(self.path.as_os_str(), |(_, v)| v);
         if limits.is_none()
-            && let Some(child) = self.start_directly(shell, script.text, path, &environment, &directory, prepare)
+            && let Some(child) = self.start_directly(shell, script.text, path, launch, &mut place)
         {
             return Ok((child, place));
         }
         let words = self.words(shell, script.text, &mut place)?;
+        self.prepare_place(&mut place)?;
         let Some(program) = self.find(&words[0], path, &directory) else {
             return Err(refused(format!(
                 "the shell `{}` does not exist in PATH ({}); install it on this worker, or write its full path in `shell`",
@@ -151,18 +195,16 @@ impl Workbench {
             )));
         };
         let mut command = match &limits {
-            None => prepare(&program),
+            None if self.confinement.is_some() && !program.is_file() => return Err(missing(&program)),
+            None => launch.command(&program, &words[0], &place),
             // The limits hold from the first instruction of the program on; a missing program is reported before.
             Some(_) if !program.is_file() => return Err(missing(&program)),
             Some(instruction) => {
-                let mut command = prepare(Path::new(limits::SHELL));
+                let mut command = launch.command(Path::new(limits::SHELL), "sh", &place);
                 command.args(["-c", instruction, "sh"]).arg(&program);
                 command
             }
         };
-        if limits.is_none() {
-            command.arg0(&words[0]);
-        }
         match command.args(&words[1..]).spawn() {
             Ok(child) => Ok((child, place)),
             Err(error) => {
@@ -205,6 +247,13 @@ impl Workbench {
         })
     }
 
+    /// Gives a task that is kept apart what it needs of its place.
+    fn prepare_place(&self, place: &mut Place) -> Result<(), Failure> {
+        let Some(confinement) = &self.confinement else { return Ok(()) };
+        let account = confinement.user.as_ref().map(|user| (user.uid, user.gid));
+        place.prepare_for(account).map_err(|error| refused(format!("cannot make the folder of the task: {error}")))
+    }
+
     /// Takes back the place of an attempt; its directory is used again if no process can still be at work in it.
     pub(super) fn take_back(&self, place: Place, deserted: bool) {
         if deserted && let Some(directory) = place.reusable_directory() {
@@ -218,21 +267,24 @@ impl Workbench {
         shell: &str,
         script: &str,
         path: &OsStr,
-        environment: &Environment<'_>,
-        directory: &Path,
-        prepare: impl Fn(&Path) -> Command,
+        launch: Launch<'_>,
+        place: &mut Place,
     ) -> Option<Child> {
         if shell != "bash" && shell != "sh" {
             return None;
         }
         // Functions and start-up files in the environment can give any word another meaning.
         let meddling = |name: &OsStr| name == "BASH_ENV" || is_function(name);
-        if environment.iter().any(|(name, _)| meddling(name)) {
+        if launch.environment.iter().any(|(name, _)| meddling(name)) {
             return None;
         }
         let words = plain_command(script)?;
-        let program = self.find(words[0], path, directory)?;
-        prepare(&program).arg0(words[0]).args(&words[1..]).spawn().ok()
+        let program = self.find(words[0], path, launch.directory)?;
+        if self.confinement.is_some() && !program.is_file() {
+            return None;
+        }
+        self.prepare_place(place).ok()?;
+        launch.command(&program, words[0], place).args(&words[1..]).spawn().ok()
     }
 
     fn words(&self, shell: &str, script: &str, place: &mut Place) -> Result<Vec<String>, Failure> {

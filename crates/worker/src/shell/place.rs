@@ -63,6 +63,26 @@ impl Place {
         self.directory.as_deref()
     }
 
+    /// Makes what a task that is kept apart needs before it starts: its output file, and everything of it for its account.
+    pub(super) fn prepare_for(&mut self, account: Option<(u32, u32)>) -> io::Result<()> {
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.output)?;
+        let Some((uid, gid)) = account else { return Ok(()) };
+        std::os::unix::fs::chown(&self.output, Some(uid), Some(gid))?;
+        if let Some(script) = &self.script {
+            std::os::unix::fs::chown(script, Some(uid), Some(gid))?;
+        }
+        match &self.directory {
+            Some(directory) => give_away(directory, uid, gid),
+            None => Ok(()),
+        }
+    }
+
+    /// What of it the task may use, whatever else is hidden.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Path> {
+        let outside = self.script.as_deref().filter(|_| self.directory.is_none());
+        [self.directory.as_deref(), Some(self.output.as_path()), outside].into_iter().flatten()
+    }
+
     /// Writes the script where its interpreter finds it.
     pub(super) fn write_script(&mut self, script: &str) -> io::Result<&Path> {
         let path = match &self.directory {
@@ -96,6 +116,17 @@ impl Drop for Place {
             Err(_) => remove(&directory),
         }
     }
+}
+
+/// Lets an account have a folder and all that is in it; links are not followed.
+fn give_away(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    std::os::unix::fs::lchown(path, Some(uid), Some(gid))?;
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            give_away(&entry?.path(), uid, gid)?;
+        }
+    }
+    Ok(())
 }
 
 fn make_private(directory: &Path) -> io::Result<()> {
