@@ -313,9 +313,44 @@ impl Workflow {
         self.namespace == namespace || self.callers.iter().any(|caller| caller == namespace || caller == "*")
     }
 
+    /// The workflows of other namespaces that it calls or follows, with their places.
+    pub fn crossings(&self) -> Vec<Crossing<'_>> {
+        let other = |namespace: &'_ Option<String>| namespace.as_ref().is_some_and(|name| *name != self.namespace);
+        let mut crossings = Vec::new();
+        for task in &self.tasks {
+            if let Action::Workflow(child) = &task.action
+                && other(&child.namespace)
+            {
+                let namespace = child.namespace.as_deref().unwrap_or_default();
+                let pointer = format!("/tasks/{}/workflow", task.name);
+                crossings.push(Crossing { namespace, name: &child.name, follows: false, pointer });
+            }
+        }
+        for (nth, trigger) in self.triggers.iter().enumerate() {
+            if let TriggerSource::Workflow { name, namespace, .. } = &trigger.source
+                && other(namespace)
+            {
+                let namespace = namespace.as_deref().unwrap_or_default();
+                crossings.push(Crossing { namespace, name, follows: true, pointer: format!("/triggers/{nth}/workflow") });
+            }
+        }
+        crossings
+    }
+
     pub fn has_finalisers(&self) -> bool {
         self.tasks.last().is_some_and(|task| task.stage != Stage::Main)
     }
+}
+
+/// A workflow of another namespace that a definition names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crossing<'a> {
+    pub namespace: &'a str,
+    /// May hold an expression where it is called.
+    pub name: &'a str,
+    /// Its ends are followed; otherwise it is called.
+    pub follows: bool,
+    pub pointer: String,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

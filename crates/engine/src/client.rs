@@ -10,10 +10,12 @@ use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskError, TaskView, Workflow};
 use mainspring_store::{
-    CancelOutcome, Created, Edition, NewRun, Operator, Reopen, Reopened, Store, after_commit, is_within_unit,
+    CancelOutcome, CauseBudget, Created, Edition, Lineage, NewRun, Operator, Reopen, Reopened, Store, after_commit,
+    is_within_unit,
 };
 use mainspring_telemetry::Metrics;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use crate::access::quotas::KnownQuotas;
 use crate::access::secrets::Secrets;
@@ -23,6 +25,7 @@ use crate::coordination::database::DatabaseCoordinator;
 use crate::coordination::etcd::EtcdCoordinator;
 use crate::coordination::{CoordinationError, CoordinationHealth, Coordinator, EtcdSettings, LockGuard};
 use crate::limits::{LimitName, Limits};
+use crate::exchange::parked::chain_of;
 use crate::live::{Hints, Live};
 use crate::metering;
 use crate::node::Shared;
@@ -80,6 +83,8 @@ pub struct Client {
     pub(crate) handlers: Arc<[String]>,
     /// No trigger may fire more often.
     pub(crate) minimum_interval: Option<Duration>,
+    /// What events may start for one cause.
+    pub(crate) budget: CauseBudget,
     pub(crate) live: Live,
     pub(crate) coordinator: Arc<dyn Coordinator>,
     pub(crate) redis: Option<Redis>,
@@ -93,11 +98,13 @@ pub struct Client {
 pub(crate) const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
 
 /// Which workflows a run was started by, the first first.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
     /// How many runs led to it, each started by an event or by the end of another.
-    pub(crate) depth: i64,
+    pub(crate) depth: i32,
+    /// What is at the beginning of them.
+    pub(crate) cause: Uuid,
 }
 
 impl Client {
@@ -118,6 +125,7 @@ impl Client {
             secrets: Secrets::default(),
             timekeeping: Arc::default(),
             minimum_interval: None,
+            budget: CauseBudget::default(),
             handlers: Arc::default(),
             live,
             coordinator,
@@ -132,6 +140,13 @@ impl Client {
     #[must_use]
     pub fn with_secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
+        self
+    }
+
+    /// The same, letting events start so many runs and jobs for one cause.
+    #[must_use]
+    pub fn with_event_budget(mut self, most: i64) -> Self {
+        self.budget.most = most;
         self
     }
 
@@ -464,6 +479,7 @@ impl Client {
             limit,
             overlap: submission.overlap,
             start_at: submission.start_at,
+            audit: None,
         })
     }
 
@@ -550,7 +566,9 @@ impl Client {
 
     /// Which workflows led to this run.
     pub(crate) async fn ancestry(&self, run: RunId) -> mainspring_store::Result<Ancestry> {
-        Ok(Ancestry::of(self.store.run(run).await?.trigger.as_ref()))
+        let Lineage { depth, cause } = self.store.lineage(run).await?;
+        let chain = chain_of(self.store.run(run).await?.trigger.as_ref());
+        Ok(Ancestry { chain, depth, cause })
     }
 
     /// The outputs of an ended run, as its workflow declares them.

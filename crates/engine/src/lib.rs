@@ -26,6 +26,7 @@ mod specs;
 mod submitter;
 mod why;
 
+pub use access::crossing::not_callable;
 pub use access::secrets::Secrets;
 pub use access::vault::{MAX_SECRET_BYTES, Vault, VaultError};
 pub use bus::{AccessChange, AccessChanges, AccessKind};

@@ -100,6 +100,7 @@ fn new_run(id: Uuid, version: &VersionRef) -> NewRun {
         limit: None,
         overlap: None,
         start_at: None,
+        audit: None,
     }
 }
 

@@ -40,13 +40,14 @@ pub use dead_letters::{
 };
 pub use error::{Error, Result};
 pub use events::announce::EventRow;
+pub use events::budgets::CauseBudget;
 pub use events::deliveries::{
     DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, Unheard,
     WEBHOOK,
 };
 pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use events::notifications::{NewNotification, NotificationRow, NotificationState, UnnoticedRun};
-pub use events::run_ends::Concluded;
+pub use events::run_ends::{Concluded, Lineage};
 pub use mainspring_core::staleness::Phase;
 pub use migrate::{MigrationStatus, SchemaState};
 pub use reads::interface::{

@@ -1,5 +1,6 @@
 //! What a namespace may use: quotas and secrets.
 
+pub(crate) mod crossing;
 pub(crate) mod quotas;
 pub(crate) mod secrets;
 pub(crate) mod vault;

@@ -5,7 +5,7 @@
 
 use mainspring_core::TaskKey;
 use mainspring_core::work::Clock;
-use mainspring_store::EventRow;
+use mainspring_store::{EventRow, Lineage};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -20,7 +20,7 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
     if task.publishes_events.is_empty() {
         return;
     }
-    let Some(depth) = depth(shared, key).await else { return };
+    let Some(lineage) = lineage(shared, key).await else { return };
     for name in &task.publishes_events {
         let event = EventRow {
             id: event_id(key, generation, name),
@@ -30,7 +30,8 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
             data: output.cloned().unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             source: format!("task {} of run {}", task.name, key.run),
             run: Some(key.run),
-            depth: depth.saturating_add(1),
+            depth: lineage.depth.saturating_add(1),
+            cause: Some(lineage.cause),
             created_at: shared.client.clock.now(),
         };
         loop {
@@ -47,11 +48,11 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
     shared.client.bus.publish(BusMessage::EventsPending);
 }
 
-/// How many runs led to this one, however long the store is away. `None` when the node stops.
-async fn depth(shared: &Shared, key: TaskKey) -> Option<i32> {
+/// What led to this run, however long the store is away. `None` when the node stops.
+async fn lineage(shared: &Shared, key: TaskKey) -> Option<Lineage> {
     loop {
-        match shared.client.store.run_depth(key.run).await {
-            Ok(depth) => return Some(depth),
+        match shared.client.store.lineage(key.run).await {
+            Ok(lineage) => return Some(lineage),
             Err(error) => tracing::warn!(%error, task = %key, "reading what started a run"),
         }
         pause(shared).await?;

@@ -7,14 +7,15 @@ use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::{
-    DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction, Recipient, Result,
+    AuditRow, DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction, Recipient, Result,
     SYSTEM,
 };
 use serde_json::{Map, Value, json};
 
+use crate::access::crossing::Crossing;
 use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError, run_scope};
-use crate::exchange::parked::{event_view, not_callable};
+use crate::exchange::parked::event_view;
 use crate::jobs::{JobRequest, JobTiming};
 use crate::schedule::firing::{FireError, Fires};
 use crate::specs::Spec;
@@ -57,11 +58,11 @@ impl Client {
                 Err(Error::NotFound { what }) => fail(format!("{what} was not found")),
                 Err(error) => return Err(error),
             };
-            let ended = self.repeat(|| self.store.end_debounce(self.now(), &due, &event, &reaction)).await;
+            let ended = self.repeat(|| self.store.end_debounce(self.now(), &due, &event, &reaction, self.budget)).await;
             let ended = match ended {
                 Err(error) if !error.is_transient() => {
                     let reaction = fail(error.to_string());
-                    self.repeat(|| self.store.end_debounce(self.now(), &due, &event, &reaction)).await?
+                    self.repeat(|| self.store.end_debounce(self.now(), &due, &event, &reaction, self.budget)).await?
                 }
                 ended => ended?,
             };
@@ -75,11 +76,11 @@ impl Client {
 
     /// Does it. What the database refuses is a failed delivery: trying again would not help.
     async fn deliver(&self, event: &EventRow, recipient: Recipient, reaction: Reaction) -> Result<bool> {
-        let delivered = self.repeat(|| self.store.deliver(self.now(), event, recipient, &reaction)).await;
+        let delivered = self.repeat(|| self.store.deliver(self.now(), event, recipient, &reaction, self.budget)).await;
         let delivered = match delivered {
             Err(error) if !error.is_transient() => {
                 let reaction = fail(error.to_string());
-                self.repeat(|| self.store.deliver(self.now(), event, recipient, &reaction)).await?
+                self.repeat(|| self.store.deliver(self.now(), event, recipient, &reaction, self.budget)).await?
             }
             delivered => delivered?,
         };
@@ -121,15 +122,8 @@ impl Client {
         {
             return Ok(ignore("the run ended otherwise than the trigger wants"));
         }
-        if matches!(spec.source, TriggerSource::Workflow { .. })
-            && event.namespace != trigger.namespace
-            && let Some(run) = ended_run(event)
-        {
-            let followed = self.spec(self.store.run_summary(run).await?.version).await?;
-            if !followed.workflow.may_be_called_from(&trigger.namespace) {
-                let (namespace, name) = (&followed.workflow.namespace, &followed.workflow.name);
-                return Ok(fail(not_callable(namespace, name, &trigger.namespace)));
-            }
+        if let Some(refusal) = self.refuses_to_be_followed(event, trigger).await? {
+            return Ok(fail(refusal));
         }
         let target = match self.latest(&trigger.namespace, &trigger.workflow).await {
             Ok(target) => target,
@@ -155,6 +149,18 @@ impl Client {
         }
     }
 
+    /// Why a workflow of another namespace, whose run has ended, is not followed by this trigger.
+    async fn refuses_to_be_followed(&self, event: &EventRow, trigger: &ListeningTrigger) -> Result<Option<String>> {
+        let Some(run) = followed_run(event, trigger) else { return Ok(None) };
+        let followed = self.spec(self.store.run_summary(run).await?.version).await?;
+        if followed.workflow.may_be_called_from(&trigger.namespace) {
+            return Ok(None);
+        }
+        let by = follower(trigger);
+        let crossing = following(event, &by, &followed.workflow.name);
+        self.refused(crossing, &trigger.namespace).await.map(Some)
+    }
+
     /// A run that a trigger makes of an event.
     async fn start_by(&self, event: &EventRow, trigger: &ListeningTrigger, target: &Spec) -> Settled {
         let view = self.event_scope(event, target).await?.event.unwrap_or_default();
@@ -167,19 +173,33 @@ impl Client {
             nominal: event.created_at,
             event: Some(&view),
             depth: u32::try_from(event.depth).unwrap_or(0),
+            cause: Some(event.root()),
             backfill: None,
         };
         match self.prepare_fire(fires).await {
-            Ok(run) => Ok(start(run)),
+            Ok(mut run) => {
+                if followed_run(event, trigger).is_some() {
+                    let workflow = event.data.get("workflow").and_then(Value::as_str).unwrap_or_default();
+                    run.audit = Some(self.allowed(following(event, &follower(trigger), workflow)));
+                }
+                Ok(start(run))
+            }
             Err(FireError::Failed(failure)) => Ok(fail(failure.message)),
             Err(FireError::Store(error)) => Err(error),
         }
     }
 
-    async fn start(&self, target: &Spec, inputs: Map<String, Value>, priority: Option<i16>, origin: Value) -> Settled {
+    async fn start(
+        &self,
+        target: &Spec,
+        inputs: Map<String, Value>,
+        priority: Option<i16>,
+        origin: Value,
+        audit: Option<AuditRow>,
+    ) -> Settled {
         let submission = Submission { inputs, priority, trigger: Some(origin), ..Submission::default() };
         Ok(match self.prepare(target, submission).await {
-            Ok(run) => start(run),
+            Ok(run) => start(NewRun { audit, ..run }),
             Err(SubmitError::Store(error)) => return Err(error),
             Err(SubmitError::Inputs(problems)) => {
                 let problems: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
@@ -234,7 +254,7 @@ impl Client {
             Ok(request) => request,
             Err(reason) => return Ok(fail(reason)),
         };
-        Ok(match self.new_job(&request, event.depth, IfNamed::Number) {
+        Ok(match self.new_job(&request, Some(event), IfNamed::Number) {
             Ok(job) => Reaction::CreateJob(Box::new(job)),
             Err(faults) => {
                 let faults: Vec<String> =
@@ -249,14 +269,15 @@ impl Client {
         let name = text("workflow").unwrap_or(&handler.handler_name);
         let namespace = text("namespace").unwrap_or(&event.namespace);
         // A handler of a namespace acts for it, a global one for the administrator who made it.
-        let own = handler.namespace.as_deref();
+        let own = handler.namespace.as_deref().unwrap_or(namespace);
+        let by = format!("handler {own}/{}", handler.handler_name);
+        let crossing = Crossing { verb: "CALL", by: &by, namespace, workflow: name, because_of: event.id };
         let target = match self.latest(namespace, name).await {
-            Ok(target) if own.is_none_or(|own| target.workflow.may_be_called_from(own)) => target,
-            Ok(_) => return Ok(fail(not_callable(namespace, name, own.unwrap_or_default()))),
-            Err(Error::NotFound { .. }) if own.is_some_and(|own| own != namespace) => {
-                return Ok(fail(not_callable(namespace, name, own.unwrap_or_default())));
+            Ok(target) if target.workflow.may_be_called_from(own) => target,
+            Err(Error::NotFound { what }) if own == namespace => {
+                return Ok(fail(format!("{what} was not found: apply it first")));
             }
-            Err(Error::NotFound { what }) => return Ok(fail(format!("{what} was not found: apply it first"))),
+            Ok(_) | Err(Error::NotFound { .. }) => return Ok(fail(self.refused(crossing, own).await?)),
             Err(error) => return Err(error),
         };
         let scope = self.event_scope(event, &target).await?;
@@ -271,8 +292,10 @@ impl Client {
             "handler": handler.id,
             "event": {"id": event.id, "name": event.name, "data": event.data},
             "depth": event.depth,
+            "cause": event.root(),
         });
-        self.start(&target, inputs, priority, origin).await
+        let audit = (own != namespace).then(|| self.allowed(crossing));
+        self.start(&target, inputs, priority, origin, audit).await
     }
 }
 
@@ -326,6 +349,21 @@ fn job_request(
 /// The run whose end an event of the system tells.
 fn ended_run(event: &EventRow) -> Option<RunId> {
     event.run.filter(|_| event.source == SYSTEM && event.name.starts_with("run."))
+}
+
+/// The run of another namespace whose end a trigger follows.
+fn followed_run(event: &EventRow, trigger: &ListeningTrigger) -> Option<RunId> {
+    let follows = matches!(trigger.spec.source, TriggerSource::Workflow { .. });
+    ended_run(event).filter(|_| follows && event.namespace != trigger.namespace)
+}
+
+fn follower(trigger: &ListeningTrigger) -> String {
+    format!("workflow {}/{}", trigger.namespace, trigger.workflow)
+}
+
+fn following<'a>(event: &'a EventRow, by: &'a str, workflow: &'a str) -> Crossing<'a> {
+    let because_of = event.run.unwrap_or(event.id);
+    Crossing { verb: "FOLLOW", by, namespace: &event.namespace, workflow, because_of }
 }
 
 /// An object of templates with its values filled in.

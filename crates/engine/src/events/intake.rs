@@ -107,6 +107,7 @@ impl Client {
             source: event.source,
             run: None,
             depth: 0,
+            cause: None,
             created_at: self.clock.now(),
         };
         self.store.insert_event(&row).await?;

@@ -16,8 +16,9 @@ use mainspring_store::{
 };
 use serde_json::{Value, json};
 
+use crate::access::crossing::Crossing;
 use crate::bus::{BusMessage, ClaimableRoutes};
-use crate::client::{Ancestry, Submission, SubmitError};
+use crate::client::{Submission, SubmitError};
 use crate::events::announcing::publish;
 use crate::exchange::assignments::conclude;
 use crate::exchange::scopes::{WithSpec, load, pause, scope};
@@ -220,22 +221,21 @@ impl One<'_> {
             Ok(evaluated) => evaluated,
             Err(failure) => return Ok(Err(failure)),
         };
+        let own = &self.spec.workflow.namespace;
+        let by = format!("workflow {own}/{}", self.spec.workflow.name);
+        let because_of = self.claim.token.key.run;
+        let crossing = Crossing { verb: "CALL", by: &by, namespace: &namespace, workflow: &name, because_of };
         let spec = match client.latest(&namespace, &name).await {
-            Ok(spec) => spec,
-            Err(Error::NotFound { .. }) => {
-                let own = &self.spec.workflow.namespace;
-                let message = match *own == namespace {
-                    true => format!("there is no workflow `{name}` in namespace `{namespace}`: apply it first"),
-                    false => not_callable(&namespace, &name, own),
-                };
+            Ok(spec) if spec.workflow.may_be_called_from(own) => spec,
+            Err(Error::NotFound { .. }) if *own == namespace => {
+                let message = format!("there is no workflow `{name}` in namespace `{namespace}`: apply it first");
                 return Ok(Err(failure("workflow", message)));
+            }
+            Ok(_) | Err(Error::NotFound { .. }) => {
+                return Ok(Err(failure("workflow", client.refused(crossing, own).await?)));
             }
             Err(error) => return Err(error),
         };
-        let own = &self.spec.workflow.namespace;
-        if !spec.workflow.may_be_called_from(own) {
-            return Ok(Err(failure("workflow", not_callable(&namespace, &name, own))));
-        }
         let mut ancestry = client.ancestry(self.claim.token.key.run).await?;
         ancestry.chain.push(self.spec.workflow.name.clone());
         if ancestry.chain.len() > MAX_DEPTH {
@@ -248,10 +248,14 @@ impl One<'_> {
             "item": (self.claim.token.key.item >= 0).then_some(self.claim.token.key.item),
             "chain": ancestry.chain,
             "depth": ancestry.depth,
+            "cause": ancestry.cause,
         });
         let submission = Submission { inputs, trigger: Some(trigger), ..Submission::default() };
         match client.prepare(&spec, submission).await {
-            Ok(run) => Ok(Ok(run)),
+            Ok(mut run) => {
+                run.audit = (*own != namespace).then(|| client.allowed(crossing));
+                Ok(Ok(run))
+            }
             Err(SubmitError::Store(error)) => Err(error),
             Err(SubmitError::Inputs(problems)) => {
                 // Their places refer to a generated text.
@@ -394,23 +398,8 @@ fn failure(kind: &str, message: String) -> Failure {
     Failure { kind: kind.to_owned(), message, permanent: true, ..Failure::default() }
 }
 
-impl Ancestry {
-    /// Read from what is written down about what started a run.
-    pub(crate) fn of(trigger: Option<&Value>) -> Self {
-        let chain = trigger
-            .and_then(|trigger| trigger.get("chain"))
-            .and_then(Value::as_array)
-            .map(|names| names.iter().filter_map(Value::as_str).map(str::to_owned).collect())
-            .unwrap_or_default();
-        let depth = trigger.and_then(|trigger| trigger.get("depth")).and_then(Value::as_i64).unwrap_or(0);
-        Self { chain, depth }
-    }
-}
-
-/// The same for a workflow that is not there and for one that does not let others call it: what a namespace has is its
-/// own affair.
-pub(crate) fn not_callable(namespace: &str, name: &str, from: &str) -> String {
-    format!(
-        "namespace `{namespace}` has no workflow `{name}` that namespace `{from}` may use: its author lists `{from}` in `callers`"
-    )
+/// Which workflows led to a run, as what is written down about its start says.
+pub(crate) fn chain_of(trigger: Option<&Value>) -> Vec<String> {
+    let chain = trigger.and_then(|trigger| trigger.get("chain")).and_then(Value::as_array);
+    chain.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

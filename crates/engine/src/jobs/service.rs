@@ -3,7 +3,7 @@
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId};
 use mainspring_store::{
-    Created, Error, ExecutionFilter, ExecutionRow, ExecutionStatus, IfNamed, JobKind, JobRow, JobStatus, NewJob, Operator,
+    Created, Error, EventRow, ExecutionFilter, ExecutionRow, ExecutionStatus, IfNamed, JobKind, JobRow, JobStatus, NewJob, Operator,
     Reopen, Reopened,
 };
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ impl Client {
                 1 => fault,
                 _ => JobFault::new(format!("/{number}{}", fault.pointer), fault.message),
             };
-            match self.new_job(request, 0, IfNamed::Refuse) {
+            match self.new_job(request, None, IfNamed::Refuse) {
                 Ok(job) if is_named_twice(&jobs, &job) => {
                     let message = "two jobs of this request have the same name: choose another for one of them";
                     faults.push(place(JobFault::new("/name", message)));
@@ -103,11 +103,11 @@ impl Client {
         Ok(made)
     }
 
-    /// A job ready to be made. `depth` is how many runs led to it.
+    /// A job ready to be made, of an event or because it was asked for.
     pub(crate) fn new_job(
         &self,
         request: &JobRequest,
-        depth: i32,
+        event: Option<&EventRow>,
         if_named: IfNamed,
     ) -> Result<NewJob, Vec<JobFault>> {
         let Checked { spec, document, workflow } = request.check(self.now())?;
@@ -123,7 +123,8 @@ impl Client {
             tags: spec.tags.clone(),
             max_executions: max_executions.and_then(|max| i64::try_from(max).ok()),
             spec: serde_json::to_value(&spec).unwrap_or(Value::Null),
-            depth,
+            depth: event.map_or(0, |event| event.depth),
+            cause: event.map(EventRow::root),
             created_by: request.created_by.clone(),
             if_named,
         })

@@ -201,6 +201,7 @@ async fn step(shared: &Shared, term: &Term, backfill: &BackfillRow, room: usize,
             nominal,
             event: None,
             depth: 0,
+            cause: None,
             backfill: Some((backfill.id, backfill.priority)),
         };
         let what = match client.prepare_fire(fire).await {

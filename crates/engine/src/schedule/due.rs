@@ -99,6 +99,7 @@ impl Pending {
             nominal: fire.nominal,
             event: None,
             depth: 0,
+            cause: None,
             backfill: None,
         };
         let what = match shared.client.prepare_fire(fires).await {

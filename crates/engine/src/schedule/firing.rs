@@ -31,6 +31,8 @@ pub struct Fires<'a> {
     pub event: Option<&'a Value>,
     /// How many runs in a row have started each other by events.
     pub depth: u32,
+    /// What is at the beginning of them.
+    pub cause: Option<Uuid>,
     /// The backfill that it belongs to and the priority of its runs.
     pub backfill: Option<(Uuid, i16)>,
 }
@@ -99,6 +101,9 @@ fn origin(fires: &Fires<'_>) -> Value {
     }
     if fires.depth > 0 {
         origin["depth"] = json!(fires.depth);
+    }
+    if let Some(cause) = fires.cause {
+        origin["cause"] = json!(cause);
     }
     origin
 }

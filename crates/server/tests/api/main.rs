@@ -3,6 +3,7 @@
 mod access;
 mod auth;
 mod classes;
+mod crossings;
 mod cut;
 mod dead_letters;
 mod events;
@@ -19,6 +20,7 @@ mod notifications;
 mod openapi;
 mod operate;
 mod pools;
+mod refusals;
 mod repairs;
 mod requests;
 mod runs;

@@ -24,6 +24,8 @@ pub struct EventRow {
     pub run: Option<RunId>,
     /// How many runs led to it, each started by an event or by the end of another.
     pub depth: i32,
+    /// The event or run at the beginning of what led to it, unless that is itself.
+    pub cause: Option<Uuid>,
     pub created_at: Micros,
 }
 
@@ -37,7 +39,15 @@ struct Row {
     source: String,
     run_id: Option<RunId>,
     depth: i32,
+    cause: Option<Uuid>,
     created_at: Micros,
+}
+
+impl EventRow {
+    /// What everything that it leads to is counted against.
+    pub fn root(&self) -> Uuid {
+        self.cause.unwrap_or(self.id)
+    }
 }
 
 impl TryFrom<Row> for EventRow {
@@ -54,6 +64,7 @@ impl TryFrom<Row> for EventRow {
             source: row.source,
             run: row.run_id,
             depth: row.depth,
+            cause: row.cause,
             created_at: row.created_at,
         })
     }
@@ -67,9 +78,9 @@ impl Store {
         tx.commit().await
     }
 
-    /// Events that were not matched yet, oldest first.
+    /// Events that were not matched yet: those of each namespace oldest first, the namespaces in turns.
     pub async fn unmatched_events(&self, limit: i64) -> Result<Vec<EventRow>> {
-        select(self, "NOT matched ORDER BY created_at, id LIMIT $1", limit).await
+        select_in_turns(self, "NOT matched", limit).await
     }
 
     /// These events were delivered to every waiting task run.
@@ -88,13 +99,30 @@ impl Store {
     ) -> Result<Vec<EventRow>> {
         let (at, id) = behind.map_or((since, Uuid::nil()), |event| (event.created_at, event.id));
         let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
-            "SELECT id, namespace, name, key, data, source, run_id, depth, created_at FROM events \
+            "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events \
              WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT 1000"
         )
         .bind(namespace)
         .bind(name)
         .bind(at)
         .bind(id)
+        .fetch_all(conn)
+        .await?);
+        rows.into_iter().map(EventRow::try_from).collect()
+    }
+
+    /// What the system announced of jobs, behind a position, in the order of its time.
+    pub async fn job_events_behind(&self, (at, id): (Micros, Uuid), limit: i64) -> Result<Vec<EventRow>> {
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events \
+             WHERE matched AND (created_at, id) > ($1, $2) AND created_at >= $1 AND source = $3 \
+             AND name IN ('scheduler:job.created', 'scheduler:job.completed', 'scheduler:job.failed') \
+             ORDER BY created_at, id LIMIT $4"
+        )
+        .bind(at)
+        .bind(id)
+        .bind(crate::events::deliveries::SYSTEM)
+        .bind(limit)
         .fetch_all(conn)
         .await?);
         rows.into_iter().map(EventRow::try_from).collect()
@@ -120,6 +148,7 @@ impl Store {
         .fetch_all(conn)
         .await?
         });
+        within!(tx, sqlx::query("DELETE FROM event_causes WHERE since < $1").bind(before));
         for (event,) in &forgotten {
             within!(tx, sqlx::query("DELETE FROM event_deliveries WHERE event_id = $1").bind(event));
         }
@@ -139,9 +168,21 @@ where
         + 'q,
 {
     let sql = sqlx::AssertSqlSafe(format!(
-        "SELECT id, namespace, name, key, data, source, run_id, depth, created_at FROM events WHERE {which}"
+        "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events WHERE {which}"
     ));
     let rows: Vec<Row> = read!(store, |conn| sqlx::query_as(sql).bind(value).fetch_all(conn).await?);
+    rows.into_iter().map(EventRow::try_from).collect()
+}
+
+/// Events by a condition: those of each namespace oldest first, the namespaces in turns, so that the flood of one does not
+/// hold up the others.
+pub(crate) async fn select_in_turns(store: &Store, which: &str, limit: i64) -> Result<Vec<EventRow>> {
+    let sql = sqlx::AssertSqlSafe(format!(
+        "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM (SELECT e.*, \
+         row_number() OVER (PARTITION BY namespace ORDER BY created_at, id) AS turn FROM events e WHERE {which}) AS waiting \
+         ORDER BY turn, created_at, id LIMIT $1"
+    ));
+    let rows: Vec<Row> = read!(store, |conn| sqlx::query_as(sql).bind(limit).fetch_all(conn).await?);
     rows.into_iter().map(EventRow::try_from).collect()
 }
 
@@ -150,8 +191,8 @@ pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, cause, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING",
         )
         .bind(event.id)
         .bind(&event.namespace)
@@ -161,6 +202,7 @@ pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
         .bind(&event.source)
         .bind(event.run)
         .bind(event.depth)
+        .bind(event.cause)
         .bind(event.created_at)
     );
     Ok(())

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 use crate::events::announce::EventRow;
+use crate::events::budgets::{self, CauseBudget, Overspent};
 use crate::events::handlers::{self, HandlerRow};
 use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
@@ -164,9 +165,9 @@ fn placeholders(from: usize, count: usize) -> String {
 const TRIGGERS: &str = "SELECT t.id, t.namespace, w.name AS workflow, t.spec FROM triggers t JOIN workflows w ON w.id = t.workflow_id WHERE t.present AND t.active AND NOT t.paused AND t.listens IS NOT NULL";
 
 impl Store {
-    /// Events that were not delivered to every listener, oldest first.
+    /// Events that were not delivered to every listener: those of each namespace oldest first, the namespaces in turns.
     pub async fn unhandled_events(&self, limit: i64) -> Result<Vec<EventRow>> {
-        crate::events::announce::select(self, "NOT handled ORDER BY created_at, id LIMIT $1", limit).await
+        crate::events::announce::select_in_turns(self, "NOT handled", limit).await
     }
 
     /// Every listener has made of it what it makes of it.
@@ -256,6 +257,7 @@ impl Store {
         event: &EventRow,
         listener: Recipient,
         reaction: &Reaction,
+        budget: CauseBudget,
     ) -> Result<Option<DeliveryRow>> {
         let mut tx = self.begin().await?;
         let fresh = within!(
@@ -271,7 +273,7 @@ impl Store {
         if fresh == 0 {
             return Ok(None);
         }
-        let delivery = react(&mut tx, now, event, listener, reaction).await?;
+        let delivery = react(&mut tx, now, event, listener, reaction, budget).await?;
         note(&mut tx, event.id, &delivery).await?;
         if let Recipient::Handler(id) = listener {
             count(&mut tx, now, id, delivery.outcome).await?;
@@ -330,6 +332,7 @@ impl Store {
         due: &DueDebounce,
         event: &EventRow,
         reaction: &Reaction,
+        budget: CauseBudget,
     ) -> Result<Option<DeliveryRow>> {
         let mut tx = self.begin().await?;
         let ended = within!(
@@ -344,7 +347,7 @@ impl Store {
             return Ok(None);
         }
         let listener = Recipient::Trigger { id: due.trigger.id, max: due.trigger.spec.max_executions };
-        let delivery = react(&mut tx, now, event, listener, reaction).await?;
+        let delivery = react(&mut tx, now, event, listener, reaction, budget).await?;
         note(&mut tx, event.id, &delivery).await?;
         tx.commit().await?;
         Ok(Some(delivery))
@@ -362,7 +365,13 @@ async fn react(
     event: &EventRow,
     listener: Recipient,
     reaction: &Reaction,
+    budget: CauseBudget,
 ) -> Result<DeliveryRow> {
+    if matches!(reaction, Reaction::Start(_) | Reaction::CreateJob(_))
+        && let Some(refusal) = budgets::spend(tx, now, event, budget).await?
+    {
+        return refuse(tx, now, event, listener, refusal).await;
+    }
     let mut delivery =
         DeliveryRow { listener: listener.id(), outcome: DeliveryOutcome::Ignored, run: None, job: None, reason: None };
     match reaction {
@@ -401,6 +410,26 @@ async fn react(
         }
     }
     Ok(delivery)
+}
+
+/// What would exceed the budget of its cause leads to nothing; the first time a dead letter says so.
+async fn refuse(
+    tx: &mut Tx,
+    now: Micros,
+    event: &EventRow,
+    listener: Recipient,
+    refusal: Overspent,
+) -> Result<DeliveryRow> {
+    if let Some(run) = event.run.filter(|_| refusal.is_first) {
+        enter_circle(tx, now, event.id, run, &refusal.reason).await?;
+    }
+    Ok(DeliveryRow {
+        listener: listener.id(),
+        outcome: DeliveryOutcome::Failed,
+        run: None,
+        job: None,
+        reason: Some(refusal.reason),
+    })
 }
 
 /// Counts a fire of a trigger, as often as that may fire.

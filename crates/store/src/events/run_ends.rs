@@ -36,6 +36,7 @@ struct EndRow {
     started_by: Option<String>,
     job_id: Option<Uuid>,
     job_depth: Option<i32>,
+    job_cause: Option<Uuid>,
     started_at: Option<Micros>,
     task_finished_at: Option<Micros>,
 }
@@ -88,7 +89,7 @@ async fn take(tx: &mut Tx, limit: i64) -> Result<Vec<EndRow>> {
 
 // The task of a job is the first of its workflow; a reopening may have moved its end aside meanwhile.
 const DETAILS: &str = concat!(
-    "SELECT e.run_id, e.generation, e.state, e.finished_at, w.namespace, w.name, d.trigger, j.id AS job_id, j.depth AS job_depth, ",
+    "SELECT e.run_id, e.generation, e.state, e.finished_at, w.namespace, w.name, d.trigger, j.id AS job_id, j.depth AS job_depth, j.cause AS job_cause, ",
     heard!(),
     " AS heard, coalesce(h.started_at, s.started_at) AS started_at, coalesce(h.finished_at, s.finished_at) AS task_finished_at \
      FROM run_ends e JOIN workflows w ON w.id = e.workflow_id \
@@ -145,6 +146,7 @@ async fn conclude(tx: &mut Tx, now: Micros, end: &EndRow, new_id: &(dyn Fn() -> 
 }
 
 fn event_of(end: &EndRow, now: Micros, id: Uuid, name: String, key: String, data: Value) -> EventRow {
+    let lineage = Lineage::of(end.run_id, end.started_by.as_deref(), end.job_depth, end.job_cause);
     EventRow {
         id,
         namespace: end.namespace.clone(),
@@ -153,18 +155,30 @@ fn event_of(end: &EndRow, now: Micros, id: Uuid, name: String, key: String, data
         data,
         source: "system".into(),
         run: Some(end.run_id),
-        depth: depth_of(end.started_by.as_deref()).max(end.job_depth.unwrap_or(0)).saturating_add(1),
+        depth: lineage.depth.saturating_add(1),
+        cause: Some(lineage.cause),
         created_at: now,
     }
 }
 
-/// How many runs led to a run, as what started it says.
-pub(crate) fn depth_of(trigger: Option<&str>) -> i32 {
-    trigger
-        .and_then(|text| serde_json::from_str::<Value>(text).ok())
-        .and_then(|trigger| trigger.get("depth").and_then(Value::as_i64))
-        .and_then(|depth| i32::try_from(depth).ok())
-        .unwrap_or(0)
+/// What led to a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lineage {
+    /// How many runs, each started by an event or by the end of another.
+    pub depth: i32,
+    /// The event or run at the beginning of them; the run itself if there are none.
+    pub cause: Uuid,
+}
+
+impl Lineage {
+    /// As what started the run says, and the job that it executes.
+    fn of(run: RunId, trigger: Option<&str>, job_depth: Option<i32>, job_cause: Option<Uuid>) -> Self {
+        let trigger: Option<Value> = trigger.and_then(|text| serde_json::from_str(text).ok());
+        let field = |name: &str| trigger.as_ref().and_then(|trigger| trigger.get(name));
+        let depth = field("depth").and_then(Value::as_i64).and_then(|depth| i32::try_from(depth).ok()).unwrap_or(0);
+        let cause = field("cause").and_then(Value::as_str).and_then(|text| text.parse().ok());
+        Self { depth: depth.max(job_depth.unwrap_or(0)), cause: cause.or(job_cause).unwrap_or(run) }
+    }
 }
 
 async fn count(tx: &mut Tx, job: Uuid, end: &EndRow, state: RunState, duration: Option<Micros>) -> Result<()> {
@@ -186,15 +200,17 @@ async fn count(tx: &mut Tx, job: Uuid, end: &EndRow, state: RunState, duration: 
 }
 
 impl Store {
-    /// How many runs led to this one, each started by an event or by the end of another.
-    pub async fn run_depth(&self, run: RunId) -> Result<i32> {
-        let row: Option<(Option<String>, Option<i32>)> = read!(self, |conn| sqlx::query_as(
-            "SELECT d.trigger, j.depth FROM runs r LEFT JOIN run_details d ON d.run_id = r.id \
+    /// What led to a run.
+    pub async fn lineage(&self, run: RunId) -> Result<Lineage> {
+        type Row = (Option<String>, Option<i32>, Option<Uuid>);
+        let row: Option<Row> = read!(self, |conn| sqlx::query_as(
+            "SELECT d.trigger, j.depth, j.cause FROM runs r LEFT JOIN run_details d ON d.run_id = r.id \
              LEFT JOIN jobs j ON j.workflow_id = r.workflow_id WHERE r.id = $1"
         )
         .bind(run)
         .fetch_optional(conn)
         .await?);
-        Ok(row.map_or(0, |(trigger, job)| depth_of(trigger.as_deref()).max(job.unwrap_or(0))))
+        let (trigger, depth, cause) = row.unwrap_or_default();
+        Ok(Lineage::of(run, trigger.as_deref(), depth, cause))
     }
 }

@@ -2,6 +2,7 @@
 
 use mainspring_core::{Micros, RunId};
 
+use crate::access::{AuditRow, add_audit_within};
 use crate::db::{Db, Store, Tx, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
@@ -33,6 +34,8 @@ pub struct NewRun {
     pub overlap: Option<Overlap>,
     /// The time of day at which it begins, if not at once. It takes its place behind its limit then, whatever `overlap` says.
     pub start_at: Option<Micros>,
+    /// The entry of the audit log that tells of it, in the namespace that is concerned.
+    pub audit: Option<AuditRow>,
 }
 
 impl NewRun {
@@ -199,6 +202,7 @@ pub(crate) fn is_plain(run: &NewRun) -> bool {
 pub(crate) fn goes_in_bulk(run: &NewRun) -> bool {
     run.idempotency_key.is_none()
         && run.start_at.is_none()
+        && run.audit.is_none()
         && run.version.main_tasks > 0
         && run.version.main_tasks as usize <= CHUNK
 }
@@ -211,6 +215,14 @@ pub(crate) fn pools_of<'r>(runs: impl Iterator<Item = &'r NewRun>) -> Vec<i32> {
 }
 
 pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
+    let created = create_alone(tx, now, run).await?;
+    if let (Some(audit), Created::New(_) | Created::Queued(_)) = (&run.audit, created) {
+        add_audit_within(tx, audit).await?;
+    }
+    Ok(created)
+}
+
+async fn create_alone(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
     if let Some(key) = &run.idempotency_key {
         let fresh = within!(
             tx,

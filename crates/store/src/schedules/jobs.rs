@@ -91,6 +91,8 @@ pub struct NewJob {
     /// Of a dependent job.
     pub max_executions: Option<i64>,
     pub depth: i32,
+    /// What is at the beginning of what led to it.
+    pub cause: Option<Uuid>,
     pub created_by: String,
     pub if_named: IfNamed,
 }
@@ -427,8 +429,8 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
         tx,
         sqlx::query(
             "INSERT INTO jobs (id, namespace, name, kind, workflow_id, spec, max_executions, depth, \
-             created_by, created_at, updated_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10)",
+             cause, created_by, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11)",
         )
         .bind(job.id)
         .bind(&workflow.namespace)
@@ -438,6 +440,7 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
         .bind(job.spec.to_string())
         .bind(job.max_executions)
         .bind(job.depth)
+        .bind(job.cause)
         .bind(&job.created_by)
         .bind(now)
     );
@@ -466,6 +469,7 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
         source: SYSTEM.into(),
         run: None,
         depth: job.depth.saturating_add(1),
+        cause: job.cause,
         created_at: now,
     };
     announce::insert(tx, &event).await?;

@@ -1,6 +1,6 @@
 //! Each listener makes of each event what it makes of it, exactly once.
 
-use mainspring_store::{DeliveryOutcome, EventRow, Reaction, Recipient};
+use mainspring_store::{CauseBudget, DeliveryOutcome, EventRow, Reaction, Recipient, SYSTEM};
 use serde_json::json;
 
 use crate::conformance;
@@ -19,6 +19,7 @@ impl World {
             source: "test".into(),
             run: None,
             depth: 0,
+            cause: None,
             created_at: self.now,
         };
         self.store.insert_event(&event).await.unwrap();
@@ -70,14 +71,14 @@ conformance! {
         let other = w.store.clone();
         let now = w.now;
         let (first, second) = tokio::join!(
-            w.store.deliver(now, &event, recipient, &one),
-            other.deliver(now, &event, recipient, &two)
+            w.store.deliver(now, &event, recipient, &one, CauseBudget::default()),
+            other.deliver(now, &event, recipient, &two, CauseBudget::default())
         );
         let done: Vec<_> = [first.unwrap(), second.unwrap()].into_iter().flatten().collect();
         assert_eq!(done.len(), 1);
         assert_eq!(done[0].outcome, DeliveryOutcome::Started);
         w.run = done[0].run.unwrap();
-        assert!(w.store.deliver(now, &event, recipient, &one).await.unwrap().is_none());
+        assert!(w.store.deliver(now, &event, recipient, &one, CauseBudget::default()).await.unwrap().is_none());
         assert_eq!(w.runs_made().await, 1);
         assert_eq!(w.store.deliveries(event.id).await.unwrap(), done);
         let counted = w.store.handler(handler.id).await.unwrap();
@@ -91,7 +92,7 @@ conformance! {
         w.store.insert_handler(&handler).await.unwrap();
         let event = w.announce("e").await;
         let reaction = Reaction::Fail { reason: "no such workflow".into(), circle: None };
-        let delivery = w.store.deliver(w.now, &event, Recipient::Handler(handler.id), &reaction).await.unwrap().unwrap();
+        let delivery = w.store.deliver(w.now, &event, Recipient::Handler(handler.id), &reaction, CauseBudget::default()).await.unwrap().unwrap();
         assert_eq!((delivery.outcome, delivery.reason.as_deref()), (DeliveryOutcome::Failed, Some("no such workflow")));
         let counted = w.store.handler(handler.id).await.unwrap();
         assert_eq!((counted.trigger_count, counted.success_count, counted.failure_count), (1, 0, 1));
@@ -107,8 +108,69 @@ conformance! {
             w.store.insert_handler(&handler).await.unwrap();
             let event = w.announce("e").await;
             let reaction = Reaction::Fail { reason: "a circle".into(), circle: Some(run) };
-            w.store.deliver(w.now, &event, Recipient::Handler(handler.id), &reaction).await.unwrap().unwrap();
+            w.store.deliver(w.now, &event, Recipient::Handler(handler.id), &reaction, CauseBudget::default()).await.unwrap().unwrap();
         }
         assert_eq!(w.store.pending_dead_letters(run).await.unwrap(), 1);
+    }
+
+    async fn a_star_does_not_stand_for_what_the_system_does(w: &mut World) {
+        let mut handlers = Vec::new();
+        for name in ["*", "scheduler:*", "scheduler:job.created"] {
+            let handler = w.handler(name, None);
+            w.store.insert_handler(&handler).await.unwrap();
+            handlers.push(handler.id);
+        }
+        let mut event = w.announce("scheduler:job.created").await;
+        let heard = async |event: &EventRow| {
+            let heard = w.store.listeners(event).await.unwrap().handlers;
+            handlers.iter().filter(|id| heard.iter().any(|one| one.id == **id)).count()
+        };
+        assert_eq!(heard(&event).await, 3);
+        event.source = SYSTEM.into();
+        assert_eq!(heard(&event).await, 2, "only those that name it");
+    }
+
+    async fn what_one_cause_starts_is_bounded(w: &mut World) {
+        let version = w.version(PLAIN).await;
+        let budget = CauseBudget { most: 2, window: 1_000_000 };
+        let root = w.announce("e").await;
+        let mut outcomes = Vec::new();
+        for nth in 0..5 {
+            // Some follow from the first event, whatever announced them.
+            let mut event = root.clone();
+            (event.id, event.cause) = (w.id(), Some(root.id));
+            w.store.insert_event(&event).await.unwrap();
+            let handler = w.handler("e", None);
+            w.store.insert_handler(&handler).await.unwrap();
+            let run = w.new_run(&version).await;
+            w.versions.insert(run.id, version.id);
+            if nth == 4 {
+                w.pass(budget.window);
+            }
+            let reaction = Reaction::Start(Box::new(run));
+            let delivery = w.store.deliver(w.now, &event, Recipient::Handler(handler.id), &reaction, budget).await.unwrap().unwrap();
+            if let Some(run) = delivery.run {
+                w.run = run;
+                w.play(&[], &[]).await;
+            }
+            outcomes.push(delivery.outcome);
+        }
+        use DeliveryOutcome::{Failed, Started};
+        assert_eq!(outcomes, [Started, Started, Failed, Failed, Started], "a new window has a new budget");
+        let other = w.announce("e").await;
+        assert_eq!(other.root(), other.id, "another cause has its own");
+    }
+
+    async fn a_flood_of_events_in_one_namespace_does_not_hold_up_another(w: &mut World) {
+        for _ in 0..20 {
+            w.announce("noise").await;
+        }
+        let mut quiet = w.announce("quiet").await;
+        (quiet.id, quiet.namespace) = (w.id(), "quiet".into());
+        w.store.insert_event(&quiet).await.unwrap();
+        for waiting in [w.store.unhandled_events(4).await.unwrap(), w.store.unmatched_events(4).await.unwrap()] {
+            assert_eq!(waiting.len(), 4);
+            assert!(waiting[..2].iter().any(|event| event.id == quiet.id), "{waiting:?}");
+        }
     }
 }

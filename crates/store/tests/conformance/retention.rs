@@ -40,7 +40,7 @@ conformance! {
         for name in ["before", "since", "unmatched"] {
             let id = w.id();
             let (namespace, name, source) = ("default".to_owned(), name.to_owned(), "test".to_owned());
-            let event = EventRow { id, namespace, name, key: None, data: Value::Null, source, created_at: w.now, run: None, depth: 0 };
+            let event = EventRow { id, namespace, name, key: None, data: Value::Null, source, created_at: w.now, run: None, depth: 0, cause: None };
             w.store.insert_event(&event).await.unwrap();
             announced.push(id);
             if announced.len() == 1 {

@@ -427,6 +427,7 @@ conformance! {
             source: "test".into(),
             run: None,
             depth: 0,
+            cause: None,
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();

@@ -117,6 +117,7 @@ impl World {
             limit,
             overlap: None,
             start_at: None,
+            audit: None,
         }
     }
 

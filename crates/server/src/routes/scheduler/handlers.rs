@@ -20,6 +20,7 @@ use crate::auth::identity::Role;
 use crate::body::{self, Name, Path, Query};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
+use crate::routes::workflows::crossings::{self, Target};
 use crate::state::ApiState;
 use crate::words::known;
 
@@ -90,6 +91,16 @@ fn action_shown(action: HandlerAction) -> events::HandlerAction {
     }
 }
 
+/// What a global handler does names other namespaces: whoever does not see them all reads only that there is one.
+fn shown_to(caller: &Caller, mut row: HandlerRow) -> EventHandler {
+    if row.namespace.is_none() && !caller.identity().has_everywhere(Role::Viewer) {
+        row.config = json!({});
+        "an administrator".clone_into(&mut row.created_by);
+        (row.trigger_count, row.success_count, row.failure_count, row.last_triggered) = (0, 0, 0, None);
+    }
+    shown(row)
+}
+
 fn shown(row: HandlerRow) -> EventHandler {
     EventHandler {
         id: row.id,
@@ -152,6 +163,23 @@ fn check(row: &HandlerRow) -> Result<(), Problem> {
     Ok(())
 }
 
+/// Refuses a handler that acts in another namespace than its own, unless its author may do that there or the workflow there
+/// lets this namespace call it.
+async fn check_target(state: &ApiState, caller: &Caller, row: &HandlerRow) -> Result<(), Problem> {
+    let target = row.config.get("namespace").and_then(serde_json::Value::as_str);
+    let (Some(own), Some(namespace)) = (row.namespace.as_deref(), target) else { return Ok(()) };
+    if own == namespace {
+        return Ok(());
+    }
+    let pointer = "/action_config/namespace";
+    if row.action != HandlerAction::TriggerWorkflow {
+        let said = format!("a handler of namespace `{own}` creates jobs there: leave it out, or make a global handler");
+        return Err(Problem::invalid(pointer, said));
+    }
+    let name = row.config.get("workflow").and_then(serde_json::Value::as_str).unwrap_or(&row.handler_name);
+    crossings::check_one(state, caller, own, Role::Operator, &Target { namespace, name, pointer }).await
+}
+
 /// Asks for the namespace of a handler; a global one belongs to who may do that everywhere.
 fn enter(caller: &Caller, namespace: Option<&str>, role: Role) -> Result<(), Problem> {
     match namespace {
@@ -185,7 +213,7 @@ pub(crate) async fn list(
     if let Some(seen) = seen {
         handlers.retain(|row| row.namespace.as_ref().is_none_or(|namespace| seen.contains(namespace)));
     }
-    Ok(Json(page.slice("event-handlers", handlers, shown)?))
+    Ok(Json(page.slice("event-handlers", handlers, |row| shown_to(&caller, row))?))
 }
 
 /// Make an event handler
@@ -229,6 +257,7 @@ pub(crate) async fn create(
         updated_at: now,
     };
     check(&row)?;
+    check_target(&state, &caller, &row).await?;
     client.store().insert_handler(&row).await?;
     Ok((StatusCode::CREATED, Json(shown(row))))
 }
@@ -243,7 +272,7 @@ pub(crate) async fn show(
 ) -> Result<Json<EventHandler>, Problem> {
     let row = state.client().store().handler(id).await?;
     enter(&caller, row.namespace.as_deref(), Role::Viewer)?;
-    Ok(Json(shown(row)))
+    Ok(Json(shown_to(&caller, row)))
 }
 
 /// Change an event handler, or switch it on or off
@@ -268,6 +297,7 @@ pub(crate) async fn change(
     row.priority = change.priority.unwrap_or(row.priority);
     row.config = change.action_config.unwrap_or(row.config);
     check(&row)?;
+    check_target(&state, &caller, &row).await?;
     store.update_handler(state.client().now(), &row).await?;
     Ok(Json(shown(store.handler(id).await?)))
 }

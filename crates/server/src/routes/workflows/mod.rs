@@ -1,5 +1,6 @@
 //! `/workflows`: what there is to run.
 
+pub(crate) mod crossings;
 mod form;
 mod glance;
 mod grid;
@@ -136,6 +137,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Problem> {
     let mut taken = intake::read(document, params.namespace.as_ref().map(Name::as_str))?;
     caller.enter(&taken.workflow.namespace)?;
+    crossings::check(&state, &caller, &taken.workflow).await?;
     let known = named(&state, &mut taken).await?;
     let client = state.client();
     if params.dry_run.unwrap_or(false) {

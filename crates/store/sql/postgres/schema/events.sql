@@ -13,6 +13,7 @@ CREATE TABLE events (
     matched     boolean NOT NULL DEFAULT FALSE,
     run_id      uuid,
     depth       integer NOT NULL DEFAULT 0,
+    cause       uuid, -- the event or run at the beginning of what led to it; itself if there is none
     handled     boolean NOT NULL DEFAULT FALSE
 );
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
@@ -74,3 +75,11 @@ CREATE TABLE run_ends (
     finished_at bigint NOT NULL,
     PRIMARY KEY (run_id, generation)
 );
+
+-- How many runs and jobs listeners have started for one cause since an instant: what bounds the fan-out of events.
+CREATE TABLE event_causes (
+    cause       uuid PRIMARY KEY,
+    since       bigint NOT NULL,
+    started     bigint NOT NULL
+);
+CREATE INDEX event_causes_by_age ON event_causes (since);

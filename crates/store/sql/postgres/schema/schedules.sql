@@ -89,6 +89,7 @@ CREATE TABLE jobs (
     spec         text NOT NULL,
     max_executions bigint, -- of a dependent job; the clock knows the others'
     depth        integer NOT NULL DEFAULT 0, -- how many runs led to its being made
+    cause        uuid, -- what is at the beginning of them
     created_by   text NOT NULL,
     created_at   bigint NOT NULL,
     updated_at   bigint NOT NULL,

@@ -13,6 +13,7 @@ CREATE TABLE events (
     matched     BOOLEAN NOT NULL DEFAULT FALSE,
     run_id      BLOB,
     depth       INTEGER NOT NULL DEFAULT 0,
+    cause       BLOB, -- the event or run at the beginning of what led to it; itself if there is none
     handled     BOOLEAN NOT NULL DEFAULT FALSE
 );
 CREATE INDEX events_by_name ON events (namespace, name, created_at);
@@ -74,3 +75,11 @@ CREATE TABLE run_ends (
     finished_at INTEGER NOT NULL,
     PRIMARY KEY (run_id, generation)
 ) WITHOUT ROWID;
+
+-- How many runs and jobs listeners have started for one cause since an instant: what bounds the fan-out of events.
+CREATE TABLE event_causes (
+    cause       BLOB PRIMARY KEY,
+    since       INTEGER NOT NULL,
+    started     INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX event_causes_by_age ON event_causes (since);

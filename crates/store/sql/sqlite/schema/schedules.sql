@@ -89,6 +89,7 @@ CREATE TABLE jobs (
     spec         TEXT NOT NULL,
     max_executions INTEGER, -- of a dependent job; the clock knows the others'
     depth        INTEGER NOT NULL DEFAULT 0, -- how many runs led to its being made
+    cause        BLOB, -- what is at the beginning of them
     created_by   TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,
