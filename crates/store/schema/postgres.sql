@@ -170,6 +170,13 @@ table dlq_batches
     CHECK (((status >= 0) AND (status <= 2)))
     CREATE INDEX dlq_batches_open ON public.dlq_batches USING btree (id) WHERE (status = 0)
 
+table event_causes
+    cause uuid not null
+    since bigint not null
+    started bigint not null
+    PRIMARY KEY (cause)
+    CREATE INDEX event_causes_by_age ON public.event_causes USING btree (since)
+
 table event_deliveries
     event_id uuid not null
     listener uuid not null
@@ -213,6 +220,7 @@ table events
     matched boolean not null default false
     run_id uuid
     depth integer not null default 0
+    cause uuid
     handled boolean not null default false
     PRIMARY KEY (id)
     CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched
@@ -407,6 +415,7 @@ table jobs with (fillfactor=80)
     spec text not null
     max_executions bigint
     depth integer not null default 0
+    cause uuid
     created_by text not null
     created_at bigint not null
     updated_at bigint not null

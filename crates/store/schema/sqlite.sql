@@ -180,6 +180,14 @@ CREATE TABLE dlq_batches (
 
 CREATE INDEX dlq_batches_open ON dlq_batches (id) WHERE status = 0;
 
+CREATE TABLE event_causes (
+    cause       BLOB PRIMARY KEY,
+    since       INTEGER NOT NULL,
+    started     INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX event_causes_by_age ON event_causes (since);
+
 CREATE TABLE event_deliveries (
     event_id    BLOB NOT NULL,
     listener    BLOB NOT NULL,
@@ -223,6 +231,7 @@ CREATE TABLE events (
     matched     BOOLEAN NOT NULL DEFAULT FALSE,
     run_id      BLOB,
     depth       INTEGER NOT NULL DEFAULT 0,
+    cause       BLOB, -- the event or run at the beginning of what led to it; itself if there is none
     handled     BOOLEAN NOT NULL DEFAULT FALSE
 );
 
@@ -335,6 +344,7 @@ CREATE TABLE jobs (
     spec         TEXT NOT NULL,
     max_executions INTEGER, -- of a dependent job; the clock knows the others'
     depth        INTEGER NOT NULL DEFAULT 0, -- how many runs led to its being made
+    cause        BLOB, -- what is at the beginning of them
     created_by   TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     updated_at   INTEGER NOT NULL,

@@ -7,6 +7,12 @@ const LANDLOCK: &str = "tasks of a server see neither its database file";
 /// Starts a server whose tasks are kept apart, and runs a workflow of these scripts on it.
 fn run(place: &Place, scripts: &[(&str, String)]) -> serde_json::Value {
     let server = place.server(&[("MAINSPRING_WORKER_ISOLATION", "auto")]);
+    // It is written right after the line that the server printed.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !place.path(".mainspring/admin.token").exists() {
+        assert!(std::time::Instant::now() < deadline, "there is no token");
+        std::thread::yield_now();
+    }
     let mut yaml = "name: look\ntasks:\n".to_owned();
     for (name, script) in scripts {
         let script = script.replace("SERVER", &server.pid().to_string());
