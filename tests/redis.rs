@@ -182,7 +182,7 @@ async fn what_happens_to_jobs_goes_out_and_again_after_a_flush() {
         let (service, database) = (Service::redis().await.unwrap(), TestDatabase::new(flavor).await);
         let node = node(database.store(), &service).await;
         let at = mainspring_core::time::rfc3339(node.client().now());
-        let request = JobRequest::new("once".into(), "noop".into(), JobTiming::Once(at));
+        let request = JobRequest::new("once", "noop", JobTiming::Once(at));
         node.client().create_jobs(&[request]).await.unwrap();
         let told = async || {
             until("both events are in the stream", PATIENCE, async || {
