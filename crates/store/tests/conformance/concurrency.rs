@@ -259,6 +259,7 @@ async fn make_runs(store: &Store) -> Shared {
             limit: version.concurrency.as_ref().map(|_| limit),
             overlap: None,
             start_at: None,
+            audit: None,
         };
         let run = new.id;
         store.create_runs(shared.now(), &[new]).await.unwrap();
