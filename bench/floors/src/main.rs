@@ -12,7 +12,9 @@
 //!   and a completed row moves into a history table. PostgreSQL only.
 //! - `insert_pair`: what a run of one task is: a row for the run and one for its task, with the indexes that finding, claiming
 //!   and listing them needs, 1,000 runs at a time, on one connection. PostgreSQL only.
-//! - `commit_paced`: like `commit`, but one every 20 ms, as the workload `latency` submits. PostgreSQL only.
+//! - `commit_paced`: like `commit`, but one every 20 ms, as the workload `latency` submits.
+//! - `commit_clients`: 32 clients, each committing one row after the other, as `pgbench -c 32` does: every client has its own
+//!   connection on PostgreSQL; on SQLite they take turns at its single writer.
 
 mod measure;
 mod postgres;
@@ -21,8 +23,9 @@ mod sqlite;
 use anyhow::{Context, Result, bail};
 
 pub(crate) const BATCH: usize = 1_000;
-pub(crate) const FLOORS: [&str; 4] = ["commit", "insert", "claim_complete", "claim_keep"];
-pub(crate) const POSTGRES_FLOORS: [&str; 3] = ["claim_history", "insert_pair", "commit_paced"];
+pub(crate) const FLOORS: [&str; 6] =
+    ["commit", "commit_paced", "commit_clients", "insert", "claim_complete", "claim_keep"];
+pub(crate) const POSTGRES_FLOORS: [&str; 2] = ["claim_history", "insert_pair"];
 
 struct Arguments {
     database: String,

@@ -5,6 +5,13 @@ use std::time::Duration;
 /// Singles are slow enough that fewer of them give a steady median.
 pub(crate) const COMMITS: usize = 1_000;
 
+/// How long a client rests between two commits that are paced.
+pub(crate) const PACE: Duration = Duration::from_millis(20);
+pub(crate) const PACED_COMMITS: usize = 300;
+/// Clients of `commit_clients`, and how many rows they commit together.
+pub(crate) const CLIENTS: usize = 32;
+pub(crate) const CLIENT_COMMITS: usize = 10_000;
+
 pub(crate) struct Measurement {
     pub(crate) floor: &'static str,
     pub(crate) database: &'static str,

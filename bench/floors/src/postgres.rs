@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use uuid::Uuid;
 
-use crate::measure::{COMMITS, Measurement, median};
+use crate::measure::{CLIENT_COMMITS, CLIENTS, COMMITS, Measurement, PACE, PACED_COMMITS, median};
 use crate::{BATCH, FLOORS, POSTGRES_FLOORS};
 
 const CONNECTIONS: usize = 2;
@@ -56,9 +56,6 @@ const END_TASK: &str = "
     WITH gone AS (DELETE FROM floor_tasks WHERE run_id = ANY($1) AND state = 2 AND session = $2 RETURNING *)
     INSERT INTO floor_history SELECT run_id, idx, 10::int2, attempt, session, started_at, $3 FROM gone";
 
-const PACE: std::time::Duration = std::time::Duration::from_millis(20);
-const PACED_COMMITS: usize = 300;
-
 const INSERT: &str = "INSERT INTO floor_queue SELECT id, 1::int2, 5::int2, $2 FROM unnest($1::uuid[]) AS id";
 
 const CLAIM: &str = "
@@ -71,11 +68,12 @@ const DELETE: &str = "DELETE FROM floor_queue WHERE id = ANY($1) AND state = 2";
 const KEEP: &str = "UPDATE floor_queue SET state = 3 WHERE id = ANY($1) AND state = 2";
 
 pub(crate) async fn measure(url: &str, floor: &str, n: usize) -> Result<Measurement> {
-    let pool = PgPoolOptions::new().max_connections(CONNECTIONS as u32).connect(url).await?;
+    let pool = PgPoolOptions::new().max_connections(CLIENTS.max(CONNECTIONS) as u32).connect(url).await?;
     sqlx::raw_sql(SCHEMA).execute(&pool).await?;
     let measurement = match floor {
         "commit" => commit(&pool).await?,
         "commit_paced" => commit_paced(&pool).await?,
+        "commit_clients" => commit_clients(&pool).await?,
         "insert_pair" => insert_pairs(&pool, n).await?,
         "claim_history" => claim_history(&pool, n).await?,
         "insert" => insert(&pool, n).await?,
@@ -121,6 +119,35 @@ async fn commit_paced(pool: &PgPool) -> Result<Measurement> {
     }
     let median = median(times);
     Ok(Measurement { floor: "commit_paced", database: "postgres", n: PACED_COMMITS, elapsed: start.elapsed(), median })
+}
+
+/// The connections are made and the statement is prepared before the time begins.
+async fn commit_clients(pool: &PgPool) -> Result<Measurement> {
+    let mut connections = Vec::with_capacity(CLIENTS);
+    for _ in 0..CLIENTS {
+        let mut connection = pool.acquire().await?;
+        insert_batch(&mut connection, 1, 0).await?;
+        connections.push(connection);
+    }
+    let start = Instant::now();
+    let mut clients = tokio::task::JoinSet::new();
+    for mut connection in connections {
+        clients.spawn(async move {
+            let mut times = Vec::with_capacity(CLIENT_COMMITS / CLIENTS);
+            for due_at in 0..CLIENT_COMMITS / CLIENTS {
+                let single = Instant::now();
+                insert_batch(&mut connection, 1, due_at).await?;
+                times.push(single.elapsed());
+            }
+            anyhow::Ok(times)
+        });
+    }
+    let mut times = Vec::with_capacity(CLIENT_COMMITS);
+    while let Some(each) = clients.join_next().await {
+        times.extend(each??);
+    }
+    let (n, elapsed) = (times.len(), start.elapsed());
+    Ok(Measurement { floor: "commit_clients", database: "postgres", n, elapsed, median: median(times) })
 }
 
 async fn fill_pairs(connection: &mut PgConnection, n: usize) -> Result<()> {

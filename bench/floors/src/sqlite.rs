@@ -1,14 +1,16 @@
 //! The floors on SQLite: one writer, write-ahead log, every commit synchronised.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail, ensure};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use crate::measure::{COMMITS, Measurement, median};
+use crate::measure::{CLIENT_COMMITS, CLIENTS, COMMITS, Measurement, PACE, PACED_COMMITS, median};
 use crate::{BATCH, FLOORS};
 
 const SCHEMA: &str = "
@@ -41,8 +43,12 @@ pub(crate) async fn measure(url: &str, floor: &str, n: usize) -> Result<Measurem
         .connect()
         .await?;
     sqlx::raw_sql(SCHEMA).execute(&mut connection).await?;
+    if floor == "commit_clients" {
+        return commit_clients(connection).await;
+    }
     let measurement = match floor {
         "commit" => commit(&mut connection).await?,
+        "commit_paced" => commit_paced(&mut connection).await?,
         "insert" => insert(&mut connection, n).await?,
         "claim_complete" => claim_complete(&mut connection, "claim_complete", DELETE, n).await?,
         "claim_keep" => claim_complete(&mut connection, "claim_keep", KEEP, n).await?,
@@ -62,6 +68,47 @@ async fn commit(connection: &mut SqliteConnection) -> Result<Measurement> {
         times.push(single.elapsed());
     }
     Ok(Measurement { floor: "commit", database: "sqlite", n: COMMITS, elapsed: start.elapsed(), median: median(times) })
+}
+
+async fn commit_paced(connection: &mut SqliteConnection) -> Result<Measurement> {
+    insert_batch(connection, 1, 0).await?;
+    let mut ticks = tokio::time::interval(PACE);
+    let start = Instant::now();
+    let mut times = Vec::with_capacity(PACED_COMMITS);
+    for due_at in 0..PACED_COMMITS {
+        ticks.tick().await;
+        let single = Instant::now();
+        insert_batch(connection, 1, due_at).await?;
+        times.push(single.elapsed());
+    }
+    let median = median(times);
+    Ok(Measurement { floor: "commit_paced", database: "sqlite", n: PACED_COMMITS, elapsed: start.elapsed(), median })
+}
+
+/// There is one writer, so the clients take turns: a commit each, as it comes.
+async fn commit_clients(connection: SqliteConnection) -> Result<Measurement> {
+    let writer = Arc::new(Mutex::new(connection));
+    let start = Instant::now();
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        let writer = Arc::clone(&writer);
+        clients.spawn(async move {
+            let mut times = Vec::with_capacity(CLIENT_COMMITS / CLIENTS);
+            for due_at in 0..CLIENT_COMMITS / CLIENTS {
+                let single = Instant::now();
+                insert_batch(&mut *writer.lock().await, 1, due_at).await?;
+                times.push(single.elapsed());
+            }
+            anyhow::Ok(times)
+        });
+    }
+    let mut times = Vec::with_capacity(CLIENT_COMMITS);
+    while let Some(each) = clients.join_next().await {
+        times.extend(each??);
+    }
+    let (n, elapsed) = (times.len(), start.elapsed());
+    sqlx::raw_sql("DROP TABLE floor_queue").execute(&mut *writer.lock().await).await?;
+    Ok(Measurement { floor: "commit_clients", database: "sqlite", n, elapsed, median: median(times) })
 }
 
 async fn insert(connection: &mut SqliteConnection, n: usize) -> Result<Measurement> {

@@ -212,10 +212,14 @@ impl Client {
         *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(node);
     }
 
+    /// The node in the same process, if there is one.
+    pub(crate) fn local_node(&self) -> Option<Arc<Shared>> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
     /// Where remote workers enter, if a node runs in this process.
     pub fn workers(&self) -> Option<WorkerGate> {
-        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
-        node.map(|shared| WorkerGate { shared })
+        self.local_node().map(|shared| WorkerGate { shared })
     }
 
     /// Something may be claimable, here and for others.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::{Completion, Outcome};
 use mainspring_core::{Micros, RunId, Workflow};
-use mainspring_store::{Exchange, Reply};
+use mainspring_store::{Claimed, Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
 
 use crate::exchange::session_inbox::Held;
@@ -79,11 +79,16 @@ pub(crate) fn exchange_applied(shared: &Shared, exchange: &Exchange, reply: &Rep
     for (run, state) in &reply.ended_runs {
         run_ended(metrics, *run, *state, exchange.now);
     }
-    if reply.claimed.is_empty() {
+    claimed(shared, exchange.now, &reply.claimed);
+}
+
+pub(crate) fn claimed(shared: &Shared, now: Micros, claims: &[Claimed]) {
+    if claims.is_empty() {
         return;
     }
+    let metrics = &shared.client.metrics;
     let queues = shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
-    for claim in &reply.claimed {
+    for claim in claims {
         let queue = queues.get(&claim.route).map_or("default", |queue| queue);
         // The first attempt of a task without upstream was counted when its run was created.
         let waited_for_others = claim.token.attempt > 1
@@ -98,7 +103,7 @@ pub(crate) fn exchange_applied(shared: &Shared, exchange: &Exchange, reply: &Rep
         if waited_for_others {
             metrics.record(Event::TasksReady { queue, count: 1 });
         }
-        metrics.record(Event::TaskClaimed { queue, waited: seconds(exchange.now - claim.due_at) });
+        metrics.record(Event::TaskClaimed { queue, waited: seconds(now - claim.due_at) });
     }
 }
 

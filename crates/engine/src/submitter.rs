@@ -2,15 +2,19 @@
 //!
 //! A batch is one run when the process is idle and hundreds when it is busy, without a timer. The runs, the idempotency
 //! keys, the kept answers and the audit rows of all its requests are one commit. One that the database refuses is found by
-//! halving and does not harm its neighbours. Namespaces take turns, so that a busy one does not hold the others up.
+//! halving and does not harm its neighbours. Where the node of this process has free slots, first tasks are claimed in the same
+//! unit ([`starting`]). Namespaces take turns, so that a busy one does not hold the others up.
+
+mod starting;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use mainspring_core::Micros;
-use mainspring_store::{AuditRow, Error, KeptAnswer, NewRun, PlainSubmission, RequestKey, Result};
+use mainspring_store::{AuditRow, Error, KeptAnswer, Lane, NewRun, PlainSubmission, RequestKey, Result};
 use tokio::sync::oneshot;
 
+use self::starting::Slots;
 use crate::bus::BusMessage;
 use crate::client::{ANY_WORK, Client};
 
@@ -44,7 +48,11 @@ struct Queue<T> {
 }
 
 #[derive(Default)]
-pub(crate) struct Submitter(Mutex<Queue<Waiting>>);
+pub(crate) struct Submitter {
+    queue: Mutex<Queue<Waiting>>,
+    /// The lane of units that start what they make, when none is under way.
+    lane: Mutex<Option<Lane>>,
+}
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
@@ -91,7 +99,7 @@ impl Client {
     pub async fn submit_plain(&self, run: NewRun, leaves: LeavesAt) -> Result<Micros> {
         let (reply, made) = oneshot::channel();
         let begins = {
-            let mut queue = self.submitter.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self.submitter.queue.lock().unwrap_or_else(PoisonError::into_inner);
             let namespace = run.version.namespace.clone();
             queue.add(&namespace, Waiting { run, leaves, reply });
             !std::mem::replace(&mut queue.is_draining, true)
@@ -104,7 +112,7 @@ impl Client {
 
     /// The next unit; `None` when nothing waits, and then the next to come begins again.
     fn next_unit(&self) -> Option<Vec<Waiting>> {
-        let mut queue = self.submitter.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.submitter.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let unit = queue.take();
         queue.is_draining = !unit.is_empty();
         queue.is_draining.then_some(unit)
@@ -121,40 +129,52 @@ async fn drain(client: Client) {
             submissions.push(PlainSubmission { run, key, audit });
             replies.push(reply);
         }
-        let outcomes = commit(&client, now, &submissions).await;
+        let (outcomes, left) = commit(&client, now, &submissions).await;
         let made = || submissions.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()).map(|(one, _)| &one.run);
         client.meter(made());
         let made: Vec<_> = made().map(|run| run.id).collect();
         for (reply, outcome) in replies.into_iter().zip(outcomes) {
             _ = reply.send(outcome.map(|()| now));
         }
-        if !made.is_empty() {
-            client.announce([BusMessage::RunsChanged(made), ANY_WORK]).await;
+        match (made.is_empty(), left) {
+            (true, _) => {}
+            (false, false) => client.announce([BusMessage::RunsChanged(made)]).await,
+            (false, true) => client.announce([BusMessage::RunsChanged(made), ANY_WORK]).await,
         }
     }
 }
 
-/// What became of each. Halves are tried apart when the whole was refused.
-async fn commit(client: &Client, now: Micros, unit: &[PlainSubmission]) -> Vec<Result<()>> {
+/// What became of each, and whether something is left for others to start. Halves are tried apart when the whole was
+/// refused.
+async fn commit(client: &Client, now: Micros, unit: &[PlainSubmission]) -> (Vec<Result<()>>, bool) {
     let mut outcomes: Vec<Result<()>> = Vec::with_capacity(unit.len());
-    let mut parts = vec![unit];
+    let (mut parts, mut left) = (vec![unit], false);
+    let mut slots = Slots::reserve(client, unit);
     while let Some(part) = parts.pop() {
-        match try_commit(client, now, part).await {
-            Ok(()) => outcomes.extend(part.iter().map(|_| Ok(()))),
+        // Only the whole starts what it makes: halves are rare, and their first tasks are claimed as usual.
+        let outcome = match slots.take() {
+            Some(slots) => slots.submit(now, part).await,
+            None => try_commit(client, now, part).await.map(|()| true),
+        };
+        match outcome {
+            Ok(leaves) => {
+                left |= leaves;
+                outcomes.extend(part.iter().map(|_| Ok(())));
+            }
             Err(error) if part.len() == 1 => outcomes.push(Err(error)),
-            Err(Error::Rejected(_) | Error::KeyTaken | Error::Conflict(_)) => {
+            // Whether it was applied is unknown, for each of them.
+            Err(error @ (Error::Unavailable(_) | Error::InDoubt(_) | Error::Repeat(_))) => {
+                tracing::warn!(%error, submissions = part.len(), "a unit of submissions was not answered");
+                outcomes.extend(part.iter().map(|_| Err(Error::InDoubt("a submission"))));
+            }
+            Err(_) => {
                 let (first, second) = part.split_at(part.len() / 2);
                 parts.push(second);
                 parts.push(first);
             }
-            // Whether it was applied is unknown, for each of them.
-            Err(error) => {
-                tracing::warn!(%error, submissions = part.len(), "a unit of submissions was not answered");
-                outcomes.extend(part.iter().map(|_| Err(Error::InDoubt("a submission"))));
-            }
         }
     }
-    outcomes
+    (outcomes, left)
 }
 
 async fn try_commit(client: &Client, now: Micros, part: &[PlainSubmission]) -> Result<()> {

@@ -33,7 +33,7 @@ pub(crate) enum Workload {
     Shell,
     /// Triggers over HTTP, by one client and by 32.
     HttpTrigger,
-    /// Lists of 20 runs beside 100,000, without and with a count.
+    /// Lists of 20 runs beside many (--beside), without and with a count.
     HttpList,
     /// One-task runs over HTTP, 1,000 in a request.
     Bulk,
@@ -52,6 +52,12 @@ pub(crate) struct BenchArgs {
     /// Lanes of the node
     #[arg(long, default_value_t = 2)]
     lanes: usize,
+    /// HTTP list only: how many runs there are
+    #[arg(long, default_value_t = 1_000_000)]
+    beside: usize,
+    /// HTTP trigger only: a node executes what is triggered
+    #[arg(long)]
+    with_node: bool,
     /// Drain only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
     #[arg(long)]
     held_snapshot: bool,
@@ -82,8 +88,8 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
         Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,
         Workload::Enqueue => bench.enqueue(args.n.unwrap_or(100_000)).await,
         Workload::Shell => bench.shell(args.n.unwrap_or(1_000)).await,
-        Workload::HttpTrigger => bench.http_trigger(args.n.unwrap_or(20_000)).await,
-        Workload::HttpList => bench.http_list(args.n.unwrap_or(1_000)).await,
+        Workload::HttpTrigger => bench.http_trigger(args.n.unwrap_or(20_000), args.with_node).await,
+        Workload::HttpList => bench.http_list(args.n.unwrap_or(1_000), args.beside).await,
         Workload::Bulk => bench.bulk(args.n.unwrap_or(100_000)).await,
         Workload::Schedules if args.steady => {
             let of = if args.limited { Of::Jobs } else { Of::Workflows };

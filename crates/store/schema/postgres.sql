@@ -1058,6 +1058,24 @@ function settle_v1(
     p_decide integer)
     returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 20d49f04a1802ed423dcea61b373a6b4
 
+function start_runs_v1(
+    p_now bigint,
+    p_run uuid[],
+    p_version bigint[],
+    p_workflow uuid[],
+    p_flags smallint[],
+    p_rank smallint[],
+    p_open integer[],
+    p_deadline bigint[],
+    p_pools integer[],
+    p_lane bigint,
+    p_seq bigint,
+    p_session bigint,
+    w_route integer[],
+    w_slots integer[],
+    w_rank smallint[])
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body c799302a9886cf05357fff34574f1447
+
 function startable_v1(
     run_state smallint,
     flags smallint,

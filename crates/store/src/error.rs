@@ -74,7 +74,9 @@ impl From<sqlx::Error> for Error {
                     "10" | "13" | "14" | "778" => Self::Unavailable(error),
                     // PostgreSQL: what `create_runs_v1` says of a workflow that was deleted meanwhile.
                     "MS001" => Self::not_found("the workflow"),
-                    // SQLite: the same, see `sqlite/runs.rs`.
+                    // PostgreSQL: what `start_runs_v1` says when the guard of its lane did not move.
+                    "MS002" => Self::InDoubt("a submission"),
+                    // SQLite: the deleted workflow, see `sqlite/runs.rs`.
                     "1299" if database.message().ends_with("runs.state") => Self::not_found("the workflow"),
                     _ => Self::Rejected(error),
                 }

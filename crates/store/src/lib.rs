@@ -72,7 +72,7 @@ pub use runs::parking::{Parked, Parking};
 pub use runs::reopen::{Reopen, Reopened};
 pub use runs::repair::{Repair, Repaired};
 pub use runs::retention::Purged;
-pub use runs::submit::PlainSubmission;
+pub use runs::submit::{PlainSubmission, Started};
 pub use runs::transitions::Transition;
 pub use runs::waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
 pub use schedules::backfills::{BackfillRow, NewBackfill};

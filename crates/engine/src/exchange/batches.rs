@@ -1,6 +1,6 @@
 //! Batches: what one exchange hands in and asks for, and what its answer means for slots and routes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use mainspring_core::Micros;
@@ -127,6 +127,41 @@ impl Gatherer {
         }
         self.routes = routes;
         self.turn.rotate_left(1);
+    }
+
+    /// Slots of the node's own pool for first tasks of runs that are being made, reserved until the unit is settled.
+    pub(crate) fn reserve_first(&mut self, rows: &BTreeMap<i32, i32>) -> Vec<Want> {
+        let (own, mut wants) = (self.own, Vec::new());
+        if self.draining || !self.is_current(own) {
+            return wants;
+        }
+        let Some(inbox) = self.sessions.get_mut(&own) else { return wants };
+        for (id, rows) in rows {
+            let Some(route) = self.routes.get(*id).filter(|route| route.served_by.contains(&own)) else { continue };
+            let Some(hand_over_rank) = route.start_rank() else { continue };
+            let slots = inbox.free(route.class).min(*rows);
+            if slots > 0 {
+                inbox.reserve(route.class, slots);
+                wants.push(Want { session: own, route: *id, slots, hand_over_rank, floor: None });
+            }
+        }
+        wants
+    }
+
+    /// What was reserved so was used for these, or not. Returns the claims that are ours.
+    pub(crate) fn started_first(&mut self, wants: &[Want], claimed: Vec<Claimed>) -> Vec<Claimed> {
+        let mut used: HashMap<(i64, i32), i32> = HashMap::new();
+        let mut new = Vec::with_capacity(claimed.len());
+        for claim in claimed {
+            *used.entry((claim.token.session, claim.route)).or_default() += 1;
+            let class = self.class_of(claim.route);
+            let inbox = self.sessions.get_mut(&claim.token.session).filter(|inbox| !inbox.lost);
+            if inbox.is_some_and(|inbox| inbox.hold(&claim, class)) {
+                new.push(claim);
+            }
+        }
+        self.settle_reserved(&Batch { exchange: Exchange { want: wants.to_vec(), ..Exchange::default() } }, &used);
+        new
     }
 
     /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again. Returns the

@@ -27,6 +27,8 @@ pub(crate) struct Route {
     floor: Option<(i16, Micros)>,
     floor_since: Instant,
     warm_until: Option<Instant>,
+    /// Whether any look at it was answered: before that nobody knows what waits.
+    known: bool,
 }
 
 impl Route {
@@ -50,6 +52,7 @@ impl Route {
         now: Instant,
     ) -> bool {
         let full = claimed >= wanted;
+        self.known = true;
         // A look that was asked for meanwhile stays asked for.
         self.hungry |= full;
         self.drained = !full;
@@ -65,6 +68,15 @@ impl Route {
             _ => self.floor = None,
         }
         full
+    }
+
+    /// Up to which rank new runs may start without having waited, for nobody waits who came before.
+    pub(crate) fn start_rank(&self) -> Option<i16> {
+        match (self.known, self.drained) {
+            (false, _) => None,
+            (true, true) => Some(i16::MAX),
+            (true, false) => self.last_rank.checked_sub(1),
+        }
     }
 
     fn is_worth_a_look(&self, now: Instant) -> bool {
@@ -155,6 +167,7 @@ impl Routes {
                 floor: None,
                 floor_since: now,
                 warm_until: None,
+                known: false,
             }
         })
     }

@@ -18,8 +18,6 @@ const WORKFLOW: &str = "name: http\ntasks: {a: {function: noop}}";
 const TRIGGER: &str = "/api/v1/workflows/http/trigger";
 const CLIENTS: usize = 32;
 const PER_BULK: usize = 1_000;
-/// What a list of runs is long.
-const RUNS_BESIDE: usize = 100_000;
 
 /// A server on a port of its own, and the token that opens it.
 struct Served {
@@ -30,6 +28,8 @@ struct Served {
 impl Bench {
     async fn serve(&self) -> anyhow::Result<Served> {
         self.workflow(WORKFLOW).await?;
+        // As a server does.
+        self.client.announce_in_background();
         let api = Api::new(self.client.clone(), Settings::default()).map_err(anyhow::Error::msg)?;
         let token = match api.first_token().await {
             Ok(Some(token)) => token.reveal().to_owned(),
@@ -40,23 +40,28 @@ impl Bench {
     }
 
     /// N triggers by one client and by 32, each waiting for its answer before the next.
-    pub(crate) async fn http_trigger(&self, n: usize) -> anyhow::Result<()> {
+    pub(crate) async fn http_trigger(&self, n: usize, with_node: bool) -> anyhow::Result<()> {
         let served = self.serve().await?;
+        let node = if with_node { Some(self.node().await?) } else { None };
         let request = request("POST", TRIGGER, &served.token, "{}");
         for clients in [1, CLIENTS] {
             let count = if clients == 1 { (n / 10).max(1) } else { n };
             let (took, mut each) = ask(served.server.address(), &request, count, clients).await?;
-            Report::new(format!("http_trigger_{clients}"), count, took).with_percentiles(&mut each).print();
+            let name = if with_node { "http_trigger_started" } else { "http_trigger" };
+            Report::new(format!("{name}_{clients}"), count, took).with_percentiles(&mut each).print();
         }
         served.server.shutdown(Duration::from_secs(5)).await;
+        if let Some(node) = node {
+            node.shutdown(Duration::from_secs(5)).await;
+        }
         Ok(())
     }
 
     /// Lists of 20 runs beside many, without and with a count.
-    pub(crate) async fn http_list(&self, n: usize) -> anyhow::Result<()> {
+    pub(crate) async fn http_list(&self, n: usize, beside: usize) -> anyhow::Result<()> {
         let served = self.serve().await?;
         let spec = self.workflow(WORKFLOW).await?;
-        for _ in 0..RUNS_BESIDE / PER_BULK {
+        for _ in 0..beside.div_ceil(PER_BULK) {
             self.client.submit_many(&spec, vec![Submission::default(); PER_BULK]).await?;
         }
         for (name, target) in

@@ -42,7 +42,7 @@ pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Rep
     Ok(reply)
 }
 
-async fn connect(lane: &Lane) -> Result<PgConnection> {
+pub(super) async fn connect(lane: &Lane) -> Result<PgConnection> {
     match &*lane.store.db {
         Db::Postgres(pg) => Ok(PgConnection::connect_with(&pg.options).await?),
         Db::Sqlite(_) => Err(Error::Conflict("a PostgreSQL lane on SQLite".into())),

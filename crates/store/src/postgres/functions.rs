@@ -23,7 +23,8 @@ macro_rules! functions {
 /// In the order of their making: those in plain SQL are checked against the ones they call.
 pub(crate) const ALL: &[Function] = functions!(
     "uuid_v7_v1" "verdict_v1" "counts_v1" "stopped_v1" "startable_v1" "followed_flags_v1" "runs_ended_v1" "child_ended_v1" "limits_v1" "items_v1"
-    "enter_stage_v1" "next_stage_v1" "settle_one_v1" "settle_v1" "exchange_v1" "create_runs_v1" "swap_triggers_v1"
+    "enter_stage_v1" "next_stage_v1" "settle_one_v1" "settle_v1" "exchange_v1" "create_runs_v1" "start_runs_v1"
+    "swap_triggers_v1"
 );
 
 impl Function {

@@ -36,6 +36,7 @@ pub(crate) const ANSWERS: &[(&str, i16)] = &[
     ("run_ended", answer::RUN_ENDED),
     ("fenced", answer::FENCED),
     ("cancel", answer::CANCEL),
+    ("left", answer::LEFT),
     ("session_dead", answer::SESSION_DEAD),
     ("not_applied", answer::NOT_APPLIED),
 ];
@@ -48,12 +49,14 @@ pub(crate) mod answer {
     pub(crate) const RUN_ENDED: i16 = 3;
     pub(crate) const FENCED: i16 = 4;
     pub(crate) const CANCEL: i16 = 5;
+    /// Something of what was made is left for others to start or to decide.
+    pub(crate) const LEFT: i16 = 6;
     pub(crate) const SESSION_DEAD: i16 = 8;
     /// The guard of the lane did not move.
     pub(crate) const NOT_APPLIED: i16 = 9;
 }
 
-/// An answer row of `exchange_v1` and `settle_v1`.
+/// An answer row of `exchange_v1`, `settle_v1` and `start_runs_v1`.
 #[derive(Debug, sqlx::FromRow)]
 pub(crate) struct AnswerRow {
     pub(crate) kind: i16,

@@ -1,33 +1,42 @@
 //! Runs with what their requests leave, as one statement over columns.
 
 use mainspring_core::Micros;
-use sqlx::PgConnection;
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{PgConnection, Postgres};
 
-use crate::access::{AuditRow, KeptAnswer};
-use crate::error::Result;
+use super::exchange::connect;
+use super::{AnswerRow, answer};
+use crate::error::{Error, Result};
 use crate::runs::create::RunSeed;
-use crate::unit::RequestKey;
+use crate::runs::exchange::{Lane, Want};
+use crate::runs::submit::{Columns, Started};
 
 // Every part of one statement sees the same snapshot and is committed with it.
-const SUBMIT: &str = "WITH \
-    details AS (INSERT INTO run_details (run_id, inputs, correlation_id, trigger) \
-        SELECT * FROM unnest($12::uuid[], $13::text[], $14::text[], $15::text[])), \
-    keys AS (INSERT INTO idempotent_requests (actor, key, request_hash, claim, created_at, status, content_type, body) \
-        SELECT * FROM unnest($16::text[], $17::text[], $18::bytea[], $19::uuid[], $20::bigint[], $21::smallint[], $22::text[], $23::bytea[])), \
-    audit AS (INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
-        SELECT * FROM unnest($24::uuid[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::text[], $30::text[], $31::smallint[], $32::text[], $33::text[])) \
-    SELECT create_runs_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+macro_rules! leaving {
+    ($call:literal) => {
+        concat!(
+            "WITH details AS (INSERT INTO run_details (run_id, inputs, correlation_id, trigger) \
+                SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[])), \
+            keys AS (INSERT INTO idempotent_requests (actor, key, request_hash, claim, created_at, status, content_type, body) \
+                SELECT * FROM unnest($5::text[], $6::text[], $7::bytea[], $8::uuid[], $9::bigint[], $10::smallint[], $11::text[], $12::bytea[])), \
+            audit AS (INSERT INTO audit_log (id, at, actor, address, method, path, namespace, status, request_id, detail) \
+                SELECT * FROM unnest($13::uuid[], $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::text[], $20::smallint[], $21::text[], $22::text[])) ",
+            $call
+        )
+    };
+}
 
-pub(crate) async fn submit(
-    connection: &mut PgConnection,
-    now: Micros,
-    seeds: &[RunSeed],
-    pools: &[i32],
-    keys: &[&(RequestKey, KeptAnswer)],
-    audit: &[&AuditRow],
-) -> Result<()> {
-    let given: Vec<&RunSeed> = seeds.iter().filter(|seed| seed.has_details()).collect();
-    sqlx::query(SUBMIT)
+const SUBMIT: &str = leaving!("SELECT create_runs_v1($23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)");
+const START: &str = leaving!(
+    "SELECT * FROM start_runs_v1($23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)"
+);
+
+type Bound<'q> = Query<'q, Postgres, PgArguments>;
+
+pub(crate) async fn submit(connection: &mut PgConnection, now: Micros, columns: &Columns<'_>) -> Result<()> {
+    let seeds = &columns.seeds;
+    leaving(SUBMIT, columns)
         .bind(now)
         .bind(column(seeds, |seed| seed.id))
         .bind(column(seeds, |seed| seed.version))
@@ -38,7 +47,64 @@ pub(crate) async fn submit(
         .bind(column(seeds, |seed| seed.open))
         .bind(column(seeds, |seed| seed.limit))
         .bind(column(seeds, |seed| seed.deadline_at))
-        .bind(pools.to_vec())
+        .bind(columns.pools.clone())
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// The same as the next unit of a lane, which starts first tasks.
+pub(crate) async fn start(lane: &mut Lane, now: Micros, columns: &Columns<'_>, want: &[Want]) -> Result<Started> {
+    let mut connection = match lane.connection.take() {
+        Some(connection) => connection,
+        None => connect(lane).await?,
+    };
+    let seeds = &columns.seeds;
+    let call = leaving(START, columns)
+        .bind(now)
+        .bind(column(seeds, |seed| seed.id))
+        .bind(column(seeds, |seed| seed.version))
+        .bind(column(seeds, |seed| seed.workflow))
+        .bind(column(seeds, |seed| seed.flags))
+        .bind(column(seeds, |seed| seed.rank))
+        .bind(column(seeds, |seed| seed.open))
+        .bind(column(seeds, |seed| seed.deadline_at))
+        .bind(columns.pools.clone())
+        .bind(lane.id)
+        .bind(lane.seq + 1)
+        .bind(want.first().map_or(0, |want| want.session))
+        .bind(column(want, |want| want.route))
+        .bind(column(want, |want| want.slots))
+        .bind(column(want, |want| want.hand_over_rank));
+    let rows = match call.fetch_all(&mut connection).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            return Err(match Error::from(error) {
+                // The connection broke: it may have been applied.
+                Error::Unavailable(_) => Error::InDoubt("a submission"),
+                other => {
+                    lane.connection = Some(connection);
+                    other
+                }
+            });
+        }
+    };
+    lane.connection = Some(connection);
+    let mut started = Started::default();
+    for row in &rows {
+        let row: AnswerRow = sqlx::FromRow::from_row(row)?;
+        match row.kind {
+            answer::CLAIMED => started.claimed.push(row.claimed()),
+            _ => started.left = true,
+        }
+    }
+    Ok(started)
+}
+
+fn leaving<'q>(sql: &'static str, columns: &Columns<'_>) -> Bound<'q> {
+    let given: Vec<&RunSeed> = columns.seeds.iter().filter(|seed| seed.has_details()).collect();
+    let (keys, audit) = (&columns.keys, &columns.audit);
+    sqlx::query(sql)
         .bind(column(&given, |seed| seed.id))
         .bind(column(&given, |seed| seed.inputs.clone()))
         .bind(column(&given, |seed| seed.correlation_id.clone()))
@@ -61,9 +127,6 @@ pub(crate) async fn submit(
         .bind(column(audit, |row| row.status))
         .bind(column(audit, |row| row.request_id.clone()))
         .bind(column(audit, |row| row.detail.clone()))
-        .execute(connection)
-        .await?;
-    Ok(())
 }
 
 fn column<R, T>(rows: &[R], value: impl Fn(&R) -> T) -> Vec<T> {

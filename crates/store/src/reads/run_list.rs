@@ -34,6 +34,8 @@ pub struct RunFilter {
 
 /// How many open runs one step of listing them looks at.
 const OPEN_RUNS_PER_PAGE: usize = 200;
+/// The same for counting them, where a run costs its id.
+const OPEN_RUNS_PER_COUNT: usize = 5_000;
 
 /// The runs with live rows before one, newest first: from each the index leads to the next, past all other rows of it.
 const OPEN_RUNS: &str = "WITH RECURSIVE open (run_id) AS ( \
@@ -53,9 +55,9 @@ const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FR
 
 macro_rules! filtered {
     ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {
-        filtered!($database, $flavor, $filter, $among, SUMMARY)
+        filtered!($database, $flavor, $filter, $among, SUMMARY, " ORDER BY r.id DESC LIMIT ")
     };
-    ($database:ty, $flavor:expr, $filter:expr, $among:expr, $head:expr) => {{
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr, $head:expr, $limit:literal) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new($head);
         // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
@@ -113,7 +115,7 @@ macro_rules! filtered {
         if let Some(before) = filter.before {
             query.push(" AND r.id < ").push_bind(before);
         }
-        query.push(" ORDER BY r.id DESC LIMIT ").push_bind(filter.limit);
+        query.push($limit).push_bind(filter.limit);
         query.push(" OFFSET ").push_bind(filter.offset);
         query
     }};
@@ -130,17 +132,36 @@ impl Store {
     /// How many there are, counted up to `most` by the database.
     pub async fn count_runs(&self, filter: &RunFilter, most: i64) -> Result<i64> {
         let filter = &RunFilter { before: None, offset: 0, limit: most, ..filter.clone() };
-        if let Some(RunState::Pending | RunState::Running | RunState::Paused) = filter.state {
-            return Ok(i64::try_from(self.list_open_runs(filter).await?.len()).unwrap_or(most));
+        if !matches!(filter.state, Some(RunState::Pending | RunState::Running | RunState::Paused)) {
+            return self.count_selected(filter, None).await;
         }
-        let head = format!("SELECT count(*) FROM ({SUMMARY}");
+        let mut page = filter.clone();
+        let mut count = 0;
+        while count < most {
+            let open = self.page_of_open_runs(page.before, page.state, OPEN_RUNS_PER_COUNT).await?;
+            let Some(oldest) = open.last().copied() else { break };
+            count += self.count_selected(&page, Some(&open)).await?;
+            page.before = Some(oldest);
+        }
+        Ok(count.min(most))
+    }
+
+    /// Counts without reading what is not asked for, in whatever order the rows come.
+    async fn count_selected(&self, filter: &RunFilter, among: Option<&[RunId]>) -> Result<i64> {
+        let mut head = "SELECT count(*) FROM (SELECT 1 AS one FROM runs r".to_owned();
+        if filter.tag.is_some() {
+            head.push_str(" JOIN versions v ON v.id = r.version");
+        }
+        if filter.namespace.is_some() || filter.namespaces.is_some() || filter.workflow.is_some() {
+            head.push_str(" JOIN workflows w ON w.id = r.workflow_id");
+        }
         let (count,): (i64,) = match &mut self.to_read().await? {
             Acquired::Postgres(pg) => {
-                let mut query = filtered!(sqlx::Postgres, Flavor::Postgres, filter, None, head);
+                let mut query = filtered!(sqlx::Postgres, Flavor::Postgres, filter, among, head, " LIMIT ");
                 query.push(") c").build_query_as().fetch_one(pg.connection()).await?
             }
             Acquired::Sqlite(sqlite) => {
-                let mut query = filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, None, head);
+                let mut query = filtered!(sqlx::Sqlite, Flavor::Sqlite, filter, among, head, " LIMIT ");
                 query.push(") c").build_query_as().fetch_one(sqlite.connection().await?).await?
             }
         };
@@ -155,7 +176,7 @@ impl Store {
         let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, offset: 0, ..filter.clone() };
         let mut found = Vec::new();
         while found.len() < wanted {
-            let open = self.page_of_open_runs(page.before, page.state).await?;
+            let open = self.page_of_open_runs(page.before, page.state, OPEN_RUNS_PER_PAGE).await?;
             let Some(oldest) = open.last().copied() else { break };
             found.extend(self.select_runs(&page, Some(&open)).await?);
             page.before = Some(oldest);
@@ -166,24 +187,29 @@ impl Store {
 
     /// The newest open runs before this one, a page of them: those with live rows, and those that have none because a big
     /// unit goes on, because they have no tasks and wait for their turn, or because they start later.
-    async fn page_of_open_runs(&self, before: Option<RunId>, state: Option<RunState>) -> Result<Vec<RunId>> {
+    async fn page_of_open_runs(
+        &self,
+        before: Option<RunId>,
+        state: Option<RunState>,
+        size: usize,
+    ) -> Result<Vec<RunId>> {
         let before = before.unwrap_or(RunId::max());
-        let mut open = self.runs_before(OPEN_RUNS, before).await?;
-        open.extend(self.runs_before(CONTINUED_RUNS, before).await?);
+        let mut open = self.runs_before(OPEN_RUNS, before, size).await?;
+        open.extend(self.runs_before(CONTINUED_RUNS, before, size).await?);
         if state == Some(RunState::Pending) {
-            open.extend(self.runs_before(EMPTY_QUEUED_RUNS, before).await?);
-            open.extend(self.runs_before(PUT_OFF_RUNS, before).await?);
+            open.extend(self.runs_before(EMPTY_QUEUED_RUNS, before, size).await?);
+            open.extend(self.runs_before(PUT_OFF_RUNS, before, size).await?);
         }
         open.sort_unstable_by(|one, other| other.cmp(one));
         open.dedup();
-        open.truncate(OPEN_RUNS_PER_PAGE);
+        open.truncate(size);
         Ok(open)
     }
 
-    async fn runs_before(&self, sql: &'static str, before: RunId) -> Result<Vec<RunId>> {
+    async fn runs_before(&self, sql: &'static str, before: RunId, size: usize) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = read!(self, |conn| sqlx::query_as(sql)
             .bind(before)
-            .bind(OPEN_RUNS_PER_PAGE as i64)
+            .bind(i64::try_from(size).unwrap_or(i64::MAX))
             .fetch_all(conn)
             .await?);
         Ok(rows.into_iter().map(|row| row.0).collect())

@@ -187,16 +187,27 @@ impl Store {
 impl Lane {
     /// Applies the exchange, once. After `InDoubt` the only legal call is [`Lane::resolve`].
     pub async fn exchange(&mut self, exchange: &Exchange) -> Result<Reply> {
-        if self.seq >= EXCHANGES_PER_LANE {
-            self.id = self.store.insert_lane(self.node, exchange.now).await?;
-            self.seq = 0;
-        }
+        self.renew(exchange.now).await?;
         let reply = match self.store.flavor() {
             Flavor::Postgres => postgres::exchange::exchange(self, exchange).await?,
             Flavor::Sqlite => sqlite::exchange::exchange(self, exchange).await?,
         };
         self.seq += 1;
         Ok(reply)
+    }
+
+    /// Begins another lane where this one has gone on for long.
+    pub(crate) async fn renew(&mut self, now: Micros) -> Result<()> {
+        if self.seq >= EXCHANGES_PER_LANE {
+            self.id = self.store.insert_lane(self.node, now).await?;
+            self.seq = 0;
+        }
+        Ok(())
+    }
+
+    /// The node that it belongs to.
+    pub fn node(&self) -> Uuid {
+        self.node
     }
 
     /// Settles the exchange in doubt by moving its guard on another connection: if the guard moves, the exchange was

@@ -82,6 +82,12 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
     Ok(Some(reply))
 }
 
+/// Begins a unit of the lane that hands nothing in; which of the sessions are live.
+pub(super) async fn open_guarded(tx: &mut SqliteTx, lane: &Lane, sessions: &[i64]) -> Result<Vec<i64>> {
+    let sessions = serde_json::to_string(sessions).unwrap_or_default();
+    Ok(open(tx, lane, &sessions, None).await?.live)
+}
+
 /// How an exchange begins.
 #[derive(Debug, Default)]
 struct Opened {

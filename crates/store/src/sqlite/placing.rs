@@ -42,6 +42,20 @@ impl Demand {
         Self { claim, wants: slots.collect(), decide_session: exchange.decide_session, decide: exchange.decide }
     }
 
+    /// Those of the rows, all of which may start, that get a slot at once.
+    pub(super) fn fitting(&self, mut rows: Vec<Candidate>) -> Vec<Candidate> {
+        rows.sort_unstable_by_key(|row| (row.rank, row.key));
+        let mut free: Vec<i32> = self.wants.iter().map(|slots| slots.free).collect();
+        rows.retain(|row| {
+            let fits = |(slots, free): &(&Slots, &mut i32)| {
+                slots.route == row.route && **free > 0 && row.rank <= slots.hand_over_rank
+            };
+            let found = self.wants.iter().zip(&mut free).find(fits);
+            found.map(|(_, free)| *free -= 1).is_some()
+        });
+        rows
+    }
+
     /// The state for a row that may start, and the session that gets it at once.
     fn place(&mut self, row: &Candidate) -> (TaskState, Option<i64>) {
         match startable(row.run_is_running, row.flags, row.pool) {

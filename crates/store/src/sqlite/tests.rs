@@ -6,7 +6,7 @@ use sqlx::Row as _;
 use uuid::Uuid;
 
 use super::bulk::{Bulk, Values};
-use super::{SqliteDb, claiming, continuing, ending, exchange, fires, history, limits, placing, runs, settle};
+use super::{SqliteDb, claiming, continuing, ending, exchange, fires, history, limits, placing, runs, settle, submit};
 use crate::db::{Connect, Db, Store};
 use crate::error::Error;
 
@@ -192,6 +192,7 @@ async fn every_statement_finds_its_rows_by_an_index_whatever_its_length() {
         ("ending::APPLIED", &ending::APPLIED),
         ("DECIDED", &exchange::DECIDED),
         ("PLACE", &placing::PLACE),
+        ("FIRST", &submit::FIRST),
         ("RUNS", &runs::RUNS),
         ("DETAILS", &runs::DETAILS),
         ("TASK_RUNS", &runs::TASK_RUNS),

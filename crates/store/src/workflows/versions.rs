@@ -38,6 +38,30 @@ pub struct VersionRef {
     pub(crate) run_flags: i16,
     /// Pools that tasks without dependencies wait for.
     pub(crate) pools: Vec<i32>,
+    /// Of tasks that can start at once: how many there are on each route.
+    pub first_routes: Vec<(i32, i32)>,
+}
+
+/// The columns of [`RootRow`], and the end of a statement over `version_tasks t` that reads them.
+macro_rules! root_columns {
+    () => {
+        "SELECT t.version, t.route, t.pool, \
+         sum(CASE WHEN t.pool IS NULL AND t.flags & {task_flag.has_condition} = 0 THEN 1 ELSE 0 END) AS startable"
+    };
+}
+macro_rules! of_roots {
+    () => {
+        " AND t.stage = {stage.main} AND t.needs = 0 GROUP BY t.version, t.route, t.pool ORDER BY t.version, t.route, t.pool"
+    };
+}
+
+/// Tasks without dependencies that share route and pool, and how many of them nothing but a slot keeps from starting.
+#[derive(Debug, Clone, Copy, sqlx::FromRow)]
+struct RootRow {
+    version: i64,
+    route: i32,
+    pool: Option<i32>,
+    startable: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -123,20 +147,22 @@ impl Store {
         let mut found = Vec::with_capacity(ids.len());
         for chunk in ids.chunks(VERSIONS_AT_ONCE) {
             let list = serde_json::to_string(chunk).unwrap_or_default();
-            let (rows, pools) = match &mut self.to_read().await? {
+            let (rows, roots) = match &mut self.to_read().await? {
                 Acquired::Postgres(pg) => {
                     let rows: Vec<VersionRow> =
                         sqlx::query_as("SELECT id, number, workflow_id, spec FROM versions WHERE id = ANY ($1)")
                             .bind(chunk)
                             .fetch_all(pg.connection())
                             .await?;
-                    let pools: Vec<(i64, i32)> = sqlx::query_as(
-                        sql!("SELECT DISTINCT version, pool FROM version_tasks WHERE version = ANY ($1) AND stage = {stage.main} AND needs = 0 AND pool IS NOT NULL ORDER BY 1, 2"),
-                    )
+                    let roots: Vec<RootRow> = sqlx::query_as(sql!(concat!(
+                        root_columns!(),
+                        " FROM version_tasks t WHERE t.version = ANY ($1)",
+                        of_roots!()
+                    )))
                     .bind(chunk)
                     .fetch_all(pg.connection())
                     .await?;
-                    (rows, pools)
+                    (rows, roots)
                 }
                 Acquired::Sqlite(sqlite) => {
                     let rows: Vec<VersionRow> = sqlx::query_as(
@@ -145,22 +171,22 @@ impl Store {
                     .bind(&list)
                     .fetch_all(sqlite.connection().await?)
                     .await?;
-                    let pools: Vec<(i64, i32)> = sqlx::query_as(sql!(
-                        "SELECT DISTINCT t.version, t.pool FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value \
-                         WHERE t.stage = {stage.main} AND t.needs = 0 AND t.pool IS NOT NULL ORDER BY 1, 2"
-                    )
-                    )
+                    let roots: Vec<RootRow> = sqlx::query_as(sql!(concat!(
+                        root_columns!(),
+                        " FROM json_each($1) j CROSS JOIN version_tasks t ON t.version = j.value WHERE TRUE",
+                        of_roots!()
+                    )))
                     .bind(&list)
                     .fetch_all(sqlite.connection().await?)
                     .await?;
-                    (rows, pools)
+                    (rows, roots)
                 }
             };
             for row in rows {
                 let workflow: Workflow = serde_json::from_str(&row.spec)
                     .map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
-                let own = pools.iter().filter(|pool| pool.0 == row.id).map(|pool| pool.1).collect();
-                found.push((reference(row.id, row.number, row.workflow_id, &workflow, own), workflow));
+                let own: Vec<RootRow> = roots.iter().filter(|root| root.version == row.id).copied().collect();
+                found.push((reference(row.id, row.number, row.workflow_id, &workflow, &own), workflow));
             }
         }
         Ok(found)
@@ -182,9 +208,8 @@ impl Store {
     async fn read_version(&self, row: VersionRow) -> Result<(VersionRef, Workflow)> {
         let workflow: Workflow =
             serde_json::from_str(&row.spec).map_err(|error| Error::bad_row("versions", "spec", row.id, error))?;
-        let pools: Vec<(i32,)> = read!(self, |conn| sqlx::query_as(ROOT_POOLS).bind(row.id).fetch_all(conn).await?);
-        let pools = pools.into_iter().map(|pool| pool.0).collect();
-        Ok((reference(row.id, row.number, row.workflow_id, &workflow, pools), workflow))
+        let roots: Vec<RootRow> = read!(self, |conn| sqlx::query_as(ROOTS).bind(row.id).fetch_all(conn).await?);
+        Ok((reference(row.id, row.number, row.workflow_id, &workflow, &roots), workflow))
     }
 
     pub async fn routes(&self) -> Result<Vec<RouteRow>> {
@@ -270,8 +295,8 @@ pub(crate) async fn put_in(
     );
     crate::schedules::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
     crate::events::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
-    let pools = root_pools(tx, id).await?;
-    Ok(reference(id, number, workflow_id, workflow, pools))
+    let roots: Vec<RootRow> = within!(tx, |conn| sqlx::query_as(ROOTS).bind(id).fetch_all(conn).await?);
+    Ok(reference(id, number, workflow_id, workflow, &roots))
 }
 
 /// What makes a version another one: the workflow and everything it brings along.
@@ -287,16 +312,14 @@ fn content_hash(spec: &str, files: &[BundleFile]) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-const ROOT_POOLS: &str = sql!(
-    "SELECT DISTINCT pool FROM version_tasks WHERE version = $1 AND stage = {stage.main} AND needs = 0 AND pool IS NOT NULL ORDER BY pool"
-);
+const ROOTS: &str = sql!(concat!(root_columns!(), " FROM version_tasks t WHERE t.version = $1", of_roots!()));
 
-async fn root_pools(tx: &mut Tx, version: i64) -> Result<Vec<i32>> {
-    let pools: Vec<(i32,)> = within!(tx, |conn| sqlx::query_as(ROOT_POOLS).bind(version).fetch_all(conn).await?);
-    Ok(pools.into_iter().map(|pool| pool.0).collect())
-}
-
-fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools: Vec<i32>) -> VersionRef {
+fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, roots: &[RootRow]) -> VersionRef {
+    let mut pools: Vec<i32> = roots.iter().filter_map(|root| root.pool).collect();
+    pools.sort_unstable();
+    pools.dedup();
+    let startable = |root: &RootRow| (root.route, i32::try_from(root.startable).unwrap_or(i32::MAX));
+    let first_routes = roots.iter().map(startable).filter(|(_, count)| *count > 0).collect();
     VersionRef {
         id,
         number,
@@ -309,6 +332,7 @@ fn reference(id: i64, number: i32, workflow_id: Uuid, workflow: &Workflow, pools
         concurrency: workflow.concurrency.clone(),
         run_flags: flags::of_run(workflow),
         pools,
+        first_routes,
     }
 }
 

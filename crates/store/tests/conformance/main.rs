@@ -33,6 +33,7 @@ mod rules;
 mod run_log;
 mod schema;
 mod sessions;
+mod submitting;
 mod terms;
 mod triggers;
 mod versions;

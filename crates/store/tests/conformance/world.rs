@@ -121,6 +121,18 @@ impl World {
         }
     }
 
+    /// The run is being made otherwise than by [`World::create`].
+    pub(crate) fn made(&mut self, new: &NewRun) {
+        self.versions.insert(new.id, new.version.id);
+        self.run = new.id;
+    }
+
+    /// These were claimed.
+    pub(crate) fn hold(&mut self, claimed: &[Claimed]) {
+        self.held.extend(claimed.iter().map(|claim| (claim.token.key, *claim)));
+        self.pass(MILLI);
+    }
+
     pub(crate) async fn create(&mut self, new: NewRun) -> Created {
         let created = self.create_only(new).await;
         if let Some(run) = created.run() {
