@@ -96,6 +96,8 @@ def rows(median):
     moved = floor("postgres", "claim_history")
     yield compared("drain, PostgreSQL: of the same with who, when and a history", drain, moved, "≥", 0.55, unit="/s")
     yield compared("drain, PostgreSQL: of graphile-worker, tuned", drain, graphile, "≥", 1, unit="/s")
+    celery = median("celery", "redis", "drain", "rate")
+    yield compared("drain, PostgreSQL: of Celery on Redis", drain, celery, unit="/s")
     yield compared("jobs, PostgreSQL: of raw claim + complete", jobs, raw, "≥", 0.35, unit="/s")
     yield compared("jobs, PostgreSQL: of the same with rows kept", jobs, kept_raw, unit="/s")
     yield compared("jobs, PostgreSQL: of the same with who, when and a history", jobs, moved, "≥", 0.45, unit="/s")

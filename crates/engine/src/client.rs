@@ -34,7 +34,7 @@ use crate::redis::{Redis, RedisSettings};
 use crate::remote::WorkerGate;
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
 use crate::specs::{Spec, Specs};
-use crate::submitter::{Leaves, Submitter};
+use crate::submitter::{Leaves, Newness, Submitter};
 
 /// The request for a run.
 #[derive(Debug, Clone, Default)]
@@ -392,7 +392,7 @@ impl Client {
             && !is_within_unit()
             && self.gathers(run).await?
         {
-            self.submit_plain(run.clone(), Box::new(|_| Leaves::default())).await?;
+            self.submit_plain(run.clone(), Newness::Any, Box::new(|_| Leaves::default())).await?;
             return Ok(vec![Created::New(run.id)]);
         }
         let created = self.create_counted(runs).await?;

@@ -50,5 +50,5 @@ pub use schedule::backfills::BackfillRequest;
 pub use schedule::firing::{FireError, Fires};
 pub use schedule::status::TimekeepingStatus;
 pub use specs::Spec;
-pub use submitter::{Leaves, LeavesAt};
+pub use submitter::{Leaves, LeavesAt, Newness};
 pub use why::Obstacles;

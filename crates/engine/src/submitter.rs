@@ -30,11 +30,20 @@ pub struct Leaves {
     pub audit: Option<AuditRow>,
 }
 
+/// Which version a run may be of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newness {
+    Any,
+    /// Only the newest of its workflow; the submission is refused with `NotFound` otherwise.
+    Newest,
+}
+
 /// Tells what a request leaves, given the time at which its run is made.
 pub type LeavesAt = Box<dyn FnOnce(Micros) -> Leaves + Send>;
 
 struct Waiting {
     run: NewRun,
+    edition: Newness,
     leaves: LeavesAt,
     reply: oneshot::Sender<Result<Micros>>,
 }
@@ -96,12 +105,12 @@ impl<T> Queue<T> {
 impl Client {
     /// Makes a plain run with what its request leaves, together with others; when it was made. The work of the submitter
     /// goes on if the caller does not wait for it.
-    pub async fn submit_plain(&self, run: NewRun, leaves: LeavesAt) -> Result<Micros> {
+    pub async fn submit_plain(&self, run: NewRun, edition: Newness, leaves: LeavesAt) -> Result<Micros> {
         let (reply, made) = oneshot::channel();
         let begins = {
             let mut queue = self.submitter.queue.lock().unwrap_or_else(PoisonError::into_inner);
             let namespace = run.version.namespace.clone();
-            queue.add(&namespace, Waiting { run, leaves, reply });
+            queue.add(&namespace, Waiting { run, edition, leaves, reply });
             !std::mem::replace(&mut queue.is_draining, true)
         };
         if begins {
@@ -124,9 +133,9 @@ async fn drain(client: Client) {
         let now = client.now();
         let mut replies = Vec::with_capacity(unit.len());
         let mut submissions = Vec::with_capacity(unit.len());
-        for Waiting { run, leaves, reply } in unit {
+        for Waiting { run, edition, leaves, reply } in unit {
             let Leaves { key, audit } = leaves(now);
-            submissions.push(PlainSubmission { run, key, audit });
+            submissions.push(PlainSubmission { run, key, audit, only_latest: edition == Newness::Newest });
             replies.push(reply);
         }
         let (outcomes, left) = commit(&client, now, &submissions).await;

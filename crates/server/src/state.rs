@@ -14,6 +14,7 @@ use crate::auth::origin::Origins;
 use crate::auth::{JwtSettings, Network, Rates};
 use crate::health::Health;
 use crate::live::{Caps, LiveLimits};
+use crate::routes::workflows::known_latest::KnownLatest;
 
 /// What an operator can choose about the API.
 #[derive(Debug, Clone, Default)]
@@ -63,6 +64,7 @@ struct Inner {
     /// Requests that write and are not done yet, also those whose client has gone.
     writes: TaskTracker,
     tokens: KnownTokens,
+    latest: KnownLatest,
 }
 
 impl ApiState {
@@ -91,6 +93,7 @@ impl ApiState {
             openapi,
             writes: TaskTracker::new(),
             tokens,
+            latest: KnownLatest::default(),
         })))
     }
 
@@ -100,6 +103,10 @@ impl ApiState {
 
     pub(crate) fn tokens(&self) -> &KnownTokens {
         &self.0.tokens
+    }
+
+    pub(crate) fn known_latest(&self) -> &KnownLatest {
+        &self.0.latest
     }
 
     pub(crate) fn writes(&self) -> &TaskTracker {

@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use mainspring_core::Micros;
-use mainspring_engine::Leaves;
+use mainspring_engine::{Leaves, Newness};
 use mainspring_store::{Error, KeptAnswer, NewRun, RequestKey};
 use serde::Serialize;
 
@@ -47,6 +47,7 @@ impl Gathering {
         state: &ApiState,
         caller: &Caller,
         run: NewRun,
+        edition: Newness,
         show: impl Fn(Micros) -> T + Send + Sync + 'static,
     ) -> Result<Response, Problem> {
         if let (Some(trace), Some(namespace)) = (&self.trace, caller.namespace()) {
@@ -63,7 +64,7 @@ impl Gathering {
             }),
             audit: trace.and_then(|trace| trace.row(&of, status)),
         };
-        let made = state.client().submit_plain(run, Box::new(leaves)).await;
+        let made = state.client().submit_plain(run, edition, Box::new(leaves)).await;
         if matches!(made, Err(Error::KeyTaken)) {
             self.key_is_taken.store(true, Ordering::Release);
         }

@@ -21,6 +21,31 @@ on_both! {
         assert_eq!(answer, shown);
     }
 
+    async fn what_is_stored_is_what_is_triggered_from_then_on_on_every_node(api: &TestApi) {
+        let elsewhere = mainspring_store::Store::connect(&mainspring_store::Connect::new(api.database.url())).await.unwrap();
+        let elsewhere = mainspring_engine::Client::new(elsewhere, api.client.clock().clone());
+        let elsewhere = Api::new(elsewhere, Settings::default()).unwrap();
+        let token = api.make_token("t", &[Grant::everywhere(Role::Operator)]).await;
+        let trigger = async |body: &str| {
+            let request = axum::http::Request::post(TRIGGER).header("host", "localhost").header("content-type", "application/json");
+            let request = request.header("authorization", format!("Bearer {token}"));
+            let answer = elsewhere.answer(request.body(axum::body::Body::from(body.to_owned())).unwrap()).await;
+            let status = answer.status().as_u16();
+            let body = http_body_util::BodyExt::collect(answer.into_body()).await.unwrap().to_bytes();
+            (status, serde_json::from_slice::<Value>(&body).unwrap_or_default())
+        };
+        for number in 1..4 {
+            // Each version knows another input: what is outdated would refuse it.
+            api.store(&format!("name: etl\ninputs: {{n{number}: {{type: integer, default: 0}}}}\ntasks: {{a: {{function: noop}}}}")).await;
+            for _ in 0..2 {
+                let (status, run) = trigger(&format!("{{\"inputs\": {{\"n{number}\": 1}}}}")).await;
+                assert_eq!((status, &run["version"]), (201, &json!(number)), "{run}");
+                let (status, run) = trigger("{}").await;
+                assert_eq!((status, &run["version"]), (201, &json!(number)), "{run}");
+            }
+        }
+    }
+
     async fn a_key_belongs_to_the_token_that_sends_it(api: &TestApi) {
         api.store(WORKFLOW).await;
         let call = |role| api.post(TRIGGER).role(role).header("idempotency-key", "k").json(json!({}));

@@ -27,29 +27,15 @@ macro_rules! leaving {
     };
 }
 
-const SUBMIT: &str = leaving!("SELECT create_runs_v1($23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33)");
 const START: &str = leaving!(
-    "SELECT * FROM start_runs_v1($23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37)"
+    "SELECT * FROM start_runs_v1($23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38)"
 );
 
 type Bound<'q> = Query<'q, Postgres, PgArguments>;
 
+/// Makes the runs, outside of any lane, and starts nothing.
 pub(crate) async fn submit(connection: &mut PgConnection, now: Micros, columns: &Columns<'_>) -> Result<()> {
-    let seeds = &columns.seeds;
-    leaving(SUBMIT, columns)
-        .bind(now)
-        .bind(column(seeds, |seed| seed.id))
-        .bind(column(seeds, |seed| seed.version))
-        .bind(column(seeds, |seed| seed.workflow))
-        .bind(column(seeds, |seed| seed.state.code()))
-        .bind(column(seeds, |seed| seed.flags))
-        .bind(column(seeds, |seed| seed.rank))
-        .bind(column(seeds, |seed| seed.open))
-        .bind(column(seeds, |seed| seed.limit))
-        .bind(column(seeds, |seed| seed.deadline_at))
-        .bind(columns.pools.clone())
-        .execute(connection)
-        .await?;
+    call(now, columns, None, &[]).execute(connection).await?;
     Ok(())
 }
 
@@ -59,23 +45,7 @@ pub(crate) async fn start(lane: &mut Lane, now: Micros, columns: &Columns<'_>, w
         Some(connection) => connection,
         None => connect(lane).await?,
     };
-    let seeds = &columns.seeds;
-    let call = leaving(START, columns)
-        .bind(now)
-        .bind(column(seeds, |seed| seed.id))
-        .bind(column(seeds, |seed| seed.version))
-        .bind(column(seeds, |seed| seed.workflow))
-        .bind(column(seeds, |seed| seed.flags))
-        .bind(column(seeds, |seed| seed.rank))
-        .bind(column(seeds, |seed| seed.open))
-        .bind(column(seeds, |seed| seed.deadline_at))
-        .bind(columns.pools.clone())
-        .bind(lane.id)
-        .bind(lane.seq + 1)
-        .bind(want.first().map_or(0, |want| want.session))
-        .bind(column(want, |want| want.route))
-        .bind(column(want, |want| want.slots))
-        .bind(column(want, |want| want.hand_over_rank));
+    let call = call(now, columns, Some((lane.id, lane.seq + 1)), want);
     let rows = match call.fetch_all(&mut connection).await {
         Ok(rows) => rows,
         Err(error) => {
@@ -99,6 +69,27 @@ pub(crate) async fn start(lane: &mut Lane, now: Micros, columns: &Columns<'_>, w
         }
     }
     Ok(started)
+}
+
+fn call<'q>(now: Micros, columns: &Columns<'_>, unit: Option<(i64, i64)>, want: &[Want]) -> Bound<'q> {
+    let seeds = &columns.seeds;
+    leaving(START, columns)
+        .bind(now)
+        .bind(column(seeds, |seed| seed.id))
+        .bind(column(seeds, |seed| seed.version))
+        .bind(column(seeds, |seed| seed.workflow))
+        .bind(column(seeds, |seed| seed.only_latest))
+        .bind(column(seeds, |seed| seed.flags))
+        .bind(column(seeds, |seed| seed.rank))
+        .bind(column(seeds, |seed| seed.open))
+        .bind(column(seeds, |seed| seed.deadline_at))
+        .bind(columns.pools.clone())
+        .bind(unit.map(|unit| unit.0))
+        .bind(unit.map(|unit| unit.1))
+        .bind(want.first().map(|want| want.session))
+        .bind(column(want, |want| want.route))
+        .bind(column(want, |want| want.slots))
+        .bind(column(want, |want| want.hand_over_rank))
 }
 
 fn leaving<'q>(sql: &'static str, columns: &Columns<'_>) -> Bound<'q> {

@@ -76,6 +76,8 @@ impl Created {
 pub(crate) struct RunSeed {
     pub(crate) id: RunId,
     pub(crate) version: i64,
+    /// Whether it is made only if this is the newest version of its workflow.
+    pub(crate) only_latest: bool,
     pub(crate) workflow: uuid::Uuid,
     pub(crate) state: RunState,
     pub(crate) flags: i16,
@@ -95,6 +97,7 @@ impl RunSeed {
         Self {
             id: run.id,
             version: version.id,
+            only_latest: false,
             workflow: version.workflow_id,
             state,
             flags: version.run_flags,

@@ -20,6 +20,8 @@ pub struct PlainSubmission {
     pub run: NewRun,
     pub key: Option<(RequestKey, KeptAnswer)>,
     pub audit: Option<AuditRow>,
+    /// It is made only if its version is the newest of its workflow; `NotFound` otherwise.
+    pub only_latest: bool,
 }
 
 impl NewRun {
@@ -40,8 +42,12 @@ pub(crate) struct Columns<'s> {
 
 impl<'s> Columns<'s> {
     fn of(now: Micros, submissions: &'s [PlainSubmission]) -> Self {
+        let seed = |one: &PlainSubmission| RunSeed {
+            only_latest: one.only_latest,
+            ..RunSeed::new(&one.run, now, RunState::Running)
+        };
         Self {
-            seeds: submissions.iter().map(|one| RunSeed::new(&one.run, now, RunState::Running)).collect(),
+            seeds: submissions.iter().map(seed).collect(),
             pools: pools_of(submissions.iter().map(|one| &one.run)),
             keys: submissions.iter().filter_map(|one| one.key.as_ref()).collect(),
             audit: submissions.iter().filter_map(|one| one.audit.as_ref()).collect(),
@@ -74,7 +80,8 @@ impl Lane {
 }
 
 impl Store {
-    /// Makes them all or none. [`Error::KeyTaken`] if a request was made before under one of the keys.
+    /// Makes them all or none. [`Error::KeyTaken`] if a request was made before under one of the keys, `NotFound` if a
+    /// workflow was deleted or has a newer version than the one that was asked for as its newest.
     pub async fn submit_plain(&self, now: Micros, submissions: &[PlainSubmission]) -> Result<()> {
         let columns = Columns::of(now, submissions);
         match &*self.db {

@@ -9,13 +9,14 @@ use crate::error::Result;
 use crate::names::{sql, startable};
 use crate::runs::create::RunSeed;
 
-// A run of a workflow that was deleted meanwhile has no state, which the table refuses.
+// A run of a workflow that was deleted meanwhile has no state, which the table refuses; so has one of a version that is not the
+// newest any more, if that is asked for.
 pub(super) static RUNS: Bulk = Bulk::new(
-    "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline) AS (VALUES ",
-    10,
+    "WITH v(id, version, workflow, state, flags, rank, open, lim, now, deadline, latest) AS (VALUES ",
+    11,
     sql!(
         ") INSERT OR ROLLBACK INTO runs (id, version, workflow_id, state, flags, rank, open, limit_id, waits_for, holds, created_at, started_at, progress_at, deadline_at) \
-     SELECT id, version, workflow, CASE WHEN EXISTS (SELECT 1 FROM workflows w WHERE w.id = v.workflow) THEN state END, \
+     SELECT id, version, workflow, CASE WHEN EXISTS (SELECT 1 FROM workflows w WHERE w.id = v.workflow AND (v.latest IS NULL OR w.latest = v.latest)) THEN state END, \
             flags | coalesce((SELECT {run_flag.followed} FROM workflows w INDEXED BY workflows_followed WHERE w.id = v.workflow AND w.followed), 0), rank, open, lim, CASE WHEN state = {run.pending} THEN lim END, CASE WHEN state = {run.running} THEN lim END, now, CASE WHEN state = {run.running} THEN now END, now, deadline \
      FROM v WHERE v.id IS NOT NULL"
     ),
@@ -46,6 +47,7 @@ pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], po
     let run = |seed: &RunSeed, values: &mut Values| {
         values.add(seed.id).add(seed.version).add(seed.workflow).add(seed.state.code()).add(seed.flags).add(seed.rank);
         values.add(seed.open).add(seed.limit).add(now).add(seed.deadline_at);
+        values.add(seed.only_latest.then_some(seed.version));
     };
     RUNS.fetch(tx, seeds, run).await?;
 

@@ -46,6 +46,23 @@ conformance! {
         w.play(&[], &[]).await;
     }
 
+    async fn an_older_version_is_refused_where_the_newest_is_asked_for(w: &mut World) {
+        let old = w.version(TWO).await;
+        let mut unit = submissions(w, &old, 1).await;
+        unit[0].only_latest = true;
+        w.store.submit_plain(w.now, &unit).await.unwrap();
+        w.play(&[], &[]).await;
+        let new = w.version("{name: w, tasks: {a: {run: other}}}").await;
+        let mut unit = submissions(w, &old, 1).await;
+        unit[0].only_latest = true;
+        let refused = [w.store.submit_plain(w.now, &unit).await.unwrap_err(), w.lane.submit(w.now, &unit, &[]).await.unwrap_err()];
+        assert!(refused.iter().all(|error| matches!(error, Error::NotFound { .. })), "{refused:?}");
+        let mut unit = submissions(w, &new, 1).await;
+        unit[0].only_latest = true;
+        w.store.submit_plain(w.now, &unit).await.unwrap();
+        w.play(&[], &[]).await;
+    }
+
     async fn a_dead_session_starts_nothing_and_the_runs_are_made(w: &mut World) {
         let version = w.version(TWO).await;
         let unit = submissions(w, &version, 1).await;
@@ -102,7 +119,7 @@ async fn submissions(w: &mut World, version: &VersionRef, count: usize) -> Vec<P
         let run = w.new_run(version).await;
         assert!(run.is_plain());
         w.made(&run);
-        unit.push(PlainSubmission { run, key: None, audit: None });
+        unit.push(PlainSubmission { run, key: None, audit: None, only_latest: false });
     }
     unit
 }

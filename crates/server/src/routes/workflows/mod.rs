@@ -6,6 +6,7 @@ mod glance;
 mod grid;
 mod intake;
 mod known_forms;
+pub(crate) mod known_latest;
 mod look;
 pub(crate) mod shapes;
 pub(crate) mod trigger;
