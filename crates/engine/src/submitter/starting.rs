@@ -29,7 +29,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Free slots of this process's node for the first tasks of these runs, if there are any.
+    /// Free slots of this process's node for the first tasks of these runs; perhaps none. `None` where there is no node.
     pub(super) fn reserve(client: &Client, submissions: &[PlainSubmission]) -> Option<Self> {
         let node = client.local_node()?;
         let mut rows: BTreeMap<i32, i32> = BTreeMap::new();
@@ -37,7 +37,7 @@ impl Slots {
             *rows.entry(*route).or_default() += count;
         }
         let wants = node.gatherer().reserve_first(&rows);
-        (!wants.is_empty()).then_some(Self { node, wants })
+        Some(Self { node, wants })
     }
 
     /// Makes the runs and starts what fits; whether something is left for others. The slots are used or free afterwards.

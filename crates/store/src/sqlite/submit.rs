@@ -54,6 +54,10 @@ pub(crate) async fn start(lane: &Lane, now: Micros, columns: &Columns<'_>, want:
     // Who is dead starts nothing, and the runs are made all the same.
     let want = want.iter().filter(|want| live.contains(&want.session)).copied().collect();
     let mut demand = Demand::of(&Exchange { want, ..Exchange::default() }, lane.next_claim());
+    if demand.wants.is_empty() {
+        tx.commit().await?;
+        return Ok(Started { left: true, ..Started::default() });
+    }
     let mut started = Started::default();
     let mut candidates = Vec::new();
     let add = |seed: &RunSeed, values: &mut Values| _ = values.add(seed.id);
