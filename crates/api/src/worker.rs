@@ -200,6 +200,9 @@ pub struct Assignment {
     pub secrets: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<FilesRef>,
+    /// The W3C trace context that it is executed in, if traces go somewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
     /// When the attempt must have ended, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,

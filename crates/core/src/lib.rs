@@ -28,6 +28,7 @@ pub mod simulate;
 pub mod staleness;
 pub mod state;
 pub mod time;
+pub mod trace;
 pub mod work;
 pub mod workflow;
 mod yaml;

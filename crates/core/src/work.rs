@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::state::{UnknownState, coded_enum};
+use crate::trace::TraceContext;
 use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits, OnStoreLoss};
 use crate::{Micros, TaskKey};
 
@@ -36,6 +37,9 @@ pub struct Assignment {
     pub attempt: i32,
     pub generation: i32,
     pub order: Arc<Order>,
+    /// The span that it is executed in, if traces go somewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceContext>,
 }
 
 impl Assignment {
@@ -162,6 +166,17 @@ pub enum Outcome {
     },
     /// Handed back unexecuted or unfinished (shutdown): it costs no attempt of the budget.
     Released,
+}
+
+impl Outcome {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Success { .. } => "success",
+            Self::Failed(_) => "failed",
+            Self::Cancelled { .. } => "cancelled",
+            Self::Released => "released",
+        }
+    }
 }
 
 /// Why an attempt failed.

@@ -13,7 +13,7 @@ use mainspring_store::{
     CancelOutcome, CauseBudget, Created, Edition, Lineage, NewRun, Operator, Reopen, Reopened, Store, after_commit,
     is_within_unit,
 };
-use mainspring_telemetry::Metrics;
+use mainspring_telemetry::{Metrics, Tracer};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -33,6 +33,7 @@ use crate::redis::wake::RedisWake;
 use crate::redis::{Redis, RedisSettings};
 use crate::remote::WorkerGate;
 use crate::schedule::status::{Timekeeping, TimekeepingStatus};
+use crate::spans::{self, RunTraces};
 use crate::specs::{Spec, Specs};
 use crate::submitter::{Leaves, Newness, Submitter};
 
@@ -90,6 +91,8 @@ pub struct Client {
     pub(crate) redis: Option<Redis>,
     pub(crate) quotas: Arc<KnownQuotas>,
     pub(crate) metrics: Metrics,
+    pub(crate) tracer: Tracer,
+    pub(crate) traces: Arc<RunTraces>,
     /// The node in the same process, for workers that register with it.
     node: Arc<Mutex<Weak<Shared>>>,
 }
@@ -132,6 +135,8 @@ impl Client {
             redis: None,
             quotas: Arc::default(),
             metrics: Metrics::default(),
+            tracer: Tracer::default(),
+            traces: Arc::default(),
             node: Arc::default(),
         }
     }
@@ -248,6 +253,17 @@ impl Client {
     pub fn with_metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
+    }
+
+    /// The same, sending spans.
+    #[must_use]
+    pub fn with_tracer(mut self, tracer: Tracer) -> Self {
+        self.tracer = tracer;
+        self
+    }
+
+    pub fn tracer(&self) -> &Tracer {
+        &self.tracer
     }
 
     /// What operators watch of this process.
@@ -415,6 +431,7 @@ impl Client {
     pub(crate) fn meter<'r>(&self, runs: impl Iterator<Item = &'r NewRun>) {
         let mut counts: HashMap<i64, usize> = HashMap::new();
         for run in runs {
+            self.trace_start(run, self.now());
             *counts.entry(run.version.id).or_default() += 1;
         }
         let (metrics, specs) = (self.metrics.clone(), Arc::clone(&self.specs));
@@ -478,7 +495,7 @@ impl Client {
             priority: submission.priority,
             inputs,
             correlation_id: submission.correlation_id,
-            trigger: submission.trigger.map(|trigger| trigger.to_string()),
+            trigger: spans::traced(submission.trigger).map(|trigger| trigger.to_string()),
             idempotency_key: submission.idempotency_key,
             limit,
             overlap: submission.overlap,

@@ -10,8 +10,10 @@ use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{Claimed, Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
 
+use crate::client::Client;
 use crate::exchange::session_inbox::Held;
 use crate::node::Shared;
+use crate::spans;
 
 pub(crate) fn seconds(micros: Micros) -> f64 {
     micros.max(0) as f64 / 1e6
@@ -77,7 +79,7 @@ pub(crate) fn exchange_applied(shared: &Shared, exchange: &Exchange, reply: &Rep
         metrics.record(Event::WriteFenced { kind: "result" });
     }
     for (run, state) in &reply.ended_runs {
-        run_ended(metrics, *run, *state, exchange.now);
+        run_ended(&shared.client, *run, *state, exchange.now);
     }
     claimed(shared, exchange.now, &reply.claimed);
 }
@@ -108,10 +110,11 @@ pub(crate) fn claimed(shared: &Shared, now: Micros, claims: &[Claimed]) {
 }
 
 /// The id of a run tells when it was created.
-fn run_ended(metrics: &Metrics, run: RunId, state: RunState, now: Micros) {
+pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micros) {
     let created = run.get_timestamp().map_or(now, |time| {
         let (seconds, nanos) = time.to_unix();
         i64::try_from(seconds).unwrap_or(0) * 1_000_000 + i64::from(nanos) / 1_000
     });
-    metrics.record(Event::RunEnded { status: state.word(), seconds: seconds(now - created) });
+    client.metrics.record(Event::RunEnded { status: state.word(), seconds: seconds(now - created) });
+    spans::run_ended(client, run, state, created, now);
 }

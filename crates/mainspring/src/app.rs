@@ -7,6 +7,7 @@ use std::time::Duration;
 use mainspring_core::diagnostic::quoted;
 use mainspring_engine::{Client, NodeConfig, SystemClock};
 use mainspring_store::{Operator, Store};
+use mainspring_telemetry::{TraceSettings, Tracer};
 use mainspring_worker::http::{Guard, HttpConfig};
 use mainspring_worker::{DEFAULT_ENVIRONMENT, PoolConfig, Registry};
 
@@ -90,6 +91,14 @@ impl<'a> App<'a> {
             None => Ok(client),
             Some(settings) => Ok(client.with_etcd(settings).await?),
         }
+    }
+
+    /// What sends the spans of this process, as `service`. It must be shut down, or the last ones are lost.
+    pub(crate) fn tracer(&self, service: &str, instance: &str) -> Result<Tracer> {
+        let Some(settings) = &self.config.traces else { return Ok(Tracer::default()) };
+        let settings = TraceSettings { service: service.into(), instance: instance.into(), ..settings.clone() };
+        Tracer::start(&settings)
+            .map_err(|error| Failure::bad_input(error.to_string()).remedy("correct traces.endpoint and traces.headers"))
     }
 
     pub(crate) fn api_settings(&self) -> mainspring_server::Settings {

@@ -8,11 +8,13 @@ use mainspring_core::work::Clock;
 use mainspring_engine::SystemClock;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::config::LogFormat;
 use crate::output::{Paint, Palette};
@@ -21,8 +23,12 @@ use crate::output::{Paint, Palette};
 pub(crate) fn start(filter: &str, format: LogFormat, palette: Palette) {
     let filter = filter.parse::<EnvFilter>().unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = Lines { format, palette, clock: OnceLock::new() };
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).event_format(lines).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_env_filter(filter)
+        .event_format(lines)
+        .finish()
+        .with(KeepSpanFields);
     // Only a test harness could have been faster, and then its own is wanted.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
@@ -38,11 +44,19 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
         let time = rfc3339(self.clock.get_or_init(SystemClock::new).now());
         let level = *event.metadata().level();
         let mut fields = Fields(Map::new());
         event.record(&mut fields);
+        // The innermost span wins over those around it, and the line over all of them.
+        for span in context.event_scope().into_iter().flatten() {
+            if let Some(SpanFields(known)) = span.extensions().get::<SpanFields>() {
+                known.iter().for_each(|(name, value)| {
+                    fields.0.entry(name.clone()).or_insert_with(|| value.clone());
+                });
+            }
+        }
         let message = fields.0.remove("message").unwrap_or_default();
         match self.format {
             LogFormat::Json => {
@@ -71,6 +85,21 @@ where
                 }
                 writeln!(writer, "{line}")
             }
+        }
+    }
+}
+
+/// The fields of a span, kept with it for the lines within.
+struct SpanFields(Map<String, Value>);
+
+struct KeepSpanFields;
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for KeepSpanFields {
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let mut fields = Fields(Map::new());
+        attributes.record(&mut fields);
+        if let Some(span) = context.span(id) {
+            span.extensions_mut().insert(SpanFields(fields.0));
         }
     }
 }

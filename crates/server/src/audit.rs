@@ -10,12 +10,14 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
+use mainspring_engine::within_trace;
 use mainspring_store::AuditRow;
 use mainspring_telemetry::Event;
 
 use crate::detach;
 use crate::headers::{REQUEST_ID, RequestId};
 use crate::idempotency::Replayed;
+use crate::request_span::RequestSpan;
 use crate::state::ApiState;
 
 const LONGEST_PATH: usize = 500;
@@ -90,10 +92,14 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
     request.extensions_mut().insert(id.clone());
     request.extensions_mut().insert(seen);
     request.extensions_mut().insert(trace.clone());
-    let mut response = next.run(request).await;
+    let span = RequestSpan::begin(&state, &request, route.as_deref());
+    let mut response = within_trace(span.context, next.run(request)).await;
     let status = response.status();
+    span.end(&state, &method, route.as_deref(), &id.0, status);
     tracing::debug!(
         request_id = id.0,
+        trace_id = span.context.map(|context| context.trace_id_hex()),
+        span_id = span.context.map(|context| context.span_id_hex()),
         %method,
         route = route.as_deref().unwrap_or("none"),
         status = status.as_u16(),

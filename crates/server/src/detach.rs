@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use mainspring_engine::{current_trace, within_trace};
 use tracing::Instrument as _;
 
 use crate::body::{self, BodyLimit};
@@ -33,6 +34,7 @@ pub(crate) async fn finish<T: Send + 'static>(
     state: &ApiState,
     work: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
+    let work = within_trace(current_trace(), work);
     state.writes().spawn(work.in_current_span()).await.ok()
 }
 

@@ -30,6 +30,7 @@ mod openapi;
 mod page;
 mod probe;
 mod problem;
+mod request_span;
 mod router;
 mod routes;
 mod serve;

@@ -38,7 +38,7 @@ fn assignment(index: usize, script: &str) -> Assignment {
         on_store_loss: None,
         secrets: Vec::new(),
     };
-    Assignment { key, session: 1, attempt: 1, generation: 1, order: Arc::new(order) }
+    Assignment { key, session: 1, attempt: 1, generation: 1, order: Arc::new(order), trace: None }
 }
 
 async fn through_the_pool(

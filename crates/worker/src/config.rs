@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainspring_core::workflow;
+use mainspring_telemetry::{Metrics, Tracer};
 
 use crate::confine::Confinement;
 use crate::http::HttpConfig;
@@ -58,6 +59,10 @@ pub struct PoolConfig {
     pub confinement: Option<Confinement>,
     /// Whether the pool hides its process from the tasks it starts, see [`hide_process`](crate::hide_process).
     pub hide_process: bool,
+    /// Where the spans of tasks go.
+    pub tracer: Tracer,
+    /// Where attempts are counted, if the node does not do it.
+    pub metrics: Option<Metrics>,
 }
 
 impl Default for PoolConfig {
@@ -76,6 +81,8 @@ impl Default for PoolConfig {
             http: HttpConfig::default(),
             confinement: None,
             hide_process: true,
+            tracer: Tracer::default(),
+            metrics: None,
         }
     }
 }

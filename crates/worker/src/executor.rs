@@ -78,6 +78,7 @@ impl Means {
                 left: Arc::new(AtomicUsize::new(self.config.log_limit)),
                 mask,
             },
+            trace: assignment.trace,
             http: self.http.clone(),
         };
         let outcome = function::run(handler, call, control, self.config.function_grace).await;

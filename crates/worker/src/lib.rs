@@ -23,6 +23,7 @@ mod pool;
 mod remote;
 mod shell;
 mod shield;
+mod spans;
 mod text;
 pub mod watchdog;
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use mainspring_core::trace::TraceContext;
 use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Outcome, Workforce};
 use mainspring_core::{Micros, TaskKey};
 use tokio::runtime::Handle;
@@ -22,6 +23,7 @@ use crate::http::{ClientError, HttpClient, HttpTask};
 use crate::mask::Mask;
 use crate::shell::{Ended, Workbench};
 use crate::shield::hide_process;
+use crate::spans;
 use crate::text::locked;
 use crate::watchdog::Guard;
 
@@ -206,7 +208,7 @@ impl Workforce for Pool {
 }
 
 impl Shared {
-    fn begin(self: &Arc<Self>, assignment: Assignment) {
+    fn begin(self: &Arc<Self>, mut assignment: Assignment) {
         if self.closing.load(Ordering::Relaxed) {
             self.report(&assignment, self.means.clock.now(), Outcome::Released);
             return;
@@ -237,15 +239,24 @@ impl Shared {
                 }
             }
         }
-        self.runtime.spawn(Arc::clone(self).execute(assignment, executor, control));
+        let parent = spans::enter(&self.means.config.tracer, &mut assignment);
+        self.runtime.spawn(Arc::clone(self).execute(assignment, parent, executor, control));
     }
 
-    async fn execute(self: Arc<Self>, assignment: Assignment, executor: &'static dyn Executor, control: Arc<Control>) {
+    async fn execute(
+        self: Arc<Self>,
+        assignment: Assignment,
+        parent: Option<TraceContext>,
+        executor: &'static dyn Executor,
+        control: Arc<Control>,
+    ) {
         let started_at = self.means.clock.now();
         let mask = Arc::new(Mask::new(&assignment.order.secrets));
         let attempt = executor::Attempt { assignment: &assignment, control: &control, mask };
         let ended = executor.execute(&self.means, attempt).await;
         if let Some(ended) = ended {
+            let now = self.means.clock.now();
+            spans::leave(&self.means.config.tracer, &assignment, parent, (started_at, now), &ended.outcome);
             self.report_with(&assignment, started_at, ended);
         }
         let mut running = locked(&self.running);
@@ -272,6 +283,9 @@ impl Shared {
             artifacts: ended.artifacts,
             logged: ended.logged,
         };
+        if let Some(metrics) = &self.means.config.metrics {
+            spans::count(metrics, assignment, &completion);
+        }
         // The receiver is gone only when the whole process ends.
         let _ = self.completions.send(completion);
     }

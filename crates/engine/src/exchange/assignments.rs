@@ -4,18 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use mainspring_core::state::TaskState;
+use mainspring_core::trace::{RunTrace, SpanOf};
 use mainspring_core::work::{Assignment, Clock, Failure, Order};
-use mainspring_core::{Decision, TaskKey};
+use mainspring_core::{Decision, RunId, TaskKey};
 use mainspring_store::{Claimed, DecidedStart, Ended};
 
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
 use crate::exchange::scopes::{WithSpec, load, load_spec, pause, scope};
 use crate::node::Shared;
+use crate::spans;
 use crate::specs::Spec;
 
 /// Gives claimed attempts to the workforce.
 pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
+    let Some(traces) = spans::claimed(shared, &claimed).await else { return };
     let mut ready = Vec::with_capacity(claimed.len());
     let mut later = Vec::new();
     let mut unknown = Vec::new();
@@ -23,7 +26,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         match shared.client.specs.cached(claim.version) {
             None => unknown.push(claim),
             Some(spec) => match spec.shared_order(claim.token.key.index).filter(|_| !may_be_overridden(&claim)) {
-                Some(order) => ready.push(assignment(&claim, order)),
+                Some(order) => ready.push(assignment(&claim, order, &traces)),
                 None => later.push((claim, spec)),
             },
         }
@@ -48,7 +51,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
                 if let Some(ms) = timeouts.get(&claim.token.key) {
                     order.timeout_ms = u64::try_from(*ms).ok();
                 }
-                ready.push(assignment(&claim, Arc::new(order)));
+                ready.push(assignment(&claim, Arc::new(order), &traces));
             }
             Err(failure) => fail(shared, &claim, failure),
         }
@@ -157,13 +160,15 @@ pub(crate) fn conclude(
     shared.client.bus.signals().wake_lane(lane);
 }
 
-fn assignment(claim: &Claimed, order: Arc<Order>) -> Assignment {
+fn assignment(claim: &Claimed, order: Arc<Order>, traces: &HashMap<RunId, RunTrace>) -> Assignment {
+    let (key, attempt) = (claim.token.key, claim.token.attempt);
     Assignment {
-        key: claim.token.key,
+        key,
         session: claim.token.session,
-        attempt: claim.token.attempt,
+        attempt,
         generation: i32::from(claim.generation),
         order,
+        trace: traces.get(&key.run).map(|trace| trace.span(SpanOf::Execution(key, attempt))),
     }
 }
 

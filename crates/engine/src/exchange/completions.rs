@@ -15,6 +15,7 @@ use crate::exchange::scopes::pause;
 use crate::exchange::session_inbox::Held;
 use crate::metering;
 use crate::node::Shared;
+use crate::spans;
 
 const AT_ONCE: usize = 1_000;
 
@@ -140,6 +141,8 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
         output: None,
     };
     metering::attempt_ended(shared, &completion, &held);
+    spans::attempt_ended(shared, &completion);
+    log_end(shared, &completion, &held);
     match completion.outcome {
         Outcome::Success { output } => ended.output = output.map(|output| output.to_string()),
         Outcome::Cancelled { reason } => {
@@ -173,6 +176,41 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
         }
     }
     shared.gatherer().push_ended(ended)
+}
+
+/// One line per attempt that failed; what went well is told only to those who ask for more.
+fn log_end(shared: &Shared, completion: &Completion, held: &Held) {
+    let failure = match &completion.outcome {
+        Outcome::Failed(failure) => Some(failure),
+        _ if !tracing::enabled!(tracing::Level::DEBUG) => return,
+        _ => None,
+    };
+    let Some(spec) = shared.client.specs.cached(held.version) else { return };
+    let (key, attempt) = (completion.key, completion.attempt);
+    let task = spec.workflow.tasks.get(key.index as usize).map_or("", |task| task.name.as_str());
+    let context = shared.client.attempt_context(key, attempt);
+    let is_own = shared.gatherer().own() == completion.session;
+    let span = tracing::info_span!(
+        "attempt",
+        workflow_id = %spec.version.workflow_id,
+        workflow = spec.workflow.name,
+        run_id = %key.run,
+        task_id = %key,
+        task,
+        attempt,
+        worker_id = is_own.then_some(shared.config.name.as_str()),
+        session = completion.session,
+        trace_id = context.map(|context| context.trace_id_hex()),
+        span_id = context.map(|context| context.span_id_hex()),
+    );
+    let _entered = span.enter();
+    let duration_ms = (completion.finished_at - completion.started_at) / 1_000;
+    match failure {
+        Some(failure) => {
+            tracing::info!(duration_ms, error_type = failure.kind, error = failure.message, "an attempt failed");
+        }
+        None => tracing::debug!(duration_ms, outcome = completion.outcome.word(), "an attempt ended"),
+    }
 }
 
 /// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.

@@ -230,7 +230,8 @@ async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<
     let fires = unit.iter().flat_map(|firing| &firing.fires);
     let metrics = &shared.client.metrics;
     for (firing, fire) in unit.iter().flat_map(|firing| firing.fires.iter().map(move |fire| (firing, fire))) {
-        if matches!(fire.what, FireOf::Run(_)) {
+        if let FireOf::Run(run) = &fire.what {
+            shared.client.trace_start(run, fire.nominal);
             metrics.record(Event::ScheduleFired { lag: seconds(wall - fire.nominal.max(firing.next_fire_at)) });
         }
     }

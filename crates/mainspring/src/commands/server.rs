@@ -6,6 +6,7 @@ use clap::Args;
 use mainspring_engine::Client;
 use mainspring_server::{Api, HttpListener, HttpServer, ProbeServer, Settings, Token};
 use mainspring_telemetry::Metrics;
+use mainspring_worker::PoolConfig;
 
 use crate::app::App;
 use crate::config::{Config, Flag, Role};
@@ -15,6 +16,9 @@ use crate::failure::{Exit, Failure, Result, cause};
 use crate::first_start;
 use crate::local::LocalNode;
 use crate::signals::Signals;
+
+/// The last spans may take so long when the server stops.
+pub(crate) const TRACES_PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub(crate) struct ServerArgs {
@@ -98,6 +102,7 @@ pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnc
             app.out.note("that address signs in once and within five minutes; `mainspring ui` prints another");
         }
     }
+    let tracer = client.tracer().clone();
     let zones = tokio::spawn(crate::zones::keep_up_to_date(client.clone()));
     let signal = tokio::select! {
         signal = signals.next() => signal,
@@ -125,6 +130,7 @@ pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnc
     if let Some(http) = http {
         http.shutdown(Duration::from_secs(2)).await;
     }
+    tracer.shutdown(TRACES_PATIENCE).await;
     drop(lock);
     tracing::info!(duration_ms = started.elapsed().as_millis() as u64, "stopped");
     Ok(if signal == "failure" { Exit::WorkFailed } else { Exit::Success })
@@ -154,7 +160,8 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     app.ensure_secrets_key()?;
     first_start::vault(config)?;
     let store = database::connect_patiently(config).await?;
-    let client = app.coordinated(app.client(store).with_metrics(metrics)).await?;
+    let tracer = app.tracer(service(config), &app.node_config().name)?;
+    let client = app.coordinated(app.client(store).with_metrics(metrics).with_tracer(tracer)).await?;
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     let mut node_config = app.node_config();
@@ -187,20 +194,25 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     }
     // On somebody's own machine the author of the tasks is who started the server.
     let pool = if signs_in { app.pool_config() } else { app.server_pool_config()? };
+    let pool = PoolConfig { tracer: client.tracer().clone(), ..pool };
     let node = LocalNode::start(client.clone(), node_config, pool, registry).await?;
     let http = api.map(|(listener, api)| listener.serve(api));
     Ok(Running { client, node, http, first_token, code, lock, probe })
 }
 
 /// The listener of scrapers, if one is wanted. It answers before the database does.
-async fn probe(config: &Config, metrics: &Metrics) -> Result<Option<ProbeServer>> {
-    let Some(address) = config.metrics_listen else { return Ok(None) };
-    let service = match (config.roles.contains(&Role::Api), config.roles.contains(&Role::Scheduler)) {
+/// What this process is, to those who watch it.
+fn service(config: &Config) -> &'static str {
+    match (config.roles.contains(&Role::Api), config.roles.contains(&Role::Scheduler)) {
         (true, _) => "mainspring-api",
         (false, true) => "mainspring-scheduler",
         (false, false) => "mainspring-worker",
-    };
-    ProbeServer::start(address, metrics.clone(), service).await.map(Some).map_err(|error| {
+    }
+}
+
+async fn probe(config: &Config, metrics: &Metrics) -> Result<Option<ProbeServer>> {
+    let Some(address) = config.metrics_listen else { return Ok(None) };
+    ProbeServer::start(address, metrics.clone(), service(config)).await.map(Some).map_err(|error| {
         Failure::bad_input(format!("cannot listen on {address}: {}", cause(&error)))
             .remedy("choose another address with --metrics-listen; port 0 takes a free one")
     })

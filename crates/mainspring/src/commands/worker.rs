@@ -7,12 +7,13 @@ use clap::Args;
 use mainspring_engine::SystemClock;
 use mainspring_server::ProbeServer;
 use mainspring_telemetry::Metrics;
-use mainspring_worker::{LinkSetupError, Pool, Registry, RemoteConfig, RemoteError, RemoteWorker};
+use mainspring_worker::{LinkSetupError, Pool, PoolConfig, Registry, RemoteConfig, RemoteError, RemoteWorker};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Endpoints;
 use crate::app::{App, hostname};
+use crate::commands::server::TRACES_PATIENCE;
 use crate::config::Flag;
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::signals::Signals;
@@ -71,12 +72,15 @@ pub(crate) async fn worker(app: &App<'_>, args: WorkerArgs) -> Result {
     let (completions, finished) = mpsc::unbounded_channel();
     let (logs, chunks) = mpsc::channel(LOG_CHANNEL);
     let clock = Arc::new(SystemClock::new());
-    let pool = Pool::start(app.pool_config(), clock.clone(), registry, completions, logs)
+    let metrics = Metrics::default();
+    let tracer = app.tracer(SERVICE, &config.worker_id)?;
+    let pool_config = PoolConfig { tracer: tracer.clone(), metrics: Some(metrics.clone()), ..app.pool_config() };
+    let pool = Pool::start(pool_config, clock.clone(), registry, completions, logs)
         .map_err(|error| Failure::failed(error.to_string()))?;
     tracing::info!(worker = config.worker_id, servers = config.servers.join(","), slots = config.slots[0], "starting");
     let shown = config.worker_id.clone();
     let worker = RemoteWorker::new(config, pool.clone(), clock, finished, chunks).map_err(failure)?;
-    let probes = probes(app).await?;
+    let probes = probes(app, &metrics).await?;
     match &probes {
         Some(probes) => {
             app.out.line(format_args!("worker {shown} answers probes on http://{}/healthz", probes.address()))
@@ -100,6 +104,7 @@ pub(crate) async fn worker(app: &App<'_>, args: WorkerArgs) -> Result {
         }
     };
     pool.shutdown(std::time::Duration::ZERO).await;
+    tracer.shutdown(TRACES_PATIENCE).await;
     match ended {
         Ok(Ok(())) => Ok(Exit::Success),
         Ok(Err(error)) => Err(failure(error)),
@@ -129,8 +134,8 @@ fn config(app: &App<'_>, args: &WorkerArgs, endpoints: Endpoints, registry: &Reg
 }
 
 /// Where `/metrics` and `/healthz` are answered: as METRICS_PORT says, else on the usual port, if that is free.
-async fn probes(app: &App<'_>) -> Result<Option<ProbeServer>> {
-    let metrics = Metrics::default();
+async fn probes(app: &App<'_>, metrics: &Metrics) -> Result<Option<ProbeServer>> {
+    let metrics = metrics.clone();
     match app.config.metrics_listen {
         Some(address) => ProbeServer::start(address, metrics, SERVICE).await.map(Some).map_err(|error| {
             Failure::bad_input(format!("cannot listen on {address}: {}", cause(&error)))

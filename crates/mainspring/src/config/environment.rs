@@ -38,6 +38,8 @@ const COMMON: &[(&str, &str)] = &[
     ("DB_MAX_OPEN_CONNS", "database_connections"),
     ("ETCD_ENDPOINTS", "etcd.endpoints"),
     ("LOG_LEVEL", "log.level"),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
+    ("OTEL_EXPORTER_OTLP_HEADERS", "traces.headers"),
     ("REDIS_URL", "redis.url"),
     ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),

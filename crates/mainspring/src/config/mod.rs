@@ -11,6 +11,7 @@ mod environment;
 mod file;
 mod layers;
 mod read;
+mod traces;
 mod units;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +115,9 @@ keys! {
     "staleness_detection.default_task_max_lifetime_hours": "how long a run may be open",
     "dead_letters.worker_unavailable_after": "a task that is ready for so long without a worker gets an entry",
     "dead_letters.retention": "closed dead letters are forgotten after so long",
+    "traces.endpoint": "where traces go over OTLP (HTTP with protobuf), like http://127.0.0.1:4318; without it nothing is traced",
+    "traces.headers": "headers for the collector of traces",
+    "traces.sample_percent": "how many of 100 traces that begin here are recorded",
     "log.level": "error, warn, info, debug, trace, or a filter",
     "log.format": "text or json",
 }
@@ -205,6 +209,8 @@ pub(crate) struct Config {
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
     pub(crate) desk: mainspring_engine::DeskConfig,
+    /// Where traces go.
+    pub(crate) traces: Option<mainspring_telemetry::TraceSettings>,
     /// A filter of log lines; `None` leaves it to the command.
     pub(crate) log_level: Option<String>,
     pub(crate) log_format: Option<LogFormat>,

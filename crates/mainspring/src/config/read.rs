@@ -48,6 +48,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
         desk: super::desk::read(layers),
+        traces: super::traces::read(layers),
         log_level,
         log_format,
         file,

@@ -19,6 +19,7 @@ mod run;
 mod schedules;
 mod server;
 mod support;
+mod traces;
 mod validate;
 mod waiting;
 mod watch;

@@ -13,17 +13,17 @@ use nix::unistd::Pid;
 use crate::support::{Place, Server, hear, on_both_databases, task};
 
 /// A server that executes nothing itself.
-const FRONT: &[(&str, &str)] = &[("MAINSPRING_SERVER_ROLES", "api,scheduler")];
+pub(crate) const FRONT: &[(&str, &str)] = &[("MAINSPRING_SERVER_ROLES", "api,scheduler")];
 
 /// A `mainspring worker` that ends with the test.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     probes: String,
     log: std::path::PathBuf,
 }
 
 impl Worker {
-    fn start(place: &Place, name: &str, servers: &str, token: &str, more: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, name: &str, servers: &str, token: &str, more: &[&str]) -> Self {
         let log = place.path(&format!("{name}.log"));
         let stderr = std::fs::File::create(&log).unwrap();
         let arguments = [&["worker", "--server", servers, "--id", name, "--slots", "2"], more].concat();
@@ -39,7 +39,7 @@ impl Worker {
         Self { child, probes, log }
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
@@ -51,7 +51,7 @@ impl Worker {
         answer
     }
 
-    fn wait(mut self) -> (Option<i32>, String) {
+    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
         let status = self.child.wait().unwrap();
         (status.code(), std::fs::read_to_string(&self.log).unwrap_or_default())
     }
@@ -64,11 +64,11 @@ impl Drop for Worker {
     }
 }
 
-fn token(place: &Place) -> String {
+pub(crate) fn token(place: &Place) -> String {
     make_token(place, "worker")
 }
 
-fn make_token(place: &Place, role: &str) -> String {
+pub(crate) fn make_token(place: &Place, role: &str) -> String {
     let made = place.call(&["tokens", "create", "--role", role, "--everywhere", "-o", "json"]).expect(0).json();
     made["token"].as_str().unwrap().to_owned()
 }
@@ -83,7 +83,7 @@ fn get(server: &Server, token: &str, path: &str) -> String {
     answer
 }
 
-fn url(server: &Server) -> String {
+pub(crate) fn url(server: &Server) -> String {
     format!("http://{}", server.address)
 }
 

@@ -116,12 +116,17 @@ pub(crate) async fn list(
             specs.insert(*version, client.spec(*version).await?);
         }
     }
+    let mut runs: Vec<_> = rows.iter().map(|row| row.0.key.run).collect();
+    runs.dedup();
+    let triggers = client.store().expression_data(&runs, &[], &[]).await?.triggers;
+    let now = client.now();
     Ok(Json(page.list(
         LIST,
         rows,
         |row: &(TaskRunRow, i64)| row.0.key,
         |(row, version)| {
-            let around = Surroundings { workflow: &specs[&version].workflow, workers: &workers, obstacles: None, now };
+            let workflow = &specs[&version].workflow;
+            let around = Surroundings { workflow, workers: &workers, obstacles: None, triggers: &triggers, now };
             task_run(&row, &[], &around)
         },
     )))

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mainspring_core::TaskKey;
+use mainspring_core::trace::TraceContext;
 use mainspring_core::work::{Clock, Failure, LogChunk, LogLine, LogStream, Order, OrderAction};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -56,6 +57,8 @@ pub struct FunctionCall {
     /// Cancelled when the task should end; a handler that ignores it is dropped at its next `await`.
     pub cancel: CancellationToken,
     pub log: LogSink,
+    /// The span that this call is, if traces go somewhere.
+    pub trace: Option<TraceContext>,
     pub(crate) http: HttpClient,
 }
 

@@ -176,6 +176,11 @@ pub(crate) fn identify(request: &mut Request, call: &FunctionCall) {
     if let Ok(value) = HeaderValue::from_str(&call.idempotency_key()) {
         request.headers.entry("idempotency-key").or_insert(value);
     }
+    if let Some(trace) = call.trace
+        && let Ok(value) = HeaderValue::from_str(&trace.to_string())
+    {
+        request.headers.entry("traceparent").or_insert(value);
+    }
 }
 
 fn is_harmless(name: &HeaderName) -> bool {

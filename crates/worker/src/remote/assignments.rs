@@ -15,8 +15,9 @@ pub(crate) fn read(assigned: worker::Assignment, session: i64) -> Result<Assignm
         .task_run_id
         .parse()
         .map_err(|_| (None, failure("order", format!("`{}` is not a task run id", assigned.task_run_id))))?;
+    let trace = assigned.traceparent.as_deref().and_then(|text| text.parse().ok());
     let order = order(assigned).map_err(|failure| (Some((key, attempt)), failure))?;
-    Ok(Assignment { key, session, attempt, generation: order.1, order: Arc::new(order.0) })
+    Ok(Assignment { key, session, attempt, generation: order.1, order: Arc::new(order.0), trace })
 }
 
 fn order(assigned: worker::Assignment) -> Result<(Order, i32), Failure> {

@@ -291,7 +291,7 @@ mod tests {
         let order = serde_json::json!({"namespace": "default", "workflow": "w", "task": "t", "action": {"kind": "run", "script": "x"}});
         let order: Order = serde_json::from_value(order).unwrap();
         let key = TaskKey { run: RunId::from_u128(1), index, item: -1 };
-        Assignment { key, session: 1, attempt: 1, generation: 0, order: Arc::new(order) }
+        Assignment { key, session: 1, attempt: 1, generation: 0, order: Arc::new(order), trace: None }
     }
 
     fn completion(index: i32) -> Completion {

@@ -334,7 +334,7 @@ impl Workbench {
     /// Nothing of the worker's own environment but the allowed names; then the order's; then ours, which always hold.
     fn environment<'a>(&'a self, assignment: &'a Assignment, output: &'a Path) -> Result<Environment<'a>, Failure> {
         let order = &assignment.order;
-        let mut environment: Environment<'a> = Vec::with_capacity(self.environment.len() + order.env.len() + 9);
+        let mut environment: Environment<'a> = Vec::with_capacity(self.environment.len() + order.env.len() + 10);
         environment.extend(self.environment.iter().map(|(name, value)| (name.as_os_str(), Cow::from(value))));
         for (name, value) in &order.env {
             if name.is_empty() || name.contains(['=', '\0']) {
@@ -358,6 +358,9 @@ impl Workbench {
         own("MAINSPRING_FENCING_TOKEN", owned(format!("{}.{}", assignment.session, assignment.attempt)));
         own("MAINSPRING_IDEMPOTENCY_KEY", owned(assignment.idempotency_key()));
         own("MAINSPRING_OUTPUT", Cow::from(output.as_os_str()));
+        if let Some(trace) = assignment.trace {
+            own("TRACEPARENT", owned(trace.to_string()));
+        }
         Ok(environment)
     }
 }

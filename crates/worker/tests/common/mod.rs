@@ -134,7 +134,7 @@ pub fn assignment(order: Order) -> Assignment {
     static INDEX: AtomicI32 = AtomicI32::new(0);
     let index = INDEX.fetch_add(1, Ordering::Relaxed);
     let key: TaskKey = format!("0190a1b2-0000-7000-8000-000000000001.{index}").parse().unwrap();
-    Assignment { key, session: 7, attempt: 1, generation: 1, order: Arc::new(order) }
+    Assignment { key, session: 7, attempt: 1, generation: 1, order: Arc::new(order), trace: None }
 }
 
 pub fn order(action: OrderAction) -> Order {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use mainspring_api::runs::{Attempt, AttemptOutcome, Run, TaskRun};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
+use mainspring_core::trace::{RunTrace, SpanOf, hex};
 use mainspring_core::{Micros, RunId, TaskKey, Workflow};
 use mainspring_engine::Obstacles;
 use mainspring_store::{AttemptRow, NewRun, Phase, RunRow, RunSummary, TaskRunRow};
@@ -68,6 +69,7 @@ pub(crate) fn begun(new: &NewRun, at: Micros) -> Run {
     let mut shown = run(summary, None);
     shown.inputs = Some(read(&new.inputs).unwrap_or_else(|| json!({})));
     (shown.correlation_id, shown.trigger) = (new.correlation_id.clone(), read(&new.trigger));
+    shown.trace_id = Some(trace_id(new.id, shown.trigger.as_ref()));
     shown
 }
 
@@ -84,9 +86,15 @@ pub(crate) async fn shown(state: &ApiState, id: RunId) -> Result<Run, Problem> {
     };
     let phase = client.store().phases(&[id]).await?.remove(&id);
     let mut run = run(summary, phase);
+    run.trace_id = Some(trace_id(id, trigger.as_ref()));
     run.inputs = Some(inputs.unwrap_or_else(|| json!({})));
     (run.outputs, run.correlation_id, run.trigger, run.reason) = (outputs, correlation_id, trigger, reason);
     Ok(run)
+}
+
+/// The trace that a run belongs to, whether or not it is recorded.
+pub(crate) fn trace_id(run: RunId, trigger: Option<&Value>) -> String {
+    hex(&RunTrace::new(run, trigger).trace_id())
 }
 
 /// The run of that id, once the caller may enter its namespace.
@@ -121,6 +129,8 @@ pub(crate) struct Surroundings<'s> {
     pub(crate) workflow: &'s Workflow,
     pub(crate) workers: &'s Workers,
     pub(crate) obstacles: Option<&'s Obstacles>,
+    /// What started their runs; a run that is not in it was started outside of any trace.
+    pub(crate) triggers: &'s HashMap<RunId, Value>,
     pub(crate) now: Micros,
 }
 
@@ -135,6 +145,9 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
     let last_failure = attempts.iter().filter(|one| one.outcome == 0).map(|one| one.finished_at).max();
     let last_attempt = attempts.iter().filter_map(|one| one.started_at).max();
     let status = task_status(row.state);
+    let trace = RunTrace::new(row.key.run, around.triggers.get(&row.key.run));
+    let span =
+        |of: fn(TaskKey, i32) -> SpanOf| (row.attempt > 0).then(|| trace.span(of(row.key, row.attempt)).span_id_hex());
     TaskRun {
         id: row.key.to_string(),
         workflow_run_id: row.key.run,
@@ -167,9 +180,9 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         error_stack: row.detail.clone(),
         child_run_id: None,
         approval: None,
-        trace_id: None,
-        span_id: None,
-        parent_span_id: None,
+        trace_id: Some(hex(&trace.trace_id())),
+        span_id: span(SpanOf::Execution),
+        parent_span_id: span(SpanOf::Claim),
         attempt_history: None,
         logs: None,
         log_tail: None,

@@ -64,8 +64,14 @@ pub(super) async fn listed(
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let shown = page.slice(LIST, rows, |row| row)?;
     let workers = workers(state, &shown.items.iter().collect::<Vec<_>>()).await?;
-    let around =
-        Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
+    let triggers = client.store().expression_data(&[id], &[], &[]).await?.triggers;
+    let around = Surroundings {
+        workflow: &spec.workflow,
+        workers: &workers,
+        obstacles: Some(&obstacles),
+        triggers: &triggers,
+        now: client.now(),
+    };
     let mut retried = shown.items.iter().filter(|row| row.attempt > 1).map(|row| row.key.index);
     let attempts = match retried.next() {
         None => HashMap::new(),
@@ -152,8 +158,14 @@ pub(crate) async fn shown(
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let workers = workers(state, &[row]).await?;
     let attempts = client.store().earlier_attempts(key).await?;
-    let around =
-        Surroundings { workflow: &spec.workflow, workers: &workers, obstacles: Some(&obstacles), now: client.now() };
+    let triggers = client.store().expression_data(&[id], &[], &[]).await?.triggers;
+    let around = Surroundings {
+        workflow: &spec.workflow,
+        workers: &workers,
+        obstacles: Some(&obstacles),
+        triggers: &triggers,
+        now: client.now(),
+    };
     let mut shown = task_run(row, &attempts, &around);
     shown.attempt_history = Some(attempts.iter().map(attempt).collect());
     let task = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index));

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use mainspring_api::jobs::{Again, Execution, ExecutionLog};
 use mainspring_core::time::rfc3339;
+use mainspring_core::trace::{RunTrace, SpanOf, hex};
 use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::JobSpec;
 use mainspring_store::{JobRow, LogCursor};
@@ -34,6 +35,9 @@ pub(super) fn shown(row: mainspring_engine::Execution, job: &JobRow) -> Result<E
         tracing::error!(%error, job = %job.id, "what was asked of a job is not readable");
         Problem::internal()
     })?;
+    let trace = RunTrace::new(row.id, row.started_by.as_ref());
+    // A job is one task.
+    let (task, attempt) = (TaskKey::new(row.id, 0), row.retry_count + 1);
     Ok(Execution {
         id: row.id,
         job_id: row.job_id,
@@ -50,9 +54,9 @@ pub(super) fn shown(row: mainspring_engine::Execution, job: &JobRow) -> Result<E
         next_retry_at: row.next_retry_at.map(rfc3339),
         worker_id: row.worker,
         metadata: json!({"trigger": row.started_by}),
-        trace_id: None,
-        span_id: None,
-        parent_span_id: None,
+        trace_id: Some(hex(&trace.trace_id())),
+        span_id: row.started_at.map(|_| trace.span(SpanOf::Execution(task, attempt)).span_id_hex()),
+        parent_span_id: row.started_at.map(|_| trace.span(SpanOf::Claim(task, attempt)).span_id_hex()),
     })
 }
 

@@ -155,6 +155,7 @@ fn assignment(gate: &WorkerGate, session: i64, now: Micros, assigned: &work::Ass
         env: order.env.clone(),
         secrets: order.secrets.clone(),
         files: version.filter(|_| order.files.is_some()).map(|version| FilesRef { version }),
+        traceparent: assigned.trace.map(|trace| trace.to_string()),
         deadline: deadline.map(rfc3339),
     }
 }

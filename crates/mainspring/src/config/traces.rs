@@ -1,0 +1,50 @@
+//! Where traces go.
+
+use mainspring_telemetry::TraceSettings;
+
+use super::layers::{Layers, Word};
+use super::read::{integer, text};
+
+pub(super) fn read(layers: &mut Layers) -> Option<TraceSettings> {
+    let percent = integer(layers, "traces.sample_percent", 0, 100).unwrap_or(100);
+    let headers = headers(layers);
+    let Some(endpoint) = text(layers, "traces.endpoint") else {
+        for key in ["traces.headers", "traces.sample_percent"] {
+            if layers.get(key).is_some() {
+                layers.complain_about(key, "means nothing without traces.endpoint");
+            }
+        }
+        return None;
+    };
+    let is_url = url::Url::parse(&endpoint).is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if !is_url {
+        layers.complain_about("traces.endpoint", "must be an address like http://127.0.0.1:4318");
+        return None;
+    }
+    Some(TraceSettings {
+        endpoint,
+        headers,
+        sample_ratio: percent as f64 / 100.0,
+        // The process that sends them says what it is.
+        service: String::new(),
+        instance: String::new(),
+    })
+}
+
+/// `{name = "value"}` in the file, `name=value,…` elsewhere.
+fn headers(layers: &mut Layers) -> Vec<(String, String)> {
+    let words = match layers.get("traces.headers").map(|setting| setting.word.clone()) {
+        None => return Vec::new(),
+        Some(Word::Table(pairs)) => return pairs,
+        Some(Word::List(items)) => items,
+        Some(word) => word.to_string().split(',').map(ToOwned::to_owned).collect(),
+    };
+    let pairs: Option<Vec<_>> = words
+        .iter()
+        .map(|pair| pair.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())))
+        .collect();
+    pairs.unwrap_or_else(|| {
+        layers.complain_about("traces.headers", "must be name=value,…");
+        Vec::new()
+    })
+}
