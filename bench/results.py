@@ -144,6 +144,10 @@ def rows(median):
         yield absolute(f"lag of 1,000 fires per second, {title}: p99", late, "≤", 100, unit="ms")
         yield compared("the same, worst: of the worst of 3,000 bare commits beside it", worst, bare, unit="ms")
 
+    healed, found = ours("postgres", "dead_letters_batch_retry", "seconds"), ours("postgres", "staleness_detect", "seconds")
+    yield absolute("10,000 dead letters healed by one batch, PostgreSQL", healed, "≤", 15, unit="s")
+    yield absolute("1,000 stale of 10,000 open runs given up, PostgreSQL", found, "≤", 1, unit="s")
+
     resident, size = ours("sqlite", "idle", "resident_bytes"), median("ours", None, "binary", "bytes")
     yield absolute("idle server, SQLite: resident", times(resident, 1e-6), "≤", 35, unit="MB")
     yield absolute("idle server, SQLite: ready after", ours("sqlite", "idle", "ready_seconds"), "≤", 0.5, unit="s")

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Number, Value};
 
-use crate::diagnostic::{Place, Report, did_you_mean, quoted};
+use crate::diagnostic::{Diagnostics, Place, Report, did_you_mean, quoted};
 use crate::yaml::{Kind, NodeId, Style, Tree};
-use crate::{Micros, author};
+use crate::{Micros, author, yaml};
 
 /// One value of the file.
 #[derive(Debug, Clone, Copy)]
@@ -146,6 +146,12 @@ impl<'t> Doc<'t> {
         }
         instant
     }
+}
+
+/// The values of a YAML or JSON file.
+pub fn read_document(source: &str) -> Result<Value, Diagnostics> {
+    let tree = yaml::parse(source)?;
+    Ok(Doc::root(&tree).value())
 }
 
 /// Complains about a key that is not one of `known`.

@@ -19,6 +19,7 @@ pub mod import;
 mod inputs;
 mod pattern;
 pub mod plan;
+pub mod reopen;
 pub mod retry;
 pub mod rule;
 pub mod schedule;
@@ -35,6 +36,7 @@ mod yaml;
 
 pub use author::{parse, parse_with_warnings};
 pub use diagnostic::{Diagnostic, Diagnostics};
+pub use document::read_document;
 pub use expr::{Scope, TaskError, TaskView};
 pub use ids::{RunId, TaskKey};
 pub use plan::Decision;

@@ -10,8 +10,8 @@ use mainspring_core::work::{BundleFile, Clock, Failure};
 use mainspring_core::workflow::Overlap;
 use mainspring_core::{Diagnostics, Micros, RunId, Scope, TaskError, TaskView, Workflow};
 use mainspring_store::{
-    CancelOutcome, CauseBudget, Created, Edition, Lineage, NewRun, Operator, Reopen, Reopened, Store, after_commit,
-    is_within_unit,
+    CancelOutcome, CauseBudget, Created, Edition, Lineage, NewRun, Operator, Reopen, ReopenRequest, Reopened, Store,
+    after_commit, is_within_unit,
 };
 use mainspring_telemetry::{Metrics, Tracer};
 use serde_json::{Map, Value};
@@ -566,8 +566,9 @@ impl Client {
         let operator = Operator { metadata: Some(metadata.to_string()), ..operator.clone() };
         let inputs = Value::Object(inputs).to_string();
         let unit = || {
-            let id = self.clock.new_id();
-            self.store.reopen_run_with(self.now(), id, run, &spec.workflow, what, Some(&inputs), &operator)
+            let (action, workflow, what) = (self.clock.new_id(), &spec.workflow, what.clone());
+            let request = ReopenRequest { action, run, workflow, what, inputs: Some(inputs.clone()), letters: Vec::new() };
+            self.store.reopen_one(self.now(), request, &operator)
         };
         let reopened = self.repeat(unit).await?;
         self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;

@@ -35,7 +35,7 @@ pub use client::{Client, Submission, SubmitError};
 pub use clock::SystemClock;
 pub use coordination::{CoordinationError, CoordinationHealth, EtcdSettings, LEADERSHIP, LockGuard};
 pub use desk::{
-    BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome, Message, Messenger,
+    BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome, MOST_ENTRIES_AT_ONCE, Message, Messenger,
     MessengerFuture,
 };
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};

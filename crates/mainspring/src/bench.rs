@@ -1,5 +1,6 @@
 //! `mainspring bench`: the workloads that show what a database and a machine can carry.
 
+mod desk;
 mod http;
 mod latency;
 mod report;
@@ -39,6 +40,10 @@ pub(crate) enum Workload {
     Bulk,
     /// N cron triggers that are due in the same second: until all have fired.
     Schedules,
+    /// N failing runs, their entries, and one batch that retries them all.
+    DeadLetters,
+    /// N open runs of which a tenth is stale: a dry run of the detector, four calls at once, one call.
+    Staleness,
 }
 
 #[derive(Debug, Args)]
@@ -96,6 +101,8 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
             bench.schedules_steady(args.n.unwrap_or(1_000), of).await
         }
         Workload::Schedules if args.idle => bench.schedules_idle(args.n.unwrap_or(1_000_000)).await,
+        Workload::DeadLetters => bench.dead_letters(args.n.unwrap_or(10_000)).await,
+        Workload::Staleness => bench.staleness(args.n.unwrap_or(10_000)).await,
         Workload::Schedules => bench.schedules(args.n.unwrap_or(100_000)).await,
     }
 }

@@ -53,6 +53,7 @@ Look and repair
   workflows    List, get, pause, resume and delete workflows
   dlq          List dead letters and causes, retry, skip and resolve them
   stale        List open runs by how long they have gone without progress
+  notifications  List messages about failures; show and set who gets those of a namespace
   search       Find workflows, runs and errors by words
   pools        Set, list and delete named pools
   workers      List, get and drain workers
@@ -198,6 +199,9 @@ pub(crate) enum Command {
     Stale(commands::dlq::StaleArgs),
     /// Print an address that opens the web interface and signs in once
     Ui(commands::ui::UiArgs),
+    /// List messages about failures; show and set who gets those of a namespace
+    #[command(subcommand)]
+    Notifications(commands::notifications::NotificationsCommand),
     /// Set, list and delete named pools
     #[command(subcommand, alias = "pool")]
     Pools(commands::pools::PoolsCommand),

@@ -134,6 +134,7 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Lock(args) => commands::lock::lock(&app, args).await,
         Command::Dlq(command) => commands::dlq::dlq(&app, command).await,
         Command::Stale(args) => commands::dlq::stale(&app, args).await,
+        Command::Notifications(command) => commands::notifications::notifications(&app, command).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
         Command::Schedules(command) => commands::schedules::schedules(&app, command).await,
         Command::Calendars(command) => commands::calendars::calendars(&app, command).await,

@@ -27,6 +27,7 @@ const GROUPS: &[(&str, &[(&str, i16)])] = &[
     ("transition", &[("admitted", 0), ("stage", 1), ("ended", 2), ("timed_out", 3), ("cancelled", 4)]),
     ("letter", Resolution::CODES),
     ("letter_reason", Reason::CODES),
+    ("fire", &[("fired", 0), ("skipped", 1), ("missed", 2), ("blacked_out", 3), ("failed", 4)]),
     ("verdict", &[("wait", 0), ("start", 1)]),
     ("counts", &[("succeeded", 1), ("failed", 2), ("skipped", 3)]),
     ("answer", crate::postgres::ANSWERS),

@@ -1,18 +1,19 @@
 //! What people do about an entry. The run is touched by the actions on task runs, which close the entry in their own
 //! transaction: of two people who act at once one wins, and the other learns who that was.
 
-use mainspring_core::RunId;
+use mainspring_core::{RunId, TaskKey};
 use mainspring_core::dead_letter::Resolution;
-use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
-use mainspring_store::{DeadLetter, Error, Operator, Reopen};
+use mainspring_store::{Created, DeadLetter, Error, Operator, Reopen};
 use mainspring_telemetry::Event;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::client::{Client, Submission, SubmitError};
+use crate::bus::BusMessage;
+use crate::client::{ANY_WORK, Client, Submission, SubmitError};
 use crate::events::intake::AnswerError;
 use crate::repairs::TaskAction;
+use crate::specs::Spec;
 
 /// An action on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum LetterAction {
     /// The task again, with fresh attempts, and then what depends on it, in the same run; of an entry of a whole run
     /// everything that did not finish.
     Retry,
-    /// A new run of the workflow with the same inputs.
+    /// A new run of the task alone, or of the workflow for an entry of a whole run, with the same inputs.
     RetryAsNewRun,
     /// The task is left out, and the run goes on as if it had succeeded.
     Skip,
@@ -108,11 +109,10 @@ impl Client {
             return Err(LetterError::Purged(letter.run));
         }
         refuse_closed(&letter)?;
+        let operator = &Operator { letter: Some(id), ..operator.clone() };
         match self.do_about(&letter, action, operator).await {
             Ok(outcome) => {
-                let seconds = (self.now() - letter.created_at).max(0) as f64 / 1_000_000.0;
-                let (reason, resolution) = (letter.reason.word(), action.resolution().word());
-                self.metrics.record(Event::DeadLetterClosed { reason, resolution, seconds });
+                self.record_closed(&letter, action);
                 Ok(outcome)
             }
             Err(error @ (LetterError::Conflict(_) | LetterError::Action(AnswerError::Store(Error::Conflict(_))))) => {
@@ -125,6 +125,12 @@ impl Client {
             }
             Err(error) => Err(error),
         }
+    }
+
+    pub(super) fn record_closed(&self, letter: &DeadLetter, action: LetterAction) {
+        let seconds = (self.now() - letter.created_at).max(0) as f64 / 1_000_000.0;
+        let (reason, resolution) = (letter.reason.word(), action.resolution().word());
+        self.metrics.record(Event::DeadLetterClosed { reason, resolution, seconds });
     }
 
     async fn do_about(
@@ -166,7 +172,8 @@ impl Client {
         }
     }
 
-    /// The key makes the same entry the same run, however often this is repeated.
+    /// A new run of the task of an entry alone, or of the workflow where the entry is of a whole run. The key makes the same
+    /// entry the same run, however often this is repeated.
     async fn retry_as_new_run(&self, letter: &DeadLetter, operator: &Operator) -> Result<LetterOutcome, LetterError> {
         let spec = self.specs.get(letter.version).await?;
         let run = self.store.run(letter.run).await?;
@@ -187,17 +194,37 @@ impl Client {
             })),
             ..Submission::default()
         };
-        let created = self.submit(&spec, submission).await?;
-        self.close(letter, Resolution::Retried, operator).await?;
-        match created.run() {
-            Some(run) => Ok(LetterOutcome { run }),
-            None => Err(LetterError::Conflict("the concurrency limit of the workflow refuses a new run".into())),
+        let created = match letter.task {
+            None => self.submit(&spec, submission).await?,
+            Some(key) => self.submit_task(&spec, submission, key, operator).await?,
+        };
+        let Some(run) = created.run() else {
+            return Err(LetterError::Conflict("the concurrency limit of the workflow refuses a new run".into()));
+        };
+        // A run of the task alone closes the entry with the same commit, unless it was made before.
+        if letter.task.is_none() || matches!(created, Created::Repeated(_)) {
+            self.close(letter, Resolution::Retried, operator).await?;
         }
+        Ok(LetterOutcome { run })
     }
 
-    /// Whether a run can be reopened now.
-    pub(crate) async fn is_reopenable(&self, run: RunId) -> mainspring_store::Result<bool> {
-        Ok(matches!(self.store.run_summary(run).await?.state, RunState::Failed | RunState::Cancelled))
+    /// Starts a run in which only this task of another run is executed.
+    async fn submit_task(
+        &self,
+        spec: &Spec,
+        submission: Submission,
+        key: TaskKey,
+        operator: &Operator,
+    ) -> Result<Created, LetterError> {
+        let run = self.prepare(spec, submission).await?;
+        let action = self.clock.new_id();
+        let created =
+            self.repeat(|| self.store.create_run_of_task(self.now(), &run, key, action, operator)).await?;
+        if let Created::New(id) | Created::Queued(id) = created {
+            self.meter(std::iter::once(&run));
+            self.announce([BusMessage::RunsChanged(vec![id]), ANY_WORK]).await;
+        }
+        Ok(created)
     }
 }
 

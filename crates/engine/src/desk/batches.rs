@@ -1,21 +1,23 @@
 //! One action on everything that a filter finds, worked off page by page. The position is durable: after a crash the next
-//! leader goes on, and what was closed before is only counted.
+//! leader goes on, and what was closed before is only counted. A page of retries is one transaction.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use mainspring_core::RunId;
 use mainspring_core::dead_letter::Resolution;
-use mainspring_store::{BatchRow, DeadLetter, LetterFilter, NewBatch, Operator, Reopen, Result};
-use tokio::task::JoinSet;
+use mainspring_core::ids::NO_ITEM;
+use mainspring_core::{RunId, TaskKey};
+use mainspring_store::{BatchRow, DeadLetter, LetterFilter, NewBatch, Operator, Reopen, ReopenRequest, Result};
 use uuid::Uuid;
 
 use super::actions::{LetterAction, LetterError};
-use crate::client::Client;
+use crate::bus::BusMessage;
+use crate::client::{ANY_WORK, Client};
 use crate::node::Shared;
+use crate::specs::Spec;
 
-const ENTRIES_AT_ONCE: i64 = 200;
-/// How many runs are acted on beside each other.
-const RUNS_AT_ONCE: usize = 8;
+/// What the parameters of a statement allow.
+pub const MOST_ENTRIES_AT_ONCE: usize = 1_000;
 
 /// The request for a batch.
 #[derive(Debug, Clone)]
@@ -46,12 +48,13 @@ impl Client {
 
     /// Works off the oldest open batch, one page; false if there is none. The leader does, and a command that has the database
     /// at hand.
-    pub async fn work_batch(&self) -> Result<bool> {
+    pub async fn work_batch(&self, entries_at_once: usize) -> Result<bool> {
         let Some(mut batch) = self.store.open_batch().await? else { return Ok(false) };
         let was = batch.position;
-        let entries = self.store.batch_entries(&batch, ENTRIES_AT_ONCE).await?;
+        let page = entries_at_once.clamp(1, MOST_ENTRIES_AT_ONCE);
+        let entries = self.store.batch_entries(&batch, page as i64).await?;
         batch.position = entries.last().map(|entry| entry.0).or(was);
-        let is_last = entries.len() < ENTRIES_AT_ONCE as usize;
+        let is_last = entries.len() < page;
         let pending: Vec<Uuid> = entries.iter().filter(|entry| entry.1).map(|entry| entry.0).collect();
         batch.done += (entries.len() - pending.len()) as i64;
         self.act_on_page(&mut batch, pending).await?;
@@ -74,68 +77,78 @@ impl Client {
             return Ok(());
         };
         let filter = LetterFilter { limit: pending.len() as i64, ids: pending, ..LetterFilter::default() };
-        let mut runs: BTreeMap<RunId, Vec<DeadLetter>> = BTreeMap::new();
-        for letter in self.store.letters(&filter).await? {
-            runs.entry(letter.run).or_default().push(letter);
+        let mut letters = self.store.letters(&filter).await?;
+        if action == LetterAction::Retry {
+            letters = self.retry_together(batch, letters).await?;
         }
-        let mut left: Vec<(RunId, Vec<DeadLetter>)> = runs.into_iter().collect();
-        while !left.is_empty() {
-            let mut acts = JoinSet::new();
-            for (run, letters) in left.split_off(left.len().saturating_sub(RUNS_AT_ONCE)) {
-                let (client, operator) = (self.clone(), batch.operator.clone());
-                acts.spawn(async move { client.act_on_run(run, &letters, action, &operator).await });
-            }
-            while let Some(outcome) = acts.join_next().await {
-                let Ok(outcome) = outcome else { continue };
-                let (done, failed, error) = outcome?;
-                batch.done += done;
-                batch.failed += failed;
-                batch.error = batch.error.take().or(error);
+        for letter in letters {
+            match self.act_on_letter(letter.id, action, &batch.operator).await {
+                Ok(_) => batch.done += 1,
+                // The other entries of a task close with the first.
+                Err(LetterError::Closed { by, .. }) if by == batch.operator.by => batch.done += 1,
+                Err(LetterError::Store(error)) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    batch.failed += 1;
+                    batch.error = batch.error.take().or(Some(error.to_string()));
+                }
             }
         }
         Ok(())
     }
 
-    /// Acts on the entries of one run: a retry takes them together, since it reopens the run.
-    async fn act_on_run(
-        &self,
-        run: RunId,
-        letters: &[DeadLetter],
-        action: LetterAction,
-        operator: &Operator,
-    ) -> Result<(i64, i64, Option<String>)> {
-        let count = letters.len() as i64;
-        let tasks: Vec<usize> = letters.iter().filter_map(|letter| usize::try_from(letter.task?.index).ok()).collect();
-        if action == LetterAction::Retry
-            && tasks.len() == letters.len()
-            && tasks.len() > 1
-            && self.is_reopenable(run).await?
-        {
-            return Ok(match self.reopen(run, &Reopen::FailedOf(tasks), operator).await {
-                Ok(_) => (count, 0, None),
-                Err(error) if error.is_transient() => return Err(error),
-                Err(error) => (0, count, Some(error.to_string())),
-            });
-        }
-        let (mut done, mut failed, mut said) = (0, 0, None);
+    /// Reopens the runs of these entries, all in one transaction, which closes the entries. What cannot be reopened so (its
+    /// task is live, its run is gone) is returned, to be acted on by itself.
+    async fn retry_together(&self, batch: &mut BatchRow, letters: Vec<DeadLetter>) -> Result<Vec<DeadLetter>> {
+        let mut runs: BTreeMap<RunId, Vec<DeadLetter>> = BTreeMap::new();
         for letter in letters {
-            match self.act_on_letter(letter.id, action, operator).await {
-                Ok(_) => done += 1,
-                // The other entries of a task close with the first.
-                Err(LetterError::Closed { by, .. }) if by == operator.by => done += 1,
-                Err(LetterError::Store(error)) if error.is_transient() => return Err(error),
-                Err(error) => {
-                    failed += 1;
-                    said = said.or(Some(error.to_string()));
-                }
-            }
+            runs.entry(letter.run).or_default().push(letter);
         }
-        Ok((done, failed, said))
+        let versions: Vec<i64> = runs.values().flatten().map(|letter| letter.version).collect();
+        let specs = self.specs.get_many(&versions).await?;
+        let wanted: Vec<(RunId, Reopen, &Arc<Spec>)> = runs
+            .iter()
+            .filter_map(|(run, letters)| Some((*run, to_reopen(letters), specs.get(&letters.first()?.version)?)))
+            .collect();
+        let now = self.now();
+        let unit = async || {
+            let requests: Vec<ReopenRequest<'_>> = wanted
+                .iter()
+                .map(|(run, what, spec)| ReopenRequest {
+                    action: self.clock.new_id(),
+                    run: *run,
+                    workflow: &spec.workflow,
+                    what: what.clone(),
+                    inputs: None,
+                    letters: runs[run].iter().map(|letter| letter.id).collect(),
+                })
+                .collect();
+            self.store.reopen_runs(now, &requests, &batch.operator).await
+        };
+        let outcomes = self.repeat(unit).await?;
+        let mut reopened = Vec::new();
+        for ((run, ..), outcome) in wanted.iter().zip(&outcomes) {
+            let Ok(_) = outcome else { continue };
+            let letters = runs.remove(run).unwrap_or_default();
+            batch.done += letters.len() as i64;
+            letters.iter().for_each(|letter| self.record_closed(letter, LetterAction::Retry));
+            reopened.push(*run);
+        }
+        self.announce([BusMessage::RunsChanged(reopened), ANY_WORK]).await;
+        Ok(runs.into_values().flatten().collect())
     }
+}
+
+/// What a retry of all these entries of one run does again.
+fn to_reopen(letters: &[DeadLetter]) -> Reopen {
+    let keys: Option<Vec<TaskKey>> = letters.iter().map(|letter| letter.task).collect();
+    let Some(keys) = keys else { return Reopen::Failed };
+    let tasks: Vec<usize> = keys.iter().filter_map(|key| usize::try_from(key.index).ok()).collect();
+    if keys.iter().any(|key| key.item != NO_ITEM) { Reopen::FailedOf(tasks) } else { Reopen::From(tasks) }
 }
 
 /// Works off what there is.
 pub(super) async fn work(shared: &Shared) -> Result<()> {
-    while !shared.stop.is_cancelled() && shared.client.work_batch().await? {}
+    let entries_at_once = shared.config.desk.entries_at_once;
+    while !shared.stop.is_cancelled() && shared.client.work_batch(entries_at_once).await? {}
     Ok(())
 }

@@ -43,10 +43,17 @@ impl Client {
         let versions: Vec<i64> = page.iter().map(|letter| letter.version).collect();
         let specs = self.specs.get_many(&versions).await?;
         let data = self.capture_data(page, &specs).await?;
+        let printed = page.iter().filter(|letter| letter.stack_trace.is_none());
+        let printed: Vec<(TaskKey, i32)> =
+            printed.filter_map(|letter| Some((letter.task?, letter.total_attempts))).collect();
+        let mut logs = self.store.log_tails(&printed).await?;
         let mut captured = Vec::with_capacity(page.len());
         for letter in page {
             captured.push(match specs.get(&letter.version) {
-                Some(spec) => self.captured(letter, spec, &data).await?,
+                Some(spec) => {
+                    let printed = letter.task.and_then(|key| logs.remove(&key));
+                    completed(letter, spec, &data, letter.stack_trace.clone().or(printed))
+                }
                 // Its version is gone, and with it all further context.
                 None => Captured { id: letter.id, ..Captured::default() },
             });
@@ -97,54 +104,53 @@ impl Client {
         upstream.dedup();
         self.store.expression_data(&runs, &upstream, &items).await
     }
+}
 
-    async fn captured(
-        &self,
-        letter: &Uncaptured,
-        spec: &Spec,
-        data: &mainspring_store::ExpressionData,
-    ) -> Result<Captured> {
-        let task = letter.task.and_then(|key| spec.workflow.tasks.get(usize::try_from(key.index).ok()?));
-        let task_name = letter.task.map(|key| {
-            let name = task.map_or_else(|| key.index.to_string(), |task| task.name.clone());
-            if key.item < 0 { name } else { format!("{name}[{}]", key.item) }
-        });
-        let stack_trace = match (&letter.stack_trace, letter.task) {
-            (Some(text), _) => Some(tail(text)),
-            (None, None) => None,
-            (None, Some(key)) => self.store.log_tail(key, letter.total_attempts).await?.map(|text| tail(&text)),
-        };
-        Ok(Captured {
-            id: letter.id,
-            namespace: spec.workflow.namespace.clone(),
-            workflow_id: spec.version.workflow_id,
-            workflow: spec.workflow.name.clone(),
-            // Items of one list fail for one cause.
-            fingerprint: fingerprint(
-                &format!("{}/{}", spec.workflow.namespace, spec.workflow.name),
-                task.map(|task| task.name.as_str()),
-                letter.error_type.as_deref(),
-                letter.error_message.as_deref(),
-            ),
-            task_name,
-            stack_trace,
-            task_config: task.and_then(|task| serde_json::to_string(task).ok()),
-            execution_context: Some(context(spec, letter, data).to_string()),
-            task_snapshot: Some(snapshot(letter, spec).to_string()),
-        })
+fn completed(
+    letter: &Uncaptured,
+    spec: &Spec,
+    data: &mainspring_store::ExpressionData,
+    printed: Option<String>,
+) -> Captured {
+    let task = letter.task.and_then(|key| spec.workflow.tasks.get(usize::try_from(key.index).ok()?));
+    let task_name = letter.task.map(|key| {
+        let name = task.map_or_else(|| key.index.to_string(), |task| task.name.clone());
+        if key.item < 0 { name } else { format!("{name}[{}]", key.item) }
+    });
+    Captured {
+        id: letter.id,
+        namespace: spec.workflow.namespace.clone(),
+        workflow_id: spec.version.workflow_id,
+        workflow: spec.workflow.name.clone(),
+        // Items of one list fail for one cause.
+        fingerprint: fingerprint(
+            &format!("{}/{}", spec.workflow.namespace, spec.workflow.name),
+            task.map(|task| task.name.as_str()),
+            letter.error_type.as_deref(),
+            letter.error_message.as_deref(),
+        ),
+        task_name,
+        stack_trace: printed.map(|text| tail(&text)),
+        task_config: task.and_then(|task| serde_json::to_string(task).ok()),
+        execution_context: Some(context(spec, letter, data).to_string()),
+        task_snapshot: Some(snapshot(letter, spec).to_string()),
     }
 }
 
 fn snapshot(letter: &Uncaptured, spec: &Spec) -> Value {
     let state = letter.run_state.and_then(|code| RunState::try_from(code).ok());
     let age = letter.run_created_at.map(|created| minutes(letter.created_at - created));
+    // Only of a run that lived too long: of one that stood still the detector writes the snapshot itself.
+    let is_by_lifetime = letter.reason == Reason::StalenessTimeout.code();
+    let lifetime = spec.workflow.lifecycle.max_duration_ms.filter(|_| is_by_lifetime);
+    let threshold = lifetime.map(|ms| minutes(Micros::try_from(ms).unwrap_or(Micros::MAX / 1_000) * 1_000));
     json!({
         "run_id": letter.run,
         "namespace": spec.workflow.namespace,
         "workflow": spec.workflow.name,
         "current_state": state.map(RunState::word),
-        "time_in_state_minutes": null,
-        "threshold_minutes": null,
+        "time_in_state_minutes": age.filter(|_| is_by_lifetime),
+        "threshold_minutes": threshold,
         "age_minutes": age,
         "priority": letter.rank.map(|rank| mainspring_core::workflow::MAX_PRIORITY - rank),
         "workflow_config": workflow_config(spec),

@@ -15,7 +15,7 @@ mod unserved;
 use std::time::Duration;
 
 pub use actions::{LetterAction, LetterError, LetterOutcome};
-pub use batches::BatchRequest;
+pub use batches::{BatchRequest, MOST_ENTRIES_AT_ONCE};
 use mainspring_core::staleness::Thresholds;
 pub use notifying::{Message, Messenger, MessengerFuture};
 pub use staleness::{Detection, DetectionAction};
@@ -30,6 +30,8 @@ pub struct DeskConfig {
     /// How many runs one transaction gives up.
     pub batch_size: usize,
     pub interval: Duration,
+    /// How many entries one transaction of a batch acts on.
+    pub entries_at_once: usize,
     pub thresholds: Thresholds,
     /// A task that has been ready for so long without any worker for it gets an entry.
     pub unserved_after: Duration,
@@ -44,6 +46,7 @@ impl Default for DeskConfig {
             dry_run: false,
             batch_size: 100,
             interval: Duration::from_secs(300),
+            entries_at_once: 500,
             thresholds: Thresholds::default(),
             unserved_after: Duration::from_secs(600),
             kept: Some(Duration::from_secs(90 * 24 * 3_600)),

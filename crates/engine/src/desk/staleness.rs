@@ -12,7 +12,7 @@ use crate::bus::BusMessage;
 use crate::client::{ANY_WORK, Client};
 
 /// How many stale runs one look finds at most.
-const RUNS_AT_ONCE: i64 = 1_000;
+const RUNS_AT_ONCE: i64 = 2_000;
 
 /// What was done about a stale run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,11 +9,12 @@ use mainspring_core::{RunId, TaskKey, Workflow};
 use mainspring_engine::{Answer, AnswerError, Client};
 use serde_json::{Value, json};
 
-use super::runs::task_runs;
+use super::runs::{task_runs, workflow_of};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::ids::{check_run, find_run};
+use crate::inputs::InputArgs;
 use crate::output::{Format, Table};
 use crate::views::{self, text};
 
@@ -31,7 +32,7 @@ pub(crate) enum TasksCommand {
     /// Hand in the result of a task that waits for one
     Deliver(DeliverArgs),
     /// Try a task again: at once if it waits for its next attempt, else by reopening its run
-    Retry(RepairArgs),
+    Retry(RetryArgs),
     /// Count a task as done by hand; what depends on it goes on
     Resolve(ResolveArgs),
     /// Leave a task out; what depends on it goes on as if it had succeeded
@@ -56,6 +57,15 @@ pub(crate) struct RepairArgs {
     /// Who acts [default: $USER, or whose token it is]
     #[arg(long, value_name = "NAME")]
     by: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    repair: RepairArgs,
+    /// Inputs of the run that are changed, for everything that is done again
+    #[command(flatten)]
+    inputs: InputArgs,
 }
 
 #[derive(Debug, Args)]
@@ -117,24 +127,34 @@ pub(crate) async fn tasks(app: &App<'_>, command: TasksCommand) -> Result {
             };
             answer(app, args.answer, told, words).await
         }
-        TasksCommand::Retry(args) => repair(app, args, "retry", None).await,
-        TasksCommand::Skip(args) => repair(app, args, "skip", None).await,
-        TasksCommand::Cancel(args) => repair(app, args, "cancel", None).await,
-        TasksCommand::ResetAttempts(args) => repair(app, args, "reset_attempts", None).await,
+        TasksCommand::Retry(args) => repair(app, args.repair, "retry", Some(&args.inputs), None).await,
+        TasksCommand::Skip(args) => repair(app, args, "skip", None, None).await,
+        TasksCommand::Cancel(args) => repair(app, args, "cancel", None, None).await,
+        TasksCommand::ResetAttempts(args) => repair(app, args, "reset_attempts", None, None).await,
         TasksCommand::Resolve(args) => {
             let output = args.result.as_deref().map(|text| parse_output(Some(text))).transpose()?;
-            repair(app, args.repair, "resolve_manually", output).await
+            repair(app, args.repair, "resolve_manually", None, output).await
         }
     }
 }
 
 /// What people do about a task, through the API.
-async fn repair(app: &App<'_>, args: RepairArgs, action: &str, output: Option<Value>) -> Result {
+async fn repair(
+    app: &App<'_>,
+    args: RepairArgs,
+    action: &str,
+    inputs: Option<&InputArgs>,
+    output: Option<Value>,
+) -> Result {
     check_run(&args.run)?;
     let api = Connection::open_existing(app).await?;
-    let run = find_run(&api, &args.run).await?.to_string();
-    let api = api.acting_as(args.by.as_deref());
+    let id = find_run(&api, &args.run).await?;
+    let run = id.to_string();
     let mut body = json!({"action": action, "reason": args.reason, "by": args.by});
+    if let Some(inputs) = inputs.filter(|inputs| !inputs.is_empty()) {
+        body["inputs"] = Value::Object(inputs.values(&workflow_of(&api, id).await?)?);
+    }
+    let api = api.acting_as(args.by.as_deref());
     if let Some(output) = output {
         body["output"] = output;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mainspring_core::staleness::Thresholds;
-use mainspring_engine::DeskConfig;
+use mainspring_engine::{DeskConfig, MOST_ENTRIES_AT_ONCE};
 
 use super::layers::Layers;
 use super::read::{duration, integer, text};
@@ -37,6 +37,7 @@ pub(super) fn read(layers: &mut Layers) -> DeskConfig {
     };
     let size = integer(layers, "staleness_detection.batch_size", 1, 1_000);
     let seconds = integer(layers, "staleness_detection.detection_interval_seconds", 1, 86_400);
+    let entries = integer(layers, "dead_letters.batch_size", 1, MOST_ENTRIES_AT_ONCE as i64);
     let unserved = duration(layers, "dead_letters.worker_unavailable_after");
     if unserved.is_some_and(|after| after.is_zero()) {
         layers.complain_about("dead_letters.worker_unavailable_after", "must be longer than nothing");
@@ -45,6 +46,7 @@ pub(super) fn read(layers: &mut Layers) -> DeskConfig {
         detects: is_on(layers, "staleness_detection.enabled", defaults.detects),
         dry_run: is_on(layers, "staleness_detection.dry_run", defaults.dry_run),
         batch_size: size.map_or(defaults.batch_size, |size| size as usize),
+        entries_at_once: entries.map_or(defaults.entries_at_once, |entries| entries as usize),
         interval: seconds.map_or(defaults.interval, |seconds| Duration::from_secs(seconds as u64)),
         thresholds,
         unserved_after: unserved.unwrap_or(defaults.unserved_after),

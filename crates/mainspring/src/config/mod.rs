@@ -114,6 +114,7 @@ keys! {
     "staleness_detection.default_steps_in_process_threshold_minutes": "how long a run may execute without progress",
     "staleness_detection.default_task_max_lifetime_hours": "how long a run may be open",
     "dead_letters.worker_unavailable_after": "a task that is ready for so long without a worker gets an entry",
+    "dead_letters.batch_size": "how many dead letters one transaction of a batch acts on",
     "dead_letters.retention": "closed dead letters are forgotten after so long",
     "traces.endpoint": "where traces go over OTLP (HTTP with protobuf), like http://127.0.0.1:4318; without it nothing is traced",
     "traces.headers": "headers for the collector of traces",

@@ -56,3 +56,46 @@ fn wrong_words_are_refused(database: &str) {
     place.write("mainspring.toml", "[staleness_detection]\ndefault_task_max_lifetime_hours = 0\nbatch_size = -1\n");
     place.call(&["stale"]).expect(2).says(&["default_task_max_lifetime_hours", "batch_size"]);
 }
+
+/// Every command of the page, by the command line and by curl, against a real server.
+#[test]
+fn the_page_goes_from_a_failing_workflow_to_a_healed_one() {
+    let home = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let walked = std::process::Command::new(home.join("scripts/docs-commands"))
+        .arg(env!("CARGO_BIN_EXE_mainspring"))
+        .arg(home.join("docs/dead-letters.md"))
+        .output()
+        .unwrap();
+    let said = format!("{}{}", String::from_utf8_lossy(&walked.stdout), String::from_utf8_lossy(&walked.stderr));
+    assert!(walked.status.success() && said.contains("2 blocks of commands ran, 0 failed"), "{said}");
+}
+
+#[test]
+fn notifications_of_a_namespace_are_set_and_shown() {
+    let place = Place::new();
+    place.write("bad.yaml", "- {on: [run_failed], slack: 'ftp://x'}\n").write("none.yaml", "on: run_failed\n");
+    place.write("broken.yaml", "- {on: [\n");
+    place.write("who.yaml", "- {on: [run_failed, dead_letter], webhook: 'https://ops.example.com/hook'}\n- {on: [stale_warning], email: [ops@example.com]}\n");
+    for (file, says) in [("bad.yaml", "/notifications/0"), ("none.yaml", "holds no list"), ("broken.yaml", "broken.yaml"), ("gone.yaml", "cannot be read")] {
+        place.call(&["notifications", "set", file]).expect(2).says(&[says]);
+    }
+    let set = place.call(&["notifications", "set", "who.yaml"]).expect(0).json();
+    assert_eq!(set["notifications"].as_array().unwrap().len(), 2);
+    assert_eq!(place.call(&["notifications", "targets"]).expect(0).json(), set);
+    place.call(&["notifications", "list", "-o", "table"]).expect(0).says(&["no notifications"]);
+    place.call(&["notifications", "list", "--status", "nonsense"]).expect(2).says(&["given_up"]);
+}
+
+#[test]
+fn a_task_is_retried_with_changed_inputs() {
+    let place = Place::new();
+    place.write("w.yaml", "name: w\ninputs: {n: {type: integer, default: 7}}\ntasks: {a: {run: 'test ${{ inputs.n }} -gt 10'}}\n");
+    let run = place.submit("w.yaml", &[]);
+    let _server = place.server(&[]);
+    assert_eq!(place.ended(&run)["status"], "failed");
+    place.call(&["tasks", "retry", &run, "a", "-i", "n=many"]).expect(2);
+    place.call(&["tasks", "retry", &run, "a", "-i", "n"]).expect(2).says(&["key=value"]);
+    place.call(&["tasks", "retry", &run, "a", "-i", "n=20", "--reason", "a typo"]).expect(0);
+    let healed = place.ended(&run);
+    assert_eq!((healed["status"].as_str(), healed["inputs"]["n"].as_i64()), (Some("success"), Some(20)));
+}

@@ -2,6 +2,7 @@
 
 mod authoring;
 mod bad_input;
+mod batches;
 mod configuration;
 mod cron;
 mod dead_letters;

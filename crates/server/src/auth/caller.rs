@@ -89,7 +89,7 @@ impl Caller {
     pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
         let name = &self.identity.name;
         match self.given(by) {
-            Some(by) => Operator { by, reason, token: Some(name.clone()), metadata: None },
+            Some(by) => Operator { by, reason, token: Some(name.clone()), ..Operator::default() },
             None => Operator::new(name.clone(), reason),
         }
     }

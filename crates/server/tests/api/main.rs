@@ -6,6 +6,7 @@ mod classes;
 mod crossings;
 mod cut;
 mod dead_letters;
+mod desk;
 mod events;
 mod frame;
 mod fuzz;

@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::names::sql;
 use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
 use crate::runs::limits::hand_on;
-use crate::runs::operate::{LockedRun, lock_run, stopped};
+use crate::runs::locked::{LockedRun, lock_run};
+use crate::runs::operate::stopped;
 use crate::runs::settle::{Gone, settle};
 use crate::workflows::versions::startable;
 

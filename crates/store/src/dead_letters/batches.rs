@@ -76,7 +76,7 @@ impl TryFrom<Row> for BatchRow {
             id: row.id,
             filter,
             action: row.action,
-            operator: Operator { by: row.actor, reason: row.reason, token: row.token, metadata: None },
+            operator: Operator { by: row.actor, reason: row.reason, token: row.token, ..Operator::default() },
             is_done: row.status != 0,
             matched: row.matched,
             done: row.done,

@@ -1,11 +1,14 @@
 //! What an entry is completed with right after it was written: names, configuration, context, snapshot, fingerprint.
 
+use std::collections::HashMap;
+
 use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
 
-use crate::db::{Store, read, within};
+use crate::db::{Store, read};
 use crate::error::{Error, Result};
 use crate::events::notifications::{self, NewNotification};
+use crate::over_rows::{fetch_over_rows, read_over_rows};
 
 /// How many chunks of a log are looked at for its end; each holds up to a few hundred lines.
 const CHUNKS: i64 = 4;
@@ -72,6 +75,14 @@ struct Row {
     rank: Option<i16>,
 }
 
+#[derive(sqlx::FromRow)]
+struct LogRow {
+    run_id: RunId,
+    idx: i32,
+    item: i32,
+    lines: String,
+}
+
 impl From<Row> for Uncaptured {
     fn from(row: Row) -> Self {
         Self {
@@ -115,30 +126,36 @@ impl Store {
         Ok(rows.into_iter().map(Uncaptured::from).collect())
     }
 
-    /// The end of what an attempt printed; `None` if that is nothing.
-    pub async fn log_tail(&self, key: TaskKey, attempt: i32) -> Result<Option<String>> {
-        let chunks: Vec<(String,)> = read!(self, |conn| {
-            sqlx::query_as(
-            "SELECT lines FROM logs WHERE run_id = $1 AND idx = $2 AND item = $3 AND attempt = $4 ORDER BY chunk DESC LIMIT $5"
-        )
-        .bind(key.run)
-        .bind(key.index)
-        .bind(key.item)
-        .bind(attempt)
-        .bind(CHUNKS)
-        .fetch_all(conn)
-        .await?
-        });
-        let mut text = String::new();
-        for (lines,) in chunks.iter().rev() {
+    /// The ends of what attempts printed, of those that printed something.
+    pub async fn log_tails(&self, attempts: &[(TaskKey, i32)]) -> Result<HashMap<TaskKey, String>> {
+        let chunks: Vec<LogRow> = read_over_rows!(
+            self,
+            "run_id, idx, item, attempt",
+            attempts,
+            |values, (key, attempt)| {
+                values.push_bind(key.run).push_bind(key.index).push_bind(key.item).push_bind(*attempt);
+            },
+            |query| {
+                query.push(
+                    "SELECT l.run_id, l.idx, l.item, l.lines FROM k CROSS JOIN logs l WHERE l.run_id = k.run_id AND l.idx = k.idx \
+                     AND l.item = k.item AND l.attempt = k.attempt AND l.chunk > (SELECT max(m.chunk) FROM logs m \
+                     WHERE m.run_id = k.run_id AND m.idx = k.idx AND m.item = k.item AND m.attempt = k.attempt) - ",
+                );
+                query.push_bind(CHUNKS).push(" ORDER BY l.run_id, l.idx, l.item, l.chunk");
+            }
+        );
+        let mut tails: HashMap<TaskKey, String> = HashMap::new();
+        for chunk in chunks {
+            let key = TaskKey { run: chunk.run_id, index: chunk.idx, item: chunk.item };
             let lines: Vec<(i64, i16, String)> =
-                serde_json::from_str(lines).map_err(|error| Error::bad_row("logs", "lines", key, error))?;
+                serde_json::from_str(&chunk.lines).map_err(|error| Error::bad_row("logs", "lines", key, error))?;
+            let text = tails.entry(key).or_default();
             for (_, _, line) in lines {
                 text.push_str(&line);
                 text.push('\n');
             }
         }
-        Ok((!text.is_empty()).then_some(text))
+        Ok(tails)
     }
 
     /// Completes entries, and leaves their notifications in the outbox; returns those that were not complete before, so
@@ -150,36 +167,34 @@ impl Store {
         messages: &[NewNotification],
     ) -> Result<Vec<Uuid>> {
         let mut tx = self.begin().await?;
-        let mut done = Vec::with_capacity(captured.len());
-        for one in captured {
-            let changed = within!(
-                tx,
-                sqlx::query(
-                    "UPDATE dead_letters SET namespace = $2, workflow_id = $3, workflow = $4, task_name = $5, \
-                     fingerprint = $6, stack_trace = coalesce($7, stack_trace), task_config = $8, \
-                     execution_context = $9, task_snapshot = coalesce(task_snapshot, $10), captured_at = $11 \
-                     WHERE id = $1 AND captured_at IS NULL"
-                )
-                .bind(one.id)
-                .bind(&one.namespace)
-                .bind(one.workflow_id)
-                .bind(&one.workflow)
-                .bind(&one.task_name)
-                .bind(&one.fingerprint)
-                .bind(&one.stack_trace)
-                .bind(&one.task_config)
-                .bind(&one.execution_context)
-                .bind(&one.task_snapshot)
-                .bind(now)
-            );
-            if changed == 1 {
-                done.push(one.id);
+        let done: Vec<(Uuid,)> = fetch_over_rows!(
+            tx,
+            "id, namespace, workflow_id, workflow, task_name, fingerprint, stack_trace, task_config, execution_context, task_snapshot",
+            captured,
+            |values, one| {
+                values.push_bind(one.id).push_bind(one.namespace.clone()).push_bind(one.workflow_id);
+                values.push_bind(one.workflow.clone()).push_bind(one.task_name.clone());
+                values.push_bind(one.fingerprint.clone()).push_bind(one.stack_trace.clone());
+                values.push_bind(one.task_config.clone()).push_bind(one.execution_context.clone());
+                values.push_bind(one.task_snapshot.clone());
+            },
+            |query| {
+                query.push(
+                    "UPDATE dead_letters SET namespace = k.namespace, workflow_id = k.workflow_id, workflow = k.workflow, \
+                     task_name = k.task_name, fingerprint = k.fingerprint, stack_trace = coalesce(k.stack_trace, dead_letters.stack_trace), \
+                     task_config = k.task_config, execution_context = k.execution_context, \
+                     task_snapshot = coalesce(dead_letters.task_snapshot, k.task_snapshot), captured_at = ",
+                );
+                query.push_bind(now).push(
+                    " FROM k WHERE dead_letters.id = k.id AND dead_letters.captured_at IS NULL \
+                     AND dead_letters.id IN (SELECT k.id FROM k) RETURNING dead_letters.id",
+                );
             }
-        }
+        );
         for message in messages {
             notifications::add(&mut tx, now, message).await?;
         }
         tx.commit().await?;
-        Ok(done)
+        Ok(done.into_iter().map(|row| row.0).collect())
     }
 }

@@ -15,7 +15,10 @@ pub use capture::{Captured, Uncaptured};
 pub use groups::{GroupRow, ReasonStatistics};
 pub use read::{DeadLetter, LetterFilter, Queued};
 pub use record::{LetterPatch, NewLetter};
-pub(crate) use record::{close_matching, close_stale, insert};
+pub(crate) use record::{
+    close_matching, close_of_runs, close_of_tasks, close_pending, close_stale, insert, insert_many, pending_of,
+    require_pending,
+};
 
 use mainspring_core::Micros;
 use uuid::{NoContext, Timestamp, Uuid};

@@ -1,5 +1,7 @@
 //! Changing the record: closing an entry, editing it, making one by hand, forgetting old ones.
 
+use std::collections::HashSet;
+
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
@@ -9,6 +11,7 @@ use super::new_id;
 use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::over_rows::{fetch_over_rows, over_rows};
 use crate::runs::operate::Operator;
 
 /// An entry that a person or a duty makes. JSON as text.
@@ -50,22 +53,10 @@ impl Store {
 
     /// Closes a pending entry without touching its run; false if it is closed already.
     pub async fn close_letter(&self, now: Micros, id: Uuid, status: Resolution, operator: &Operator) -> Result<bool> {
-        let changed = write!(
-            self,
-            sqlx::query(
-                "UPDATE dead_letters SET status = $2, resolved_by = $3, acted_by = $4, resolved_at = $5, updated_at = $5, \
-                 notes = coalesce($6, notes), metadata = coalesce($7, metadata) WHERE id = $1 AND status = $8"
-            )
-            .bind(id)
-            .bind(status.code())
-            .bind(&operator.by)
-            .bind(&operator.token)
-            .bind(now)
-            .bind(&operator.reason)
-            .bind(&operator.metadata)
-            .bind(Resolution::Pending.code())
-        );
-        Ok(changed == 1)
+        let mut tx = self.begin().await?;
+        let closed = close_pending(&mut tx, now, id, status, operator).await?;
+        tx.commit().await?;
+        Ok(closed)
     }
 
     /// Edits the record of an entry, closed or not. Never touches its run.
@@ -179,6 +170,70 @@ impl Store {
     }
 }
 
+/// Closes a pending entry; false if it is closed already.
+pub(crate) async fn close_pending(
+    tx: &mut Tx,
+    now: Micros,
+    id: Uuid,
+    status: Resolution,
+    operator: &Operator,
+) -> Result<bool> {
+    let changed = within!(
+        tx,
+        sqlx::query(
+            "UPDATE dead_letters SET status = $2, resolved_by = $3, acted_by = $4, resolved_at = $5, updated_at = $5, \
+             notes = coalesce($6, notes), metadata = coalesce($7, metadata) WHERE id = $1 AND status = $8"
+        )
+        .bind(id)
+        .bind(status.code())
+        .bind(&operator.by)
+        .bind(&operator.token)
+        .bind(now)
+        .bind(&operator.reason)
+        .bind(&operator.metadata)
+        .bind(Resolution::Pending.code())
+    );
+    Ok(changed == 1)
+}
+
+/// Refuses unless this entry is pending. The caller holds the lock of its run, under which its actions close it.
+pub(crate) async fn require_pending(tx: &mut Tx, id: Uuid) -> Result<()> {
+    let found: Option<(i16,)> = within!(tx, |conn| sqlx::query_as("SELECT status FROM dead_letters WHERE id = $1")
+        .bind(id)
+        .fetch_optional(conn)
+        .await?);
+    match found {
+        Some((status,)) if status == Resolution::Pending.code() => Ok(()),
+        _ => Err(Error::Conflict(format!("dead letter {id} is closed already"))),
+    }
+}
+
+/// Which of these entries are pending.
+pub(crate) async fn pending_of(tx: &mut Tx, ids: &[Uuid]) -> Result<HashSet<Uuid>> {
+    let rows: Vec<(Uuid,)> = fetch_over_rows!(
+        tx,
+        "id",
+        ids,
+        |values, id| _ = values.push_bind(*id),
+        |query| _ = query.push(sql!(
+            "SELECT d.id FROM k CROSS JOIN dead_letters d WHERE d.id = k.id AND d.status = {letter.pending}"
+        ))
+    );
+    Ok(rows.into_iter().map(|row| row.0).collect())
+}
+
+/// What closing an entry writes, before the condition.
+macro_rules! closing {
+    ($query:ident, $now:expr, $status:expr, $operator:expr) => {
+        $query.push("UPDATE dead_letters SET status = ").push_bind($status.code());
+        $query.push(", resolved_by = ").push_bind($operator.by.clone());
+        $query.push(", acted_by = ").push_bind($operator.token.clone());
+        $query.push(", resolved_at = ").push_bind($now).push(", updated_at = ").push_bind($now);
+        $query.push(", notes = coalesce(").push_bind($operator.reason.clone()).push(", notes)");
+        $query.push(", metadata = coalesce(").push_bind($operator.metadata.clone()).push(", metadata)");
+    };
+}
+
 /// False if a pending one is in the way.
 pub(crate) async fn insert(tx: &mut Tx, now: Micros, letter: &NewLetter) -> Result<bool> {
     let made = within!(
@@ -204,6 +259,34 @@ pub(crate) async fn insert(tx: &mut Tx, now: Micros, letter: &NewLetter) -> Resu
         .bind(now)
     );
     Ok(made == 1)
+}
+
+/// Makes many entries; the ids of those that no pending one is in the way of.
+pub(crate) async fn insert_many(tx: &mut Tx, now: Micros, letters: &[&NewLetter]) -> Result<HashSet<Uuid>> {
+    let made: Vec<(Uuid,)> = fetch_over_rows!(
+        tx,
+        "id, run_id, idx, item, version, reason, original_state, error_type, error_message, total_attempts, last_attempt_at, \
+         metadata, task_snapshot",
+        letters,
+        |values, letter| {
+            values.push_bind(letter.id).push_bind(letter.run).push_bind(letter.task.map(|task| task.index));
+            values.push_bind(letter.task.map(|task| task.item)).push_bind(letter.version);
+            values.push_bind(letter.reason.code()).push_bind(letter.original_state.clone());
+            values.push_bind(letter.error_type.clone()).push_bind(letter.error_message.clone());
+            values.push_bind(letter.total_attempts).push_bind(letter.last_attempt_at);
+            values.push_bind(letter.metadata.clone()).push_bind(letter.snapshot.clone());
+        },
+        |query| {
+            query.push(
+                "INSERT INTO dead_letters (id, run_id, idx, item, version, reason, original_state, error_type, error_message, \
+                 total_attempts, last_attempt_at, metadata, task_snapshot, created_at, updated_at) \
+                 SELECT k.id, k.run_id, k.idx, k.item, k.version, k.reason, k.original_state, k.error_type, k.error_message, \
+                 k.total_attempts, k.last_attempt_at, k.metadata, k.task_snapshot, ",
+            );
+            query.push_bind(now).push(", ").push_bind(now).push(" FROM k WHERE true ON CONFLICT DO NOTHING RETURNING id");
+        }
+    );
+    Ok(made.into_iter().map(|row| row.0).collect())
 }
 
 /// Closes the pending entries of a task, its items included unless one is named, or (`None`) of the run as a whole.
@@ -259,5 +342,51 @@ pub(crate) async fn close_stale(
         .bind(&operator.reason)
         .bind(Resolution::Pending.code())
         .bind(Reason::StalenessTimeout.code())
+    ))
+}
+
+/// Closes the pending entries of whole runs: of each every one, or (`false`) only that of a run that was given up as stale.
+pub(crate) async fn close_of_runs(
+    tx: &mut Tx,
+    now: Micros,
+    runs: &[(RunId, bool)],
+    status: Resolution,
+    operator: &Operator,
+) -> Result<u64> {
+    Ok(over_rows!(
+        tx,
+        "run_id, every_reason",
+        runs,
+        |values, run| _ = values.push_bind(run.0).push_bind(run.1),
+        |query| {
+            closing!(query, now, status, operator);
+            query.push(sql!(
+                " FROM k WHERE dead_letters.run_id = k.run_id AND idx IS NULL AND status = {letter.pending} \
+                 AND (k.every_reason OR reason = {letter_reason.staleness_timeout}) \
+                 AND dead_letters.run_id IN (SELECT k.run_id FROM k)"
+            ));
+        }
+    ))
+}
+
+/// Closes the pending entries of tasks, their items included.
+pub(crate) async fn close_of_tasks(
+    tx: &mut Tx,
+    now: Micros,
+    tasks: &[(RunId, i32)],
+    status: Resolution,
+    operator: &Operator,
+) -> Result<u64> {
+    Ok(over_rows!(
+        tx,
+        "run_id, idx",
+        tasks,
+        |values, task| _ = values.push_bind(task.0).push_bind(task.1),
+        |query| {
+            closing!(query, now, status, operator);
+            query.push(sql!(
+                " WHERE status = {letter.pending} AND idx IS NOT NULL AND (run_id, idx) IN (SELECT k.run_id, k.idx FROM k)"
+            ));
+        }
     ))
 }

@@ -515,7 +515,7 @@ async fn enter_circle(tx: &mut Tx, now: Micros, id: Uuid, run: RunId, reason: &s
         sqlx::query(
             sql!("INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, \
              error_message, total_attempts, created_at, updated_at) \
-             SELECT $1, r.id, r.version, 2, CASE r.state WHEN {run.success} THEN 'success' WHEN {run.failed} THEN 'failed' \
+             SELECT $1, r.id, r.version, {letter_reason.dependency_cycle_detected}, CASE r.state WHEN {run.success} THEN 'success' WHEN {run.failed} THEN 'failed' \
              WHEN {run.cancelled} THEN 'cancelled' ELSE 'running' END, \
                     'dependency_cycle_detected', $3, 0, $4, $4 FROM runs r WHERE r.id = $2 ON CONFLICT \
              DO NOTHING"),

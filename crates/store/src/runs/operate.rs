@@ -1,5 +1,6 @@
 //! What people do to runs: cancel, pause, resume. Each locks the run first and never touches running rows.
 
+use mainspring_core::dead_letter::Reason;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId};
@@ -7,14 +8,16 @@ use uuid::Uuid;
 
 use crate::cluster::sessions::LiveRow;
 use crate::cluster::terms::{self, Term};
-use crate::db::{Store, Tx, locking, within};
+use crate::db::{Store, Tx, within};
+use crate::dead_letters::{NewLetter, insert, new_id};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags::{
     CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS,
-    RUN_TIMED_OUT, is_stopped,
+    RUN_TIMED_OUT,
 };
 use crate::runs::limits::hand_on;
+use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
 use crate::runs::settle::settle;
 use crate::runs::starts;
@@ -31,6 +34,8 @@ pub struct Operator {
     pub token: Option<String>,
     /// Anything, as JSON.
     pub metadata: Option<String>,
+    /// The dead letter that is acted on: nothing happens unless it is pending.
+    pub letter: Option<Uuid>,
 }
 
 impl Operator {
@@ -55,40 +60,6 @@ pub enum CancelOutcome {
     AlreadyEnded(RunState),
 }
 
-/// A run whose row this transaction has locked.
-#[derive(Debug, Clone)]
-pub(crate) struct LockedRun {
-    pub(crate) id: RunId,
-    pub(crate) version: i64,
-    pub(crate) state: RunState,
-    pub(crate) stage: i16,
-    pub(crate) flags: i16,
-    pub(crate) generation: i16,
-    /// How many task runs of its stage are live.
-    pub(crate) open: i32,
-    pub(crate) limit: Option<i32>,
-    pub(crate) seq: i64,
-}
-
-impl LockedRun {
-    /// Whether nothing more of its stage may start.
-    pub(crate) fn is_stopped(&self) -> bool {
-        is_stopped(self.flags, self.stage)
-    }
-}
-
-#[derive(sqlx::FromRow)]
-struct LockedRunRow {
-    version: i64,
-    state: i16,
-    stage: i16,
-    flags: i16,
-    generation: i16,
-    open: i32,
-    limit_id: Option<i32>,
-    seq: i64,
-}
-
 /// Puts a run whose lock is held into another state.
 async fn enter(tx: &mut Tx, now: Micros, run: &mut LockedRun, state: RunState) -> Result<()> {
     run.state = state;
@@ -100,28 +71,6 @@ async fn enter(tx: &mut Tx, now: Micros, run: &mut LockedRun, state: RunState) -
             .bind(now)
     );
     Ok(())
-}
-
-pub(crate) async fn lock_run(tx: &mut Tx, id: RunId) -> Result<LockedRun> {
-    let sql = locking!(
-        tx,
-        "SELECT version, state, stage, flags, generation, open, limit_id, seq FROM runs WHERE id = $1",
-        "FOR NO KEY UPDATE"
-    );
-    let row: LockedRunRow = within!(tx, |conn| sqlx::query_as(sql).bind(id).fetch_optional(conn).await?)
-        .ok_or_else(|| Error::not_found(format!("run {id}")))?;
-    let state = RunState::try_from(row.state).map_err(|error| Error::bad_row("runs", "state", id, error))?;
-    Ok(LockedRun {
-        id,
-        version: row.version,
-        state,
-        stage: row.stage,
-        flags: row.flags,
-        generation: row.generation,
-        open: row.open,
-        limit: row.limit_id,
-        seq: row.seq,
-    })
 }
 
 impl Store {
@@ -168,7 +117,11 @@ impl Store {
             }
             run.flags |= RUN_TIMED_OUT;
             goes_on(&mut tx, now, id, Transition::TimedOut).await?;
-            let more = stop_run(&mut tx, now, &mut run, "the run's timeout has passed").await?;
+            let why = match report_lifetime(&mut tx, now, &run).await? {
+                true => "the run has lived for longer than `lifecycle.max_duration`",
+                false => "the run's timeout has passed",
+            };
+            let more = stop_run(&mut tx, now, &mut run, why).await?;
             tx.commit().await?;
             if more {
                 self.proceed_run(now, id).await?;
@@ -231,6 +184,37 @@ impl Store {
         tx.commit().await?;
         self.proceed_run(now, id).await
     }
+}
+
+/// Makes an entry of a run whose deadline was its longest life, which is a matter of staleness; a `timeout` that is shorter
+/// makes none. Whether it was.
+async fn report_lifetime(tx: &mut Tx, now: Micros, run: &LockedRun) -> Result<bool> {
+    let lifetime: Option<(Micros,)> = within!(tx, |conn| {
+        sqlx::query_as(
+            "SELECT lifetime FROM version_thresholds WHERE version = $1 AND lifetime IS NOT NULL \
+             AND (run_timeout IS NULL OR lifetime <= run_timeout)",
+        )
+        .bind(run.version)
+        .fetch_optional(conn)
+        .await?
+    });
+    let Some((lifetime,)) = lifetime else { return Ok(false) };
+    let letter = NewLetter {
+        id: new_id(now),
+        run: run.id,
+        task: None,
+        version: run.version,
+        reason: Reason::StalenessTimeout,
+        original_state: run.state.word().to_owned(),
+        error_type: Some("lifetime".into()),
+        error_message: Some(format!("stale: a run may live for {} minutes", lifetime / 60_000_000)),
+        total_attempts: 0,
+        last_attempt_at: None,
+        metadata: None,
+        snapshot: None,
+    };
+    insert(tx, now, &letter).await?;
+    Ok(true)
 }
 
 /// Writes the flags of a run that is to stop, and ends what they stop. A queued run gives up its place; a paused one runs

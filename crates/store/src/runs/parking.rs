@@ -13,7 +13,7 @@ use crate::runs::create::{Created, NewRun, create_one};
 use crate::runs::exchange::TaskToken;
 use crate::runs::flags::{DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, RUN_HAS_PARENT};
 use crate::runs::limits::hand_on;
-use crate::runs::operate::{LockedRun, lock_run};
+use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::settle::settle;
 use crate::runs::waits::WaitKind;
 use crate::workflows::versions::startable;

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::names::{sql, startable};
 use crate::runs::flags::{CHUNK, RUN_ADMITTED, RUN_BEING_MADE, RUN_CANCELLING};
 use crate::runs::limits::hand_on;
-use crate::runs::operate::{LockedRun, clear_chunk, end_stage, lock_run, stop_run, stopped};
+use crate::runs::locked::{LockedRun, lock_run};
+use crate::runs::operate::{clear_chunk, end_stage, stop_run, stopped};
 use crate::runs::settle::{Count, settle};
 use crate::runs::transitions::{Transition, goes_on};
 

@@ -1,111 +1,66 @@
 //! Reopening a task that was repeated over a list: items that went well stay as they are, the others are done again.
 
 use mainspring_core::Micros;
-use mainspring_core::state::{TaskState, Upstream};
-use mainspring_core::workflow::Task;
+use mainspring_core::reopen::{ReopenedItems, ReopenedTask};
+use mainspring_core::state::TaskState;
 
 use crate::db::{Tx, within};
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task, upstream};
-use crate::runs::operate::LockedRun;
+use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task};
+use crate::runs::locked::LockedRun;
 use crate::runs::parking::NEVER;
-use crate::runs::reopen::EndedRow;
+use crate::runs::reopen::PlannedRun;
 use crate::workflows::versions::startable;
 
-/// The items of one task that are done again.
-#[derive(Debug)]
-pub(crate) struct ItemsAgain {
-    kept: i32,
-    /// Number and last attempt, in order.
-    again: Vec<(i32, i32)>,
-    /// The last attempt of the task itself.
-    attempt: i32,
-}
-
-impl ItemsAgain {
-    /// `None` if the task was not expanded, or none of its items went badly.
-    pub(crate) fn of(index: usize, rows: &[EndedRow]) -> Option<Self> {
-        let mut all = rows.iter().filter(|row| row.idx as usize == index);
-        let parent = all.clone().find(|row| row.item < 0).filter(|row| row.flags & EXPANDED != 0)?;
-        let mut items = Self { kept: 0, again: Vec::new(), attempt: parent.attempt };
-        for row in all.by_ref().filter(|row| row.item >= 0) {
-            let outcome = TaskState::try_from(row.state).ok().and_then(|state| upstream(state, row.flags));
-            match outcome {
-                Some(Upstream::Failed) => items.again.push((row.item, row.attempt)),
-                _ => items.kept += 1,
-            }
-        }
-        (!items.again.is_empty()).then_some(items)
+/// Makes the task wait for its items again, and those live that are done again.
+pub(crate) async fn revive_items(
+    tx: &mut Tx,
+    now: Micros,
+    one: &PlannedRun<'_>,
+    reopened: &ReopenedTask,
+    items: &ReopenedItems,
+) -> Result<()> {
+    let (run, index, task) = (&one.run, reopened.index, &one.request.workflow.tasks[reopened.index]);
+    let flags = of_task(task);
+    let parent = Row {
+        item: -1,
+        state: TaskState::Waiting,
+        flags: (flags | EXPANDED) & !DEAD_LETTER,
+        attempt: reopened.attempt + 1,
+        open: items.again.len() as i32,
+        succeeded: items.kept,
+        due_at: NEVER,
+    };
+    insert(tx, run, index, &parent).await?;
+    within!(
+        tx,
+        sqlx::query(
+            "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND idx = $2 AND item = -1"
+        )
+        .bind(run.id)
+        .bind(index as i32)
+        .bind(parent.attempt)
+    );
+    let mut own = flags & !(HAS_DEPENDENTS | HAS_CONDITION | BIG_FAN_OUT);
+    if task.action.parks() {
+        own |= HAS_CONDITION;
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.again.len()
-    }
-
-    /// Whether this item's result stays.
-    pub(crate) fn keeps(&self, item: i32) -> bool {
-        item >= 0 && self.again.iter().all(|again| again.0 != item)
-    }
-
-    /// Makes the task wait for its items again, and those live that are done again.
-    pub(crate) async fn revive(
-        &self,
-        tx: &mut Tx,
-        now: Micros,
-        run: &LockedRun,
-        task: &Task,
-        index: usize,
-        admitted: bool,
-    ) -> Result<()> {
-        let flags = of_task(task);
-        let parent = Row {
-            item: -1,
-            state: TaskState::Waiting,
-            flags: (flags | EXPANDED) & !DEAD_LETTER,
-            attempt: self.attempt + 1,
-            open: self.again.len() as i32,
-            succeeded: self.kept,
-            due_at: NEVER,
-        };
-        insert(tx, run, index, &parent).await?;
+    let at_once = task.max_parallel.map_or(usize::MAX, |max| max as usize);
+    for (nth, (item, attempt)) in items.again.iter().enumerate() {
         within!(
             tx,
-            sqlx::query(
-                "UPDATE waits SET attempt = $3, outcome = NULL, happened_at = NULL WHERE run_id = $1 AND \
-                 idx = $2 AND item = -1"
-            )
-            .bind(run.id)
-            .bind(index as i32)
-            .bind(parent.attempt)
+            sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
+                .bind(run.id)
+                .bind(index as i32)
+                .bind(item)
         );
-        let mut own = flags & !(HAS_DEPENDENTS | HAS_CONDITION | BIG_FAN_OUT);
-        if task.action.parks() {
-            own |= HAS_CONDITION;
-        }
-        let at_once = task.max_parallel.map_or(usize::MAX, |max| max as usize);
-        for (nth, (item, attempt)) in self.again.iter().enumerate() {
-            within!(
-                tx,
-                sqlx::query("DELETE FROM waits WHERE run_id = $1 AND idx = $2 AND item = $3")
-                    .bind(run.id)
-                    .bind(index as i32)
-                    .bind(item)
-            );
-            let state = if nth < at_once { startable(admitted, own, None) } else { TaskState::Pending };
-            let row = Row {
-                item: *item,
-                state,
-                flags: own,
-                attempt: *attempt,
-                open: 0,
-                succeeded: 0,
-                due_at: now + nth as i64,
-            };
-            insert(tx, run, index, &row).await?;
-        }
-        Ok(())
+        let state = if nth < at_once { startable(one.admitted, own, None) } else { TaskState::Pending };
+        let row =
+            Row { item: *item, state, flags: own, attempt: *attempt, open: 0, succeeded: 0, due_at: now + nth as i64 };
+        insert(tx, run, index, &row).await?;
     }
+    Ok(())
 }
 
 struct Row {

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use mainspring_core::dead_letter::Resolution;
+use mainspring_core::ids::NO_ITEM;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, TaskKey};
@@ -13,12 +14,14 @@ use uuid::Uuid;
 
 use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, Tx, locking, read, within};
-use crate::dead_letters::close_matching;
+use crate::dead_letters::{close_matching, require_pending};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::flags::{EXPANDED, HAS_CONDITION, RUN_BEING_MADE, SKIPPED_BY_HAND};
 use crate::runs::limits::hand_on;
-use crate::runs::operate::{LockedRun, Operator, lock_run};
-use crate::runs::reopen::EndedRow;
+use crate::runs::locked::{LockedRun, lock_run};
+use crate::runs::operate::Operator;
+use crate::runs::reopen_write::supersede_keys;
 use crate::runs::settle::settle;
 use crate::workflows::versions::startable;
 
@@ -108,6 +111,9 @@ impl Store {
             .fetch_optional(conn)
             .await?);
         let Some(row) = row else { return Ok(Repaired::Ended) };
+        if let Some(letter) = operator.letter {
+            require_pending(&mut tx, letter).await?;
+        }
         refuse_unsettled_runs(&run)?;
         let is_claimed = row.state == TaskState::Running.code() || row.session.is_some();
         if is_claimed && *repair != Repair::Cancel {
@@ -303,8 +309,8 @@ async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO continuations (run_id, kind, created_at) SELECT child, 4, $4 FROM waits \
-             WHERE run_id = $1 AND idx = $2 AND item = $3 AND child IS NOT NULL AND outcome IS NULL",
+            sql!("INSERT INTO continuations (run_id, kind, created_at) SELECT child, {continuation.cancel_child}, $4 FROM waits \
+             WHERE run_id = $1 AND idx = $2 AND item = $3 AND child IS NOT NULL AND outcome IS NULL"),
         )
         .bind(row.run_id)
         .bind(row.idx)
@@ -314,8 +320,8 @@ async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
     within!(
         tx,
         sqlx::query(
-            "UPDATE waits SET outcome = 2, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = \
-             $3 AND outcome IS NULL",
+            sql!("UPDATE waits SET outcome = {waited.moot}, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = \
+             $3 AND outcome IS NULL"),
         )
         .bind(row.run_id)
         .bind(row.idx)
@@ -346,28 +352,19 @@ async fn record_task(
     Ok(())
 }
 
-/// Gives an ended task another end: the old row is superseded, the new one takes its place in `rows` too. The caller has
-/// locked the run and raises its generation afterwards.
+/// Gives an ended task another end: the old row is superseded. The caller has locked the run, raised its generation and
+/// planned what follows.
 pub(crate) async fn replace_end(
     tx: &mut Tx,
     now: Micros,
     run: &mut LockedRun,
-    rows: &mut [EndedRow],
     task: usize,
     state: TaskState,
     output: Option<&str>,
 ) -> Result<()> {
-    let found = rows.iter_mut().find(|row| row.idx as usize == task && row.item < 0);
-    let row = found.ok_or_else(|| Error::Conflict("the task has not ended: it has nothing to be replaced".into()))?;
-    let was = TaskState::try_from(row.state).map_err(|error| Error::bad_row("history", "state", run.id, error))?;
-    if !was.may_become(state) {
-        return Err(Error::Conflict(format!("the task is {was}: that cannot become {state}")));
-    }
-    crate::runs::reopen::supersede(tx, run.id, row).await?;
-    (row.state, row.flags) = (state.code(), row.flags & !SKIPPED_BY_HAND);
-    if state == TaskState::Skipped {
-        row.flags |= SKIPPED_BY_HAND;
-    }
+    let key = (run.id, task as i32, NO_ITEM);
+    supersede_keys(tx, &[key]).await?;
+    let by_hand = if state == TaskState::Skipped { SKIPPED_BY_HAND } else { 0 };
     let (seq,): (i64,) =
         within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
             .bind(run.id)
@@ -376,19 +373,19 @@ pub(crate) async fn replace_end(
     run.seq = seq;
     within!(
         tx,
-        sqlx::query(
+        sqlx::query(sql!(
             "INSERT INTO history (run_id, idx, item, state, flags, generation, attempt, failures, lost, \
              session, seq, started_at, finished_at, output) \
-             SELECT run_id, idx, item, $4, $5, $6, attempt, failures, lost, session, $7, started_at, \
-             $8, $9 FROM history_superseded \
-             WHERE run_id = $1 AND idx = $2 AND item = $3 ORDER BY generation DESC LIMIT 1",
-        )
+             SELECT run_id, idx, item, $4, (flags & ~{task_flag.skipped_by_hand}) | CAST($5 AS smallint), $6, attempt, failures, \
+             lost, session, $7, started_at, $8, $9 FROM history_superseded \
+             WHERE run_id = $1 AND idx = $2 AND item = $3 ORDER BY generation DESC LIMIT 1"
+        ))
         .bind(run.id)
-        .bind(row.idx)
-        .bind(row.item)
-        .bind(row.state)
-        .bind(row.flags)
-        .bind(run.generation + 1)
+        .bind(key.1)
+        .bind(key.2)
+        .bind(state.code())
+        .bind(by_hand)
+        .bind(run.generation)
         .bind(seq)
         .bind(now)
         .bind(output)

@@ -4,6 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Tx, within};
 use crate::error::{Error, Result};
+use crate::over_rows::over_rows;
 
 /// Why the state or the stage of a run changed. The codes are those of `run_transitions.kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,22 +68,25 @@ pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transiti
     Ok(())
 }
 
-/// A run is about to be reopened: its end gets a row, since `runs` will tell of another one. Its number is the one that no
-/// row carries. The caller holds the run's lock.
-pub(crate) async fn keep_end(tx: &mut Tx, run: RunId) -> Result<()> {
-    within!(
+/// Runs are about to be reopened: the end of each gets a row, since `runs` will tell of another one. Its number is the one
+/// that no row carries. The caller holds the locks of the runs.
+pub(crate) async fn keep_ends(tx: &mut Tx, runs: &[RunId]) -> Result<()> {
+    over_rows!(
         tx,
-        sqlx::query(
-            "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
-             SELECT r.id, r.seq * (r.seq + 1) / 2 - (SELECT CAST(coalesce(sum(e.seq), 0) AS bigint) FROM ( \
-                    SELECT seq FROM history WHERE run_id = $1 UNION ALL SELECT seq FROM \
-             history_superseded WHERE run_id = $1 \
-                    UNION ALL SELECT seq FROM attempts WHERE run_id = $1 UNION ALL SELECT seq FROM \
-             operator_actions WHERE run_id = $1 \
-                    UNION ALL SELECT seq FROM run_transitions WHERE run_id = $1) e), \
-                2, r.state, r.stage, r.finished_at FROM runs r WHERE r.id = $1",
-        )
-        .bind(run)
+        "id",
+        runs,
+        |values, id| _ = values.push_bind(*id),
+        |query| {
+            query.push(
+                "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
+                 SELECT r.id, r.seq * (r.seq + 1) / 2 - (SELECT CAST(coalesce(sum(e.seq), 0) AS bigint) FROM ( \
+                 SELECT seq FROM history WHERE run_id = r.id UNION ALL SELECT seq FROM history_superseded WHERE run_id = r.id \
+                 UNION ALL SELECT seq FROM attempts WHERE run_id = r.id \
+                 UNION ALL SELECT seq FROM operator_actions WHERE run_id = r.id \
+                 UNION ALL SELECT seq FROM run_transitions WHERE run_id = r.id) e), ",
+            );
+            query.push(Transition::Ended.code()).push(", r.state, r.stage, r.finished_at FROM k CROSS JOIN runs r WHERE r.id = k.id");
+        }
     );
     Ok(())
 }

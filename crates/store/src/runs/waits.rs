@@ -10,7 +10,8 @@ use uuid::Uuid;
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
-use crate::runs::operate::{Operator, lock_run, record};
+use crate::runs::locked::lock_run;
+use crate::runs::operate::{Operator, record};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i16)]

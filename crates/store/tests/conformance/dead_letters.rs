@@ -18,6 +18,7 @@ fn ann() -> Operator {
         reason: Some("why".into()),
         token: Some("token".into()),
         metadata: Some("{\"n\":1}".into()),
+        letter: None,
     }
 }
 

@@ -101,10 +101,10 @@ conformance! {
     }
 
     async fn the_shorter_of_timeout_and_longest_duration_is_the_deadline(w: &mut World) {
-        for (says, seconds) in [
-            ("lifecycle: {max_duration: 10s}", 10),
-            ("timeout: 20s, lifecycle: {max_duration: 10s}", 10),
-            ("timeout: 5s, lifecycle: {max_duration: 10s, steps_in_process: 1s}", 5),
+        for (says, seconds, entries) in [
+            ("lifecycle: {max_duration: 10s}", 10, 1),
+            ("timeout: 20s, lifecycle: {max_duration: 10s}", 10, 1),
+            ("timeout: 5s, lifecycle: {max_duration: 10s, steps_in_process: 1s}", 5, 0),
         ] {
             let made_at = w.now;
             w.submit(&format!("{{name: w, {says}, tasks: {{a: {{run: x}}}}, finally: {{f: {{run: x}}}}}}")).await;
@@ -115,10 +115,12 @@ conformance! {
             w.expect("running a=cancelled f=ready").await;
             w.play(&[], &[]).await;
             w.expect("failed a=cancelled f=success").await;
+            assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), entries, "{says}: a life that was too long");
             let reopened_at = w.now;
             let (id, workflow) = (w.id(), w.workflow(w.run).clone());
             w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::Failed, &operator()).await.unwrap();
             assert_eq!(w.store.next_deadline().await.unwrap(), Some(reopened_at + seconds * SECOND), "{says}");
+            assert_eq!(w.store.pending_dead_letters(w.run).await.unwrap(), 0);
             w.play(&[], &[]).await;
         }
         w.submit("{name: w, lifecycle: {steps_in_process: 1s}, tasks: {a: {run: x}}}").await;

@@ -27,6 +27,8 @@ mod plans;
 mod reads;
 mod remote;
 mod reopen;
+mod reopen_many;
+mod reopen_open;
 mod repair;
 mod retention;
 mod rules;

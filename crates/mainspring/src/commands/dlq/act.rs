@@ -57,7 +57,7 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
     let id = text(&batch, "id").to_owned();
     if let Some(client) = api.client() {
         // Perhaps no server serves this database.
-        while client.work_batch().await? {}
+        while client.work_batch(app.config.desk.entries_at_once).await? {}
         batch = api.get(&["dlq", "batches", &id], &[]).await?;
     }
     let mut told = -1;

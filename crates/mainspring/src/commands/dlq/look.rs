@@ -1,12 +1,14 @@
 //! Looking at entries, causes, statistics and staleness.
 
 use clap::Args;
+use mainspring_core::RunId;
 use serde_json::{Value, json};
 
 use super::ListArgs;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
+use crate::ids::find_run;
 use crate::output::{Format, Paint, Table};
 use crate::views::text;
 
@@ -166,6 +168,11 @@ pub(super) async fn stats(app: &App<'_>, api: &Connection) -> Result {
 pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
     if id.contains('.') {
         return api.get(&["dlq", "task", id], &[]).await;
+    }
+    // Only whole ids are those of entries; the beginning of one, or @last, means a run.
+    if id.parse::<RunId>().is_err() {
+        let run = find_run(api, id).await?.to_string();
+        return api.get(&["dlq", "run", &run], &[]).await;
     }
     match api.get(&["dlq", id], &[]).await {
         Ok(found) => Ok(found),

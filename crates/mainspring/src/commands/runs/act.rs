@@ -102,7 +102,7 @@ pub(super) async fn rerun(app: &App<'_>, api: Connection, args: RerunArgs) -> Re
 }
 
 /// The version of the workflow that a run is of, for the types of its inputs.
-async fn workflow_of(api: &Connection, run: RunId) -> Result<mainspring_core::Workflow> {
+pub(crate) async fn workflow_of(api: &Connection, run: RunId) -> Result<mainspring_core::Workflow> {
     let shown: Run = api.read(&["workflow-runs", &run.to_string()], &[]).await?;
     let (id, number) = (shown.workflow_id.to_string(), shown.version.to_string());
     let version: Value = api.get(&["workflows", &id, "versions", &number], &[]).await?;

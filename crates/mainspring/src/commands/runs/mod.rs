@@ -15,6 +15,8 @@ use crate::app::App;
 use crate::failure::Result;
 use crate::ids::{check_run, find_run};
 
+pub(crate) use act::workflow_of;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum RunsCommand {
     /// List runs, newest first

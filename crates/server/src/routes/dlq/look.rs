@@ -8,7 +8,7 @@ use mainspring_core::TaskKey;
 use mainspring_core::dead_letter::{Resolution, normalised};
 use mainspring_core::time::rfc3339;
 use mainspring_store::{DeadLetter, GroupRow, LetterFilter, Queued, ReasonStatistics};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
@@ -97,6 +97,27 @@ impl LetterParams {
             ..LetterFilter::default()
         })
     }
+}
+
+impl LetterParams {
+    /// For a list by rank: its cursor is a place in it.
+    async fn ranked(
+        &self,
+        state: &ApiState,
+        caller: &Caller,
+        page: &Page,
+        list: &str,
+    ) -> Result<LetterFilter, Problem> {
+        let mut filter = self.filter(state, caller).await?;
+        refresh(state).await?;
+        (filter.offset, filter.limit) = (page.after::<i64>(list)?.unwrap_or(page.offset), page.fetch());
+        Ok(filter)
+    }
+}
+
+/// A page of a list by rank that begins at a place.
+fn ranked<T, S: Serialize>(page: &Page, list: &str, begin: i64, rows: Vec<T>, show: impl Fn(T) -> S) -> List<S> {
+    page.list(list, (begin + 1..).zip(rows).collect(), |row: &(i64, T)| row.0, |(_, row)| show(row))
 }
 
 /// List dead letters, newest first
@@ -233,15 +254,10 @@ pub(super) async fn queue(
     Query(params): Query<LetterParams>,
 ) -> Result<Response, Problem> {
     let page = form.page(page, USUAL_QUEUE);
-    let mut filter = params.filter(&state, &caller).await?;
-    refresh(&state).await?;
-    (filter.offset, filter.limit) = (page.after::<i64>("queue")?.unwrap_or(page.offset), page.fetch());
+    let filter = params.ranked(&state, &caller, &page, "queue").await?;
     let client = state.client();
-    let begin = filter.offset;
-    let rows: Vec<(i64, Queued)> =
-        (begin + 1..).zip(client.store().letter_queue(client.now(), &filter).await?).collect();
-    let list = page.list("queue", rows, |row| row.0, |(_, row)| queued(form, row));
-    Ok(form.list(list))
+    let rows = client.store().letter_queue(client.now(), &filter).await?;
+    Ok(form.list(ranked(&page, "queue", filter.offset, rows, |row| queued(form, row))))
 }
 
 fn queued(form: Form, row: Queued) -> DlqQueueItem {
@@ -275,16 +291,11 @@ pub(super) async fn groups(
     Query(params): Query<LetterParams>,
 ) -> Result<Response, Problem> {
     let page = form.page(page, USUAL);
-    let mut filter = params.filter(&state, &caller).await?;
+    let mut filter = params.ranked(&state, &caller, &page, "groups").await?;
     filter.status = filter.status.or(Some(Resolution::Pending));
-    refresh(&state).await?;
-    (filter.offset, filter.limit) = (page.after::<i64>("groups")?.unwrap_or(page.offset), page.fetch());
     let client = state.client();
-    let begin = filter.offset;
-    let rows: Vec<(i64, GroupRow)> =
-        (begin + 1..).zip(client.store().letter_groups(client.now(), &filter).await?).collect();
-    let list = page.list("groups", rows, |row| row.0, |(_, row)| group(form, row));
-    Ok(form.list(list))
+    let rows = client.store().letter_groups(client.now(), &filter).await?;
+    Ok(form.list(ranked(&page, "groups", filter.offset, rows, |row| group(form, row))))
 }
 
 fn group(form: Form, row: GroupRow) -> DlqGroup {

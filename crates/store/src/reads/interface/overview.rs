@@ -8,12 +8,9 @@ use uuid::Uuid;
 use super::{bound, within};
 use crate::db::{Store, read};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::runs::waits::WaitKind;
 
-/// The status of a dead letter that nobody has closed.
-const PENDING_LETTER: i16 = 0;
-/// Outcomes of fires that somebody should know of: missed, failed.
-const BAD_FIRES: [i16; 2] = [2, 4];
 /// So many open runs are looked through for those that the reader may see.
 const MOST_OPEN: i64 = 10_000;
 
@@ -112,14 +109,16 @@ impl Store {
     /// The newest pending dead letters.
     pub async fn pending_letters(&self, namespaces: Option<&[String]>, limit: i64) -> Result<Vec<LetterRow>> {
         let sql = AssertSqlSafe(format!(
-            "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.error_type, d.error_message, d.created_at, w.namespace, w.name AS workflow \
-             FROM dead_letters d JOIN runs r ON r.id = d.run_id JOIN workflows w ON w.id = r.workflow_id \
-             WHERE d.status = $2 AND {} ORDER BY d.created_at DESC LIMIT $3",
+            "{} AND {} ORDER BY d.created_at DESC LIMIT $2",
+            sql!(
+                "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.error_type, d.error_message, d.created_at, w.namespace, w.name AS workflow \
+                 FROM dead_letters d JOIN runs r ON r.id = d.run_id JOIN workflows w ON w.id = r.workflow_id \
+                 WHERE d.status = {letter.pending}"
+            ),
             within(self.flavor(), "w.namespace")
         ));
         Ok(read!(self, |conn| sqlx::query_as(sql)
             .bind(bound(namespaces))
-            .bind(PENDING_LETTER)
             .bind(limit)
             .fetch_all(conn)
             .await?))
@@ -206,17 +205,17 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<MissedRow>> {
         let sql = AssertSqlSafe(format!(
-            "SELECT t.id, t.namespace, w.name AS workflow, t.name, f.nominal_at, f.until_at, f.count, f.reason \
-             FROM triggers t JOIN fires f ON f.trigger_id = t.id AND f.nominal_at >= $2 \
-             JOIN workflows w ON w.id = t.workflow_id \
-             WHERE f.outcome IN ($3, $4) AND {} ORDER BY f.nominal_at DESC LIMIT $5",
+            "{} AND {} ORDER BY f.nominal_at DESC LIMIT $3",
+            sql!(
+                "SELECT t.id, t.namespace, w.name AS workflow, t.name, f.nominal_at, f.until_at, f.count, f.reason \
+                 FROM triggers t JOIN fires f ON f.trigger_id = t.id AND f.nominal_at >= $2 \
+                 JOIN workflows w ON w.id = t.workflow_id WHERE f.outcome IN ({fire.missed}, {fire.failed})"
+            ),
             within(self.flavor(), "t.namespace")
         ));
         Ok(read!(self, |conn| sqlx::query_as(sql)
             .bind(bound(namespaces))
             .bind(since)
-            .bind(BAD_FIRES[0])
-            .bind(BAD_FIRES[1])
             .bind(limit)
             .fetch_all(conn)
             .await?))

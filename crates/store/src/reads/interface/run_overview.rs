@@ -148,14 +148,12 @@ impl Store {
 
     /// The pending dead letter of a task run.
     pub async fn pending_letter_of(&self, key: TaskKey) -> Result<Option<uuid::Uuid>> {
-        const PENDING: i16 = 0;
-        let row: Option<(uuid::Uuid,)> = read!(self, |conn| sqlx::query_as(
-            "SELECT id FROM dead_letters WHERE run_id = $1 AND idx = $2 AND item = $3 AND status = $4"
-        )
+        let row: Option<(uuid::Uuid,)> = read!(self, |conn| sqlx::query_as(crate::names::sql!(
+            "SELECT id FROM dead_letters WHERE run_id = $1 AND idx = $2 AND item = $3 AND status = {letter.pending}"
+        ))
         .bind(key.run)
         .bind(key.index)
         .bind(key.item)
-        .bind(PENDING)
         .fetch_optional(conn)
         .await?);
         Ok(row.map(|row| row.0))
