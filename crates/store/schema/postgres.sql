@@ -1063,6 +1063,7 @@ function start_runs_v1(
     p_run uuid[],
     p_version bigint[],
     p_workflow uuid[],
+    p_only_latest boolean[],
     p_flags smallint[],
     p_rank smallint[],
     p_open integer[],
@@ -1074,7 +1075,7 @@ function start_runs_v1(
     w_route integer[],
     w_slots integer[],
     w_rank smallint[])
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body c799302a9886cf05357fff34574f1447
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 3893d4c7de4e2b3db06969b345dc2705
 
 function startable_v1(
     run_state smallint,
