@@ -183,7 +183,9 @@ pub fn plan(situation: &Situation<'_>, what: &Reopen) -> Result<ReopenPlan, Reop
     if let Some(open) = situation.open {
         // What depends on a success may be under way by now.
         targets.retain(|target| {
-            ended.get(target).is_some_and(|task| !matches!(task.state, TaskState::Success | TaskState::ResolvedManually))
+            ended
+                .get(target)
+                .is_some_and(|task| !matches!(task.state, TaskState::Success | TaskState::ResolvedManually))
         });
         refuse_open(what, stage, open.stage)?;
     }
@@ -292,9 +294,8 @@ fn chosen(
         }
         let dependents = workflow.tasks[index].dependents.iter().map(|dependent| *dependent as usize);
         frontier.extend(
-            dependents.filter(|dependent| {
-                takes_everything || ended.get(dependent).is_some_and(EndedTask::is_consequence)
-            }),
+            dependents
+                .filter(|dependent| takes_everything || ended.get(dependent).is_some_and(EndedTask::is_consequence)),
         );
     }
     // A task whose rule is settled against it by what stays ended would end again at once: it stays ended too, and may

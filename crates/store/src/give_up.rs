@@ -86,17 +86,12 @@ impl Store {
 
 /// When these runs moved last, as `v_open_runs` says it.
 async fn last_moves(tx: &mut Tx, runs: &[RunId]) -> Result<HashMap<RunId, Micros>> {
-    let rows: Vec<(RunId, Micros, Option<Micros>)> = fetch_over_rows!(
-        tx,
-        "id",
-        runs,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push(sql!(
+    let rows: Vec<(RunId, Micros, Option<Micros>)> =
+        fetch_over_rows!(tx, "id", runs, |values, id| _ = values.push_bind(*id), |query| _ = query.push(sql!(
             "SELECT r.id, r.progress_at, (SELECT max(CASE WHEN t.state = {task.running} THEN t.started_at \
              WHEN t.state IN ({task.ready}, {task.gated}) THEN t.due_at END) FROM task_runs t WHERE t.run_id = r.id) \
              FROM k CROSS JOIN runs r WHERE r.id = k.id"
-        ))
-    );
+        )));
     Ok(rows.into_iter().map(|(id, progress, tasks)| (id, progress.max(tasks.unwrap_or(0)))).collect())
 }
 
@@ -115,16 +110,10 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
              ON CONFLICT (run_id) DO UPDATE SET reason = excluded.reason"
         )
     );
-    over_rows!(
-        tx,
-        "id, flags",
-        runs,
-        |values, (run, _)| _ = values.push_bind(run.id).push_bind(run.flags),
-        |query| {
-            query.push("UPDATE runs SET flags = k.flags, seq = seq + 1, progress_at = ").push_bind(now);
-            query.push(" FROM k WHERE runs.id = k.id AND runs.id IN (SELECT k.id FROM k)");
-        }
-    );
+    over_rows!(tx, "id, flags", runs, |values, (run, _)| _ = values.push_bind(run.id).push_bind(run.flags), |query| {
+        query.push("UPDATE runs SET flags = k.flags, seq = seq + 1, progress_at = ").push_bind(now);
+        query.push(" FROM k WHERE runs.id = k.id AND runs.id IN (SELECT k.id FROM k)");
+    });
     over_rows!(
         tx,
         "run_id, seq, stage",
@@ -147,11 +136,8 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
             // What depends on it is cancelled with it, not failed by it.
             gone.flags &= !HAS_DEPENDENTS;
             if let Some((_, reason)) = runs.iter().find(|(run, _)| run.id == row.run_id) {
-                gone.failure = Some(Failure {
-                    kind: "cancelled".into(),
-                    message: (*reason).to_owned(),
-                    ..Failure::default()
-                });
+                gone.failure =
+                    Some(Failure { kind: "cancelled".into(), message: (*reason).to_owned(), ..Failure::default() });
             }
             gone
         })

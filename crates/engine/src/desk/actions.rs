@@ -1,9 +1,9 @@
 //! What people do about an entry. The run is touched by the actions on task runs, which close the entry in their own
 //! transaction: of two people who act at once one wins, and the other learns who that was.
 
-use mainspring_core::{RunId, TaskKey};
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::time::rfc3339;
+use mainspring_core::{RunId, TaskKey};
 use mainspring_store::{Created, DeadLetter, Error, Operator, Reopen};
 use mainspring_telemetry::Event;
 use serde_json::json;
@@ -218,8 +218,7 @@ impl Client {
     ) -> Result<Created, LetterError> {
         let run = self.prepare(spec, submission).await?;
         let action = self.clock.new_id();
-        let created =
-            self.repeat(|| self.store.create_run_of_task(self.now(), &run, key, action, operator)).await?;
+        let created = self.repeat(|| self.store.create_run_of_task(self.now(), &run, key, action, operator)).await?;
         if let Created::New(id) | Created::Queued(id) = created {
             self.meter(std::iter::once(&run));
             self.announce([BusMessage::RunsChanged(vec![id]), ANY_WORK]).await;

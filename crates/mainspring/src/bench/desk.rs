@@ -20,7 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 const CALLS_AT_ONCE: usize = 4;
 
 const FAILING: &str = "name: bench-dead-letters\ntasks:\n  load: {function: {handler: repaired}}\n";
-const STALE: &str = "name: bench-stale\nlifecycle: {waiting_for_dependencies: 1ms}\ntasks:\n  t: {function: {handler: noop}}\n";
+const STALE: &str =
+    "name: bench-stale\nlifecycle: {waiting_for_dependencies: 1ms}\ntasks:\n  t: {function: {handler: noop}}\n";
 const HEALTHY: &str = "name: bench-healthy\ntasks:\n  t: {function: {handler: noop}}\n";
 
 impl Bench {
@@ -110,13 +111,18 @@ impl Bench {
             async move {
                 match is_repaired.load(Ordering::Acquire) {
                     true => Ok(None),
-                    false => Err(Failure { kind: "away".into(), message: "the warehouse is away".into(), ..Failure::default() }),
+                    false => Err(Failure {
+                        kind: "away".into(),
+                        message: "the warehouse is away".into(),
+                        ..Failure::default()
+                    }),
                 }
             }
         };
         let config = NodeConfig { name: "bench".into(), lanes: self.lanes, ..NodeConfig::default() };
         let pool = PoolConfig { watchdog: watchdog_command(), ..PoolConfig::default() };
-        LocalNode::start(self.client.clone(), config, pool, Registry::builder().handler("repaired", handler).build()).await
+        LocalNode::start(self.client.clone(), config, pool, Registry::builder().handler("repaired", handler).build())
+            .await
     }
 
     async fn runs_in(&self, state: RunState) -> anyhow::Result<usize> {

@@ -75,8 +75,7 @@ pub(crate) async fn notifications(app: &App<'_>, command: NotificationsCommand) 
 async fn list(app: &App<'_>, status: Option<Status>, limit: u16) -> Result {
     let api = Connection::open_existing(app).await?;
     let limit = limit.to_string();
-    let query =
-        [("namespace", api.namespace()), ("status", status.map(Status::word)), ("limit", Some(limit.as_str()))];
+    let query = [("namespace", api.namespace()), ("status", status.map(Status::word)), ("limit", Some(limit.as_str()))];
     let page = api.get(&["notifications"], &query).await?;
     let items = page["items"].as_array().map_or(&[][..], Vec::as_slice);
     match app.out.record_format() {
@@ -85,7 +84,8 @@ async fn list(app: &App<'_>, status: Option<Status>, limit: u16) -> Result {
             let mut table = Table::new(&["CREATED", "WORKFLOW", "EVENT", "CHANNEL", "STATUS", "ATTEMPTS", "ERROR"]);
             for one in items {
                 let attempts = one["attempts"].to_string();
-                let words = ["created_at", "workflow", "event", "channel", "status"].map(|key| text(one, key).to_owned());
+                let words =
+                    ["created_at", "workflow", "event", "channel", "status"].map(|key| text(one, key).to_owned());
                 let cells = words.into_iter().chain([attempts, text(one, "error").to_owned()]);
                 table.row(cells.map(|cell| (cell, None)).collect());
             }

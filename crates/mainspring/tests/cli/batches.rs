@@ -27,7 +27,10 @@ fn count(place: &Place, status: &str) -> usize {
 async fn a_batch_goes_on_after_its_server_was_killed(database: &TestDatabase) {
     let place = Place::on(database.url());
     let flag = place.path("warehouse-is-up");
-    place.write("orders.yaml", format!("name: orders\ntasks:\n  load: {{run: test -e {}, shell: sh}}\n", flag.display()));
+    place.write(
+        "orders.yaml",
+        format!("name: orders\ntasks:\n  load: {{run: test -e {}, shell: sh}}\n", flag.display()),
+    );
     place.call(&["apply", "orders.yaml"]).expect(0);
     place.write("many.jsonl", "{\"workflow\": \"orders\"}\n".repeat(RUNS));
     place.call(&["submit", "--batch", "many.jsonl"]).expect(0);
@@ -36,10 +39,11 @@ async fn a_batch_goes_on_after_its_server_was_killed(database: &TestDatabase) {
 
     place.write("warehouse-is-up", "");
     let url = format!("http://{}", server.address);
-    let token = std::fs::read_to_string(place.path(".mainspring/admin.token")).unwrap();
-    let asked = place.call_with(
+    let made = place.call(&["tokens", "create", "--role", "operator", "--everywhere"]).expect(0).json();
+    let token = made["token"].as_str().unwrap();
+    let asked = Place::new().call_with(
         &["dlq", "retry", "--workflow", "orders", "--by", "ann", "--no-wait"],
-        &[("MAINSPRING_SERVER", &url), ("MAINSPRING_TOKEN", token.trim())],
+        &[("MAINSPRING_SERVER", &url), ("MAINSPRING_TOKEN", token)],
     );
     let batch = asked.expect(0).json()["id"].as_str().unwrap().to_owned();
     until("the batch has begun", || (count(&place, "retried") > 0).then_some(()));
@@ -54,7 +58,11 @@ async fn a_batch_goes_on_after_its_server_was_killed(database: &TestDatabase) {
     assert_eq!((done["done"].as_u64(), done["failed"].as_u64()), (Some(RUNS as u64), Some(0)), "{done}");
     assert_eq!((count(&place, "pending"), count(&place, "retried")), (0, RUNS));
     let healed = "SELECT CAST(id AS text) FROM runs WHERE finished_at IS NOT NULL AND failed = 0";
-    let healed = if database.url().starts_with("sqlite") { healed.replace("CAST(id AS text)", "hex(id)") } else { healed.into() };
+    let healed = if database.url().starts_with("sqlite") {
+        healed.replace("CAST(id AS text)", "hex(id)")
+    } else {
+        healed.into()
+    };
     let started = std::time::Instant::now();
     while database.texts(&healed).await.len() < RUNS {
         assert!(started.elapsed().as_secs() < 120, "not every run is healed");

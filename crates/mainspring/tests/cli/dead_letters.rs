@@ -76,7 +76,12 @@ fn notifications_of_a_namespace_are_set_and_shown() {
     place.write("bad.yaml", "- {on: [run_failed], slack: 'ftp://x'}\n").write("none.yaml", "on: run_failed\n");
     place.write("broken.yaml", "- {on: [\n");
     place.write("who.yaml", "- {on: [run_failed, dead_letter], webhook: 'https://ops.example.com/hook'}\n- {on: [stale_warning], email: [ops@example.com]}\n");
-    for (file, says) in [("bad.yaml", "/notifications/0"), ("none.yaml", "holds no list"), ("broken.yaml", "broken.yaml"), ("gone.yaml", "cannot be read")] {
+    for (file, says) in [
+        ("bad.yaml", "/notifications/0"),
+        ("none.yaml", "holds no list"),
+        ("broken.yaml", "broken.yaml"),
+        ("gone.yaml", "cannot be read"),
+    ] {
         place.call(&["notifications", "set", file]).expect(2).says(&[says]);
     }
     let set = place.call(&["notifications", "set", "who.yaml"]).expect(0).json();
@@ -89,7 +94,10 @@ fn notifications_of_a_namespace_are_set_and_shown() {
 #[test]
 fn a_task_is_retried_with_changed_inputs() {
     let place = Place::new();
-    place.write("w.yaml", "name: w\ninputs: {n: {type: integer, default: 7}}\ntasks: {a: {run: 'test ${{ inputs.n }} -gt 10'}}\n");
+    place.write(
+        "w.yaml",
+        "name: w\ninputs: {n: {type: integer, default: 7}}\ntasks: {a: {run: 'test ${{ inputs.n }} -gt 10'}}\n",
+    );
     let run = place.submit("w.yaml", &[]);
     let _server = place.server(&[]);
     assert_eq!(place.ended(&run)["status"], "failed");

@@ -40,7 +40,10 @@ impl Signs {
 
     /// `a` fails until `up` is set, and `b` depends on it.
     fn chain(&self) -> String {
-        format!("{{name: w, tasks: {{a: {{run: 'test -e {}', shell: sh}}, b: {{needs: a, run: 'true'}}}}}}", self.path("up"))
+        format!(
+            "{{name: w, tasks: {{a: {{run: 'test -e {}', shell: sh}}, b: {{needs: a, run: 'true'}}}}}}",
+            self.path("up")
+        )
     }
 }
 
@@ -58,8 +61,11 @@ fn id(entry: &Value) -> &str {
 }
 
 /// What each action answers, how it closes the entry, and what becomes of the task.
-const ACTIONS: [(&str, u16, &str, &str); 3] =
-    [("retry", 200, "retried", "success"), ("skip", 204, "skipped", "skipped"), ("resolve", 204, "resolved", "resolved_manually")];
+const ACTIONS: [(&str, u16, &str, &str); 3] = [
+    ("retry", 200, "retried", "success"),
+    ("skip", 204, "skipped", "skipped"),
+    ("resolve", 204, "resolved", "resolved_manually"),
+];
 
 on_both! {
     async fn a_failed_task_is_acted_on_while_its_run_goes_on(api: &TestApi) {

@@ -210,15 +210,8 @@ pub(crate) async fn require_pending(tx: &mut Tx, id: Uuid) -> Result<()> {
 
 /// Which of these entries are pending.
 pub(crate) async fn pending_of(tx: &mut Tx, ids: &[Uuid]) -> Result<HashSet<Uuid>> {
-    let rows: Vec<(Uuid,)> = fetch_over_rows!(
-        tx,
-        "id",
-        ids,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push(sql!(
-            "SELECT d.id FROM k CROSS JOIN dead_letters d WHERE d.id = k.id AND d.status = {letter.pending}"
-        ))
-    );
+    let rows: Vec<(Uuid,)> = fetch_over_rows!(tx, "id", ids, |values, id| _ = values.push_bind(*id), |query| _ = query
+        .push(sql!("SELECT d.id FROM k CROSS JOIN dead_letters d WHERE d.id = k.id AND d.status = {letter.pending}")));
     Ok(rows.into_iter().map(|row| row.0).collect())
 }
 
@@ -283,7 +276,11 @@ pub(crate) async fn insert_many(tx: &mut Tx, now: Micros, letters: &[&NewLetter]
                  SELECT k.id, k.run_id, k.idx, k.item, k.version, k.reason, k.original_state, k.error_type, k.error_message, \
                  k.total_attempts, k.last_attempt_at, k.metadata, k.task_snapshot, ",
             );
-            query.push_bind(now).push(", ").push_bind(now).push(" FROM k WHERE true ON CONFLICT DO NOTHING RETURNING id");
+            query
+                .push_bind(now)
+                .push(", ")
+                .push_bind(now)
+                .push(" FROM k WHERE true ON CONFLICT DO NOTHING RETURNING id");
         }
     );
     Ok(made.into_iter().map(|row| row.0).collect())
@@ -377,16 +374,10 @@ pub(crate) async fn close_of_tasks(
     status: Resolution,
     operator: &Operator,
 ) -> Result<u64> {
-    Ok(over_rows!(
-        tx,
-        "run_id, idx",
-        tasks,
-        |values, task| _ = values.push_bind(task.0).push_bind(task.1),
-        |query| {
-            closing!(query, now, status, operator);
-            query.push(sql!(
-                " WHERE status = {letter.pending} AND idx IS NOT NULL AND (run_id, idx) IN (SELECT k.run_id, k.idx FROM k)"
-            ));
-        }
-    ))
+    Ok(over_rows!(tx, "run_id, idx", tasks, |values, task| _ = values.push_bind(task.0).push_bind(task.1), |query| {
+        closing!(query, now, status, operator);
+        query.push(sql!(
+            " WHERE status = {letter.pending} AND idx IS NOT NULL AND (run_id, idx) IN (SELECT k.run_id, k.idx FROM k)"
+        ));
+    }))
 }

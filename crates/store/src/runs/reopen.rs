@@ -97,17 +97,13 @@ impl Store {
         what: &Reopen,
         operator: &Operator,
     ) -> Result<Reopened> {
-        let request = ReopenRequest { action, run: id, workflow, what: what.clone(), inputs: None, letters: Vec::new() };
+        let request =
+            ReopenRequest { action, run: id, workflow, what: what.clone(), inputs: None, letters: Vec::new() };
         self.reopen_one(now, request, operator).await
     }
 
     /// The same as a request, which can bring other inputs.
-    pub async fn reopen_one(
-        &self,
-        now: Micros,
-        request: ReopenRequest<'_>,
-        operator: &Operator,
-    ) -> Result<Reopened> {
+    pub async fn reopen_one(&self, now: Micros, request: ReopenRequest<'_>, operator: &Operator) -> Result<Reopened> {
         let run = request.run;
         let outcome = self.reopen_runs(now, &[request], operator).await?.pop();
         outcome.unwrap_or_else(|| Err(Error::not_found(format!("run {run}"))))
@@ -159,16 +155,11 @@ impl Store {
 }
 
 async fn ended_tasks(tx: &mut Tx, runs: &[RunId]) -> Result<BTreeMap<RunId, Vec<EndedTask>>> {
-    let rows: Vec<EndedRow> = fetch_over_rows!(
-        tx,
-        "id",
-        runs,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push(
+    let rows: Vec<EndedRow> = fetch_over_rows!(tx, "id", runs, |values, id| _ = values.push_bind(*id), |query| _ =
+        query.push(
             "SELECT h.run_id, h.idx, h.item, h.state, h.flags, h.attempt FROM k CROSS JOIN history h \
              WHERE h.run_id = k.id ORDER BY h.run_id, h.idx, h.item"
-        )
-    );
+        ));
     let mut tasks: BTreeMap<RunId, Vec<EndedTask>> = BTreeMap::new();
     for row in &rows {
         tasks.entry(row.run_id).or_default().push(row.try_into()?);
@@ -234,12 +225,13 @@ async fn take_slots(tx: &mut Tx, planned: &mut [PlannedRun<'_>]) -> Result<()> {
         "version",
         versions,
         |values, version| _ = values.push_bind(*version),
-        |query| _ = query.push(sql!(
+        |query| {
+            _ = query.push(sql!(
             "SELECT DISTINCT vt.pool FROM k CROSS JOIN version_tasks vt WHERE vt.version = k.version AND vt.pool IS NOT NULL"
         ))
+        }
     );
-    let mut limits: Vec<i32> =
-        planned.iter().filter(|one| !one.is_open()).filter_map(|one| one.run.limit).collect();
+    let mut limits: Vec<i32> = planned.iter().filter(|one| !one.is_open()).filter_map(|one| one.run.limit).collect();
     limits.sort_unstable();
     limits.dedup();
     let mut shared: Vec<i32> = pools.into_iter().map(|pool| pool.0).chain(limits.iter().copied()).collect();

@@ -46,7 +46,8 @@ pub(crate) async fn recount(tx: &mut Tx, now: Micros, one: &PlannedRun<'_>) -> R
             // The pool's id is not known here; a row with one is gated when it is written.
             Verdict::Start => startable(one.admitted, of_task(&one.request.workflow.tasks[recounted.index]), None),
             Verdict::Skip | Verdict::UpstreamFailed => {
-                let ends = if recounted.verdict == Verdict::Skip { TaskState::Skipped } else { TaskState::UpstreamFailed };
+                let ends =
+                    if recounted.verdict == Verdict::Skip { TaskState::Skipped } else { TaskState::UpstreamFailed };
                 gone.extend(take_out(tx, one.run.id, recounted).await?.map(|row| row.gone(now, ends, None)));
                 continue;
             }
@@ -82,12 +83,14 @@ async fn set(tx: &mut Tx, now: Micros, run: RunId, recounted: &Recounted, state:
 }
 
 async fn take_out(tx: &mut Tx, run: RunId, recounted: &Recounted) -> Result<Option<LiveRow>> {
-    Ok(within!(tx, |conn| sqlx::query_as(sql!(
+    Ok(within!(tx, |conn| {
+        sqlx::query_as(sql!(
         "DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = -1 AND state = {task.pending} RETURNING \
          run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"
     ))
     .bind(run)
     .bind(recounted.index as i32)
     .fetch_optional(conn)
-    .await?))
+    .await?
+    }))
 }

@@ -24,12 +24,7 @@ use crate::workflows::versions::startable;
 /// Index and item of one task run of a run.
 type Key = (RunId, i32, i32);
 
-pub(crate) async fn write(
-    tx: &mut Tx,
-    now: Micros,
-    planned: &mut [PlannedRun<'_>],
-    operator: &Operator,
-) -> Result<()> {
+pub(crate) async fn write(tx: &mut Tx, now: Micros, planned: &mut [PlannedRun<'_>], operator: &Operator) -> Result<()> {
     for one in planned.iter_mut() {
         if let Reopen::Settled { task, state, output } = &one.request.what {
             replace_end(tx, now, &mut one.run, *task, *state, output.as_deref()).await?;
@@ -44,15 +39,8 @@ pub(crate) async fn write(
     revive(tx, now, planned).await?;
     update_ended(tx, now, planned).await?;
     update_open(tx, now, planned).await?;
-    over_rows!(
-        tx,
-        "id",
-        ended,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push(
-            "UPDATE run_details SET reason = NULL WHERE reason IS NOT NULL AND run_id IN (SELECT k.id FROM k)"
-        )
-    );
+    over_rows!(tx, "id", ended, |values, id| _ = values.push_bind(*id), |query| _ =
+        query.push("UPDATE run_details SET reason = NULL WHERE reason IS NOT NULL AND run_id IN (SELECT k.id FROM k)"));
     change_inputs(tx, planned).await?;
     close_letters(tx, now, planned, operator).await?;
     record(tx, now, planned, operator).await?;
@@ -64,29 +52,19 @@ pub(crate) async fn write(
         }
     }
     let runs: Vec<RunId> = planned.iter().map(|one| one.run.id).collect();
-    let pools: Vec<(i32,)> = fetch_over_rows!(
-        tx,
-        "id",
-        runs,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push(sql!(
+    let pools: Vec<(i32,)> = fetch_over_rows!(tx, "id", runs, |values, id| _ = values.push_bind(*id), |query| _ =
+        query.push(sql!(
             "SELECT DISTINCT t.pool FROM k CROSS JOIN task_runs t \
              WHERE t.run_id = k.id AND t.state = {task.gated} AND t.pool IS NOT NULL"
-        ))
-    );
+        )));
     let pools: Vec<i32> = pools.into_iter().map(|pool| pool.0).collect();
     hand_on(tx, now, &[], &[], &pools).await
 }
 
 /// Deletes what a table has of runs; `table` is written here, never by others.
 async fn delete_of(tx: &mut Tx, runs: &[RunId], table: &'static str) -> Result<()> {
-    over_rows!(
-        tx,
-        "id",
-        runs,
-        |values, id| _ = values.push_bind(*id),
-        |query| _ = query.push("DELETE FROM ").push(table).push(" WHERE run_id IN (SELECT k.id FROM k)")
-    );
+    over_rows!(tx, "id", runs, |values, id| _ = values.push_bind(*id), |query| _ =
+        query.push("DELETE FROM ").push(table).push(" WHERE run_id IN (SELECT k.id FROM k)"));
     Ok(())
 }
 
@@ -116,9 +94,8 @@ pub(crate) async fn supersede_keys(tx: &mut Tx, keys: &[Key]) -> Result<()> {
             "run_id, idx, item",
             keys,
             |values, key| _ = values.push_bind(key.0).push_bind(key.1).push_bind(key.2),
-            |query| _ = query.push(
-                "DELETE FROM history WHERE (run_id, idx, item) IN (SELECT k.run_id, k.idx, k.item FROM k)"
-            )
+            |query| _ =
+                query.push("DELETE FROM history WHERE (run_id, idx, item) IN (SELECT k.run_id, k.idx, k.item FROM k)")
         );
     }
     Ok(())
@@ -160,7 +137,8 @@ async fn revive(tx: &mut Tx, now: Micros, planned: &[PlannedRun<'_>]) -> Result<
                 values.push_bind(task.counters.succeeded).push_bind(task.counters.failed);
                 values.push_bind(task.counters.skipped).push_bind(now + task.index as i64);
             },
-            |query| _ = query.push(sql!(
+            |query| {
+                _ = query.push(sql!(
                 "INSERT INTO task_runs (run_id, idx, item, state, rule, rank, flags, route, pool, attempt, max_failures, max_lost, \
                  generation, open, succeeded, failed, skipped, version, due_at) \
                  SELECT k.run_id, k.idx, -1, \
@@ -170,6 +148,7 @@ async fn revive(tx: &mut Tx, now: Micros, planned: &[PlannedRun<'_>]) -> Result<
                  FROM k CROSS JOIN runs r CROSS JOIN version_tasks vt \
                  WHERE r.id = k.run_id AND vt.version = r.version AND vt.idx = k.idx"
             ))
+            }
         );
     }
     Ok(())
@@ -292,7 +271,12 @@ async fn record(tx: &mut Tx, now: Micros, planned: &[PlannedRun<'_>], operator: 
                 "INSERT INTO operator_actions (id, run_id, seq, action, created_at, actor, reason, token, metadata) \
                  SELECT k.id, k.run_id, k.seq, k.action, ",
             );
-            query.push_bind(now).push(", ").push_bind(operator.by.clone()).push(", ").push_bind(operator.reason.clone());
+            query
+                .push_bind(now)
+                .push(", ")
+                .push_bind(operator.by.clone())
+                .push(", ")
+                .push_bind(operator.reason.clone());
             query.push(", ").push_bind(operator.token.clone()).push(", ").push_bind(operator.metadata.clone());
             query.push(" FROM k");
         }

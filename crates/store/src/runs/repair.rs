@@ -319,10 +319,10 @@ async fn call_off_wait(tx: &mut Tx, now: Micros, row: &LiveRow) -> Result<()> {
     );
     within!(
         tx,
-        sqlx::query(
-            sql!("UPDATE waits SET outcome = {waited.moot}, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = \
-             $3 AND outcome IS NULL"),
-        )
+        sqlx::query(sql!(
+            "UPDATE waits SET outcome = {waited.moot}, happened_at = $4 WHERE run_id = $1 AND idx = $2 AND item = \
+             $3 AND outcome IS NULL"
+        ),)
         .bind(row.run_id)
         .bind(row.idx)
         .bind(row.item)

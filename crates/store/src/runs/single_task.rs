@@ -61,22 +61,22 @@ impl Store {
 }
 
 async fn leave_out_others(tx: &mut Tx, now: Micros, run: &LockedRun, of: TaskKey) -> Result<()> {
-    let rows: Vec<LiveRow> = within!(tx, |conn| sqlx::query_as(
+    let rows: Vec<LiveRow> = within!(tx, |conn| {
+        sqlx::query_as(
         "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
          FROM task_runs WHERE run_id = $1 ORDER BY idx"
     )
     .bind(run.id)
     .fetch_all(conn)
-    .await?);
+    .await?
+    });
     let Some(task) = rows.iter().find(|row| row.idx == of.index) else {
         return Err(Error::Conflict("a finaliser has no run of its own: retry it in the same run instead".into()));
     };
     let results = results(tx, of.run).await?;
-    let others: Vec<Gone> = rows.iter().filter(|row| row.idx != of.index).map(|row| left_out(now, row, &results)).collect();
-    within!(
-        tx,
-        sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx <> $2").bind(run.id).bind(of.index)
-    );
+    let others: Vec<Gone> =
+        rows.iter().filter(|row| row.idx != of.index).map(|row| left_out(now, row, &results)).collect();
+    within!(tx, sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx <> $2").bind(run.id).bind(of.index));
     within!(
         tx,
         sqlx::query(sql!("UPDATE runs SET flags = flags & ~{run_flag.has_finalisers} WHERE id = $1")).bind(run.id)
@@ -102,13 +102,15 @@ async fn leave_out_others(tx: &mut Tx, now: Micros, run: &LockedRun, of: TaskKey
 
 /// What the tasks of a run that went well left, JSON.
 async fn results(tx: &mut Tx, run: RunId) -> Result<HashMap<i32, Option<String>>> {
-    let rows: Vec<(i32, Option<String>)> = within!(tx, |conn| sqlx::query_as(sql!(
+    let rows: Vec<(i32, Option<String>)> = within!(tx, |conn| {
+        sqlx::query_as(sql!(
         "SELECT idx, output FROM history WHERE run_id = $1 AND item = $2 AND state IN ({task.success}, {task.resolved_manually})"
     ))
     .bind(run)
     .bind(NO_ITEM)
     .fetch_all(conn)
-    .await?);
+    .await?
+    });
     Ok(rows.into_iter().collect())
 }
 

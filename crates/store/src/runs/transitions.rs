@@ -71,13 +71,8 @@ pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transiti
 /// Runs are about to be reopened: the end of each gets a row, since `runs` will tell of another one. Its number is the one
 /// that no row carries. The caller holds the locks of the runs.
 pub(crate) async fn keep_ends(tx: &mut Tx, runs: &[RunId]) -> Result<()> {
-    over_rows!(
-        tx,
-        "id",
-        runs,
-        |values, id| _ = values.push_bind(*id),
-        |query| {
-            query.push(
+    over_rows!(tx, "id", runs, |values, id| _ = values.push_bind(*id), |query| {
+        query.push(
                 "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
                  SELECT r.id, r.seq * (r.seq + 1) / 2 - (SELECT CAST(coalesce(sum(e.seq), 0) AS bigint) FROM ( \
                  SELECT seq FROM history WHERE run_id = r.id UNION ALL SELECT seq FROM history_superseded WHERE run_id = r.id \
@@ -85,8 +80,9 @@ pub(crate) async fn keep_ends(tx: &mut Tx, runs: &[RunId]) -> Result<()> {
                  UNION ALL SELECT seq FROM operator_actions WHERE run_id = r.id \
                  UNION ALL SELECT seq FROM run_transitions WHERE run_id = r.id) e), ",
             );
-            query.push(Transition::Ended.code()).push(", r.state, r.stage, r.finished_at FROM k CROSS JOIN runs r WHERE r.id = k.id");
-        }
-    );
+        query
+            .push(Transition::Ended.code())
+            .push(", r.state, r.stage, r.finished_at FROM k CROSS JOIN runs r WHERE r.id = k.id");
+    });
     Ok(())
 }

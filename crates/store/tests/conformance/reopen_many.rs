@@ -12,7 +12,14 @@ async fn reopen(w: &mut World, runs: &[RunId], what: &Reopen) -> Vec<Result<usiz
     let requests: Vec<ReopenRequest<'_>> = runs
         .iter()
         .zip(&workflows)
-        .map(|(run, workflow)| ReopenRequest { action: w.id(), run: *run, workflow, what: what.clone(), inputs: None, letters: Vec::new() })
+        .map(|(run, workflow)| ReopenRequest {
+            action: w.id(),
+            run: *run,
+            workflow,
+            what: what.clone(),
+            inputs: None,
+            letters: Vec::new(),
+        })
         .collect();
     let outcomes = w.store.reopen_runs(w.now, &requests, &operator()).await.unwrap();
     w.pass(crate::world::MILLI);

@@ -117,11 +117,7 @@ impl Store {
             ),
             within(self.flavor(), "w.namespace")
         ));
-        Ok(read!(self, |conn| sqlx::query_as(sql)
-            .bind(bound(namespaces))
-            .bind(limit)
-            .fetch_all(conn)
-            .await?))
+        Ok(read!(self, |conn| sqlx::query_as(sql).bind(bound(namespaces)).bind(limit).fetch_all(conn).await?))
     }
 
     /// The newest open runs that have live rows. From each run the index leads to the next, past all other rows of it.
