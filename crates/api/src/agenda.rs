@@ -33,6 +33,8 @@ pub struct AgendaSchedule {
     pub description: Option<String>,
     pub timezone: Option<String>,
     pub is_paused: bool,
+    /// The median of the last successful runs of its workflow.
+    pub expected_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

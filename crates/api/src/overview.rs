@@ -48,6 +48,8 @@ pub struct LetterGroup {
     /// The newest of them.
     #[schema(value_type = String, format = "uuid")]
     pub run_id: Uuid,
+    /// Names the group of dead letters with one cause.
+    pub fingerprint: Option<String>,
 }
 
 /// A run in a few words.

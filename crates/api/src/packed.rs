@@ -24,7 +24,7 @@ pub fn state_letter(status: &str) -> char {
 
 /// A run as a whole, without what its tasks were given and what they left.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct RunOverview<R> {
+pub struct RunOverview<R, T> {
     pub run: R,
     /// The server's time when it was read.
     #[schema(format = "date-time")]
@@ -51,6 +51,9 @@ pub struct RunOverview<R> {
     pub first_failure: Option<usize>,
     /// The tasks that determined when the run ended, by their numbers.
     pub critical_path: Vec<usize>,
+    /// With `include=task`: the task that is asked for, or the one that failed first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<T>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

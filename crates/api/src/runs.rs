@@ -243,6 +243,7 @@ pub struct LogEntry {
 
 /// Some lines.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[schema(as = LogLines)]
 pub struct Logs {
     pub items: Vec<LogEntry>,
     /// `after` for what follows; the last place even if nothing follows yet.

@@ -186,6 +186,18 @@ pub struct TriggerBody {
     pub correlation_id: Option<String>,
 }
 
+/// What a run would be given, if it were started.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct TriggerPlan {
+    pub workflow: String,
+    pub version: i32,
+    /// With the defaults of those that were left out.
+    #[schema(value_type = Object)]
+    pub inputs: Map<String, Value>,
+    /// When it would start, if not at once.
+    pub starts_at: Option<String>,
+}
+
 /// A workflow with the files that it brings along.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -46,6 +46,10 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    pub(crate) fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
+    }
+
     pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }

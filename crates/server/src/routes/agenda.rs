@@ -1,6 +1,6 @@
 //! `/schedules/agenda`: the fires of all schedules within a window, past and to come.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use axum::Json;
 use axum::extract::State;
@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::runs::instant;
 use super::schedules;
+use super::workflows::usual_durations;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -115,11 +116,14 @@ pub(crate) async fn agenda(
             gathered.add(fire.fire_at, entry);
         }
     }
-    let schedules = rows.into_iter().map(shown).collect();
+    let workflows: Vec<Uuid> = rows.iter().map(|row| row.workflow_id).collect::<BTreeSet<_>>().into_iter().collect();
+    let usual = usual_durations(&state, &workflows).await?;
+    let schedules = rows.into_iter().map(|row| shown(row, &usual)).collect();
     Ok(Json(gathered.into_agenda(schedules, now)))
 }
 
-fn shown(row: TriggerRow) -> AgendaSchedule {
+fn shown(row: TriggerRow, usual: &HashMap<Uuid, i64>) -> AgendaSchedule {
+    let expected_ms = usual.get(&row.workflow_id).copied();
     let is_paused = row.paused || !row.active;
     let known = schedules::shown(row);
     AgendaSchedule {
@@ -131,6 +135,7 @@ fn shown(row: TriggerRow) -> AgendaSchedule {
         description: known.description,
         timezone: known.timezone,
         is_paused,
+        expected_ms,
     }
 }
 

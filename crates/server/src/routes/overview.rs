@@ -111,6 +111,7 @@ fn groups(letters: &[LetterRow], specs: &Specs) -> Vec<LetterGroup> {
                 && group.workflow == row.workflow
                 && *idx == row.idx
                 && *kind == row.error_type
+                && group.fingerprint == row.fingerprint
         });
         match known {
             Some((group, ..)) => {
@@ -129,6 +130,7 @@ fn groups(letters: &[LetterRow], specs: &Specs) -> Vec<LetterGroup> {
                     first_seen: seen.clone(),
                     last_seen: seen,
                     run_id: row.run_id,
+                    fingerprint: row.fingerprint.clone(),
                 };
                 groups.push((group, row.idx, row.error_type.clone()));
             }

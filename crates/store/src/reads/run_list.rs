@@ -26,6 +26,8 @@ pub struct RunFilter {
     pub correlation_id: Option<String>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
+    /// Only runs that took at least so long, those that are open until the given time.
+    pub longer_than: Option<(Micros, Micros)>,
     /// Only runs older than this one: the cursor.
     pub before: Option<RunId>,
     pub offset: i64,
@@ -111,6 +113,10 @@ macro_rules! filtered {
         }
         if let Some(until) = filter.until {
             query.push(" AND r.created_at < ").push_bind(until);
+        }
+        if let Some((least, now)) = filter.longer_than {
+            query.push(" AND coalesce(r.finished_at, ").push_bind(now);
+            query.push(") - coalesce(r.started_at, r.created_at) >= ").push_bind(least);
         }
         if let Some(before) = filter.before {
             query.push(" AND r.id < ").push_bind(before);

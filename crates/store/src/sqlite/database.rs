@@ -112,8 +112,10 @@ impl SqliteDb {
             .pragma("temp_store", "MEMORY")
             // Every statement has its index; building one for the occasion would read whole tables.
             .pragma("automatic_index", "OFF")
-            .row_buffer_size(ROW_BUFFER)
-            .disable_statement_logging();
+            .row_buffer_size(ROW_BUFFER);
+        // What each statement would say is made up even if nothing listens; so it is left out unless something does.
+        let listens = tracing::enabled!(target: "sqlx::query", tracing::Level::DEBUG);
+        let options = if listens { options } else { options.disable_statement_logging() };
         let connection = options
             .clone()
             .journal_mode(SqliteJournalMode::Wal)

@@ -73,6 +73,9 @@ pub(crate) struct ListParams {
     /// Made before this time, RFC 3339
     #[param(format = "date-time")]
     until: Option<String>,
+    /// That took longer than this many seconds, those that are open until now
+    #[param(minimum = 0, maximum = 31_536_000)]
+    longer_than: Option<u32>,
     /// With this correlation id
     correlation_id: Option<String>,
     /// Of versions with this tag
@@ -170,6 +173,8 @@ pub(crate) async fn list(
 ) -> Result<Json<List<Run>>, Problem> {
     let (with_progress, with_trigger) = besides(params.include.as_deref())?;
     let mut filter = params.filter(&caller)?;
+    let least = params.longer_than.map(|seconds| Micros::from(seconds) * 1_000_000);
+    filter.longer_than = least.map(|least| (least, state.client().now()));
     (filter.before, filter.offset, filter.limit) = (page.after(LIST)?, page.offset, page.fetch());
     let prefix = params.id.as_deref().map(Prefix::read).transpose()?;
     if let Some(prefix) = &prefix {

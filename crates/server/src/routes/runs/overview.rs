@@ -3,19 +3,23 @@
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::packed::{EarlierAttempt, RunAction, RunOverview, TaskItems, state_letter};
-use mainspring_api::runs::Run;
+use mainspring_api::runs::{Run, TaskRun};
 use mainspring_core::state::TaskState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, TaskKey, Workflow};
-use mainspring_store::{ItemCount, TaskMoment};
+use mainspring_engine::Spec;
+use mainspring_store::{ItemCount, RunSummary, TaskMoment};
+use serde::Deserialize;
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::shapes::{self, task_name};
+use super::tasks::{self, Includes};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::Path;
+use crate::body::{Path, Query};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
@@ -27,14 +31,25 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(overview));
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct OverviewParams {
+    /// `task` for everything about one task
+    #[param(pattern = "^task$")]
+    include: Option<String>,
+    /// Which task: a name, or `name[index]` for an item; the one that failed first unless given
+    task: Option<String>,
+}
+
 /// Show a run as a whole: where each task stands and when, without what it was given and what it left
-#[utoipa::path(get, path = "/workflow-runs/{id}/overview", tag = "interface", params(("id" = Uuid, Path)),
-    responses((status = 200, body = RunOverview<Run>)))]
+#[utoipa::path(get, path = "/workflow-runs/{id}/overview", tag = "interface", params(("id" = Uuid, Path), OverviewParams),
+    responses((status = 200, body = RunOverview<Run, TaskRun>)))]
 pub(crate) async fn overview(
     State(state): State<ApiState>,
     caller: Caller,
     Path(id): Path<Uuid>,
-) -> Result<Json<RunOverview<Run>>, Problem> {
+    Query(params): Query<OverviewParams>,
+) -> Result<Json<RunOverview<Run, TaskRun>>, Problem> {
     let summary = shapes::find(&state, &caller, id).await?;
     let client = state.client();
     let store = client.store();
@@ -46,6 +61,8 @@ pub(crate) async fn overview(
     let earlier = store.attempt_spans(id, MOST_ATTEMPTS).await?;
     let actions = store.actions_of(id, MOST_ACTIONS).await?;
     let times = Times::new(workflow, summary.created_at, summary.started_at, &moments);
+    let seq = summary.seq;
+    let task = opened(&state, summary, &spec, id, params, times.first_failure()).await?;
     let index = |idx: i32| usize::try_from(idx).ok().filter(|idx| *idx < workflow.tasks.len());
     let earlier = earlier.into_iter().filter(|one| one.item < 0).filter_map(|one| {
         Some(EarlierAttempt {
@@ -65,7 +82,7 @@ pub(crate) async fn overview(
     Ok(Json(RunOverview {
         run,
         now: rfc3339(client.now()),
-        seq: summary.seq,
+        seq,
         tasks: workflow.tasks.iter().map(|task| task.name.clone()).collect(),
         states: times.states.iter().collect(),
         items: packed_items(&items),
@@ -73,11 +90,37 @@ pub(crate) async fn overview(
         actions: actions.collect(),
         first_failure: times.first_failure(),
         critical_path: times.critical_path(workflow),
+        task,
         attempts: times.attempts,
         ready: times.ready,
         started: times.started,
         finished: times.finished,
     }))
+}
+
+/// The task that the page opens on, if it is asked for and there is one.
+async fn opened(
+    state: &ApiState,
+    run: RunSummary,
+    spec: &Spec,
+    id: Uuid,
+    params: OverviewParams,
+    first_failure: Option<usize>,
+) -> Result<Option<TaskRun>, Problem> {
+    match params.include.as_deref() {
+        None => return Ok(None),
+        Some("task") => {}
+        Some(_) => return Err(Problem::malformed("the query does not fit: include may be `task`")),
+    }
+    let failed = first_failure.and_then(|index| spec.workflow.tasks.get(index)).map(|task| task.name.clone());
+    let Some(name) = params.task.or(failed) else { return Ok(None) };
+    let wanted = Includes::read(Some("attempts,dead_letter,log_tail"))?;
+    match tasks::shown(state, run, spec, id, &name, wanted).await {
+        Ok(task) => Ok(Some(task)),
+        // A task whose part has not begun has no task run yet, and an old link may name a task of another version.
+        Err(problem) if problem.is_not_found() => Ok(None),
+        Err(problem) => Err(problem),
+    }
 }
 
 /// The states of these task runs, one character per task of the workflow.

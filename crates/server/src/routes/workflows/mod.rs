@@ -24,6 +24,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+pub(crate) use self::glance::usual_durations;
 use self::intake::Intake;
 use self::shapes::{changed_meanwhile, find, precondition, shown, with_etag};
 use crate::auth::access::{Access, Routes};

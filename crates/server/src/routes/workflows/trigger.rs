@@ -5,12 +5,14 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mainspring_api::runs::Run;
-use mainspring_api::workflows::TriggerBody;
+use mainspring_api::workflows::{TriggerBody, TriggerPlan};
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_core::{Micros, time};
 use mainspring_engine::{Client, Newness, Submission};
 use mainspring_store::{Created, NewRun};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
@@ -28,21 +30,33 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(trigger));
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct TriggerParams {
+    /// Only say whether it could start, and with which inputs
+    #[serde(default)]
+    #[param(default = false)]
+    dry_run: bool,
+}
+
 /// Start a run of a workflow
-#[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = Name, Path), InNamespace),
-    request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = Run, description = "The key made it before"),
+#[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = Name, Path), InNamespace, TriggerParams),
+    request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = Run, description = "The key made it before; with `dry_run` a TriggerPlan"),
         (status = 409, description = "Its concurrency limit refuses another run")))]
 pub(crate) async fn trigger(
     State(state): State<ApiState>,
     caller: Caller,
     Path(workflow): Path<String>,
     Query(within): Query<InNamespace>,
+    Query(params): Query<TriggerParams>,
     gathering: Gathering,
     MaybeJson(body): MaybeJson<TriggerBody>,
 ) -> Result<Response, Problem> {
     let client = state.client();
     let body = body.unwrap_or_default();
-    if let Some(run) = known_run(&state, &caller, (&workflow, &within), body.clone()).await {
+    if !params.dry_run
+        && let Some(run) = known_run(&state, &caller, (&workflow, &within), body.clone()).await
+    {
         let shown = run.clone();
         match gathering.submit(&state, &caller, run, Newness::Newest, move |at| begun(&shown, at)).await {
             // Deleted, or changed meanwhile: it is read.
@@ -54,6 +68,9 @@ pub(crate) async fn trigger(
     let submission = submission(client, &caller, body)?;
     let spec = client.spec(row.latest).await?;
     let run = client.prepare_run(&spec, submission).await?;
+    if params.dry_run {
+        return Ok(Json(plan(&run)).into_response());
+    }
     if client.gathers(&run).await? {
         state.known_latest().keep(&row.namespace, &row.name, row.latest);
         let shown = run.clone();
@@ -93,6 +110,16 @@ async fn known_run(
     let spec = client.spec(version).await.ok()?;
     let run = client.prepare_run(&spec, submission).await.ok()?;
     client.gathers(&run).await.ok()?.then_some(run)
+}
+
+/// What would start; nothing of it is kept.
+fn plan(run: &NewRun) -> TriggerPlan {
+    TriggerPlan {
+        workflow: run.version.name.clone(),
+        version: run.version.number,
+        inputs: run.inputs.as_deref().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        starts_at: run.start_at.map(time::rfc3339),
+    }
 }
 
 /// What is asked of the engine.

@@ -24,6 +24,7 @@ pub struct LetterRow {
     pub version: i64,
     pub error_type: Option<String>,
     pub error_message: Option<String>,
+    pub fingerprint: Option<String>,
     pub created_at: Micros,
     pub namespace: String,
     pub workflow: String,
@@ -111,7 +112,7 @@ impl Store {
         let sql = AssertSqlSafe(format!(
             "{} AND {} ORDER BY d.created_at DESC LIMIT $2",
             sql!(
-                "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.error_type, d.error_message, d.created_at, w.namespace, w.name AS workflow \
+                "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.error_type, d.error_message, d.fingerprint, d.created_at, w.namespace, w.name AS workflow \
                  FROM dead_letters d JOIN runs r ON r.id = d.run_id JOIN workflows w ON w.id = r.workflow_id \
                  WHERE d.status = {letter.pending}"
             ),
