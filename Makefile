@@ -34,7 +34,7 @@ ui-test: ## Check the web interface and walk through it in chromium, on both dat
 	@scripts/postgres with --fast -- scripts/ui-test
 
 bench-ui: ## Measure the web interface against its numbers
-	@scripts/ui-bench
+	@scripts/postgres with --fast -- scripts/ui-bench
 
 bench: ## Measure against the floors of this machine and write bench/RESULTS.md
 	@bench/run

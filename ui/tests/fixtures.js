@@ -56,6 +56,34 @@ tasks:
       head -c 1000000 /dev/zero | tr '\\0' x; echo
       echo end
 `;
+/** Fails until a file is there: a cause that somebody removes. */
+export const healing = (file) => `
+name: partner-export
+tasks:
+  send:
+    run: |
+      test -e ${file} && echo sent || { echo "the partner does not answer" >&2; exit 7; }
+    retry: {attempts: 1}
+    on_exhausted: dead_letter
+  confirm: {needs: send, run: echo confirmed}
+`;
+const longest = (letter) => `${letter.repeat(60)}-${letter.repeat(67)}`;
+/** Names as long as they may be. */
+export const LONG_NAMES = `
+name: ${longest("w")}
+description: ${"long words everywhere ".repeat(8)}
+tasks:
+  ${longest("a")}: {run: "echo ${"y".repeat(300)}; exit 4", retry: {attempts: 1}, on_exhausted: dead_letter}
+  ${longest("b")}: {needs: ${longest("a")}, run: echo never}
+`;
+export const LONG_NAME = longest("w");
+/** Ten tasks of ten thousand items each, in a queue that no worker takes from. */
+export const ITEMS = `
+name: items
+inputs: {items: {type: list}}
+tasks:
+${Array.from({ length: 10 }, (_, i) => `  part-${i}: {foreach: "\${{ inputs.items }}", queue: nowhere, function: noop}`).join("\n")}
+`;
 /** A fan of tasks: as many as wanted, in layers of twenty. */
 export function large(count) {
   const tasks = Array.from({ length: count }, (_, i) => {

@@ -104,7 +104,7 @@ tasks:
 
 /** Stores the workflows and lets runs of every kind come about. */
 export async function seed(server) {
-  for (const yaml of WORKFLOWS) await server.store(yaml);
+  for (const yaml of WORKFLOWS) await server.store(yaml.trimStart());
   const wait = [];
   const start = async (workflow, status, body) => {
     const run = await server.start(workflow, body);

@@ -198,6 +198,14 @@ pub struct TriggerPlan {
     pub starts_at: Option<String>,
 }
 
+/// A run that was started, or with `dry_run` what would have been.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+#[serde(untagged)]
+pub enum TriggerAnswer {
+    Run(Box<crate::runs::Run>),
+    Plan(TriggerPlan),
+}
+
 /// A workflow with the files that it brings along.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

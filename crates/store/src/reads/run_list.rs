@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::reads::clauses::{in_namespaces, tagged};
 use crate::reads::rows::{RunSummary, SUMMARY, SummaryRow};
 
-/// Which runs to list; newest first.
+/// Which runs to list; newest first unless asked otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct RunFilter {
     pub state: Option<RunState>,
@@ -28,8 +28,9 @@ pub struct RunFilter {
     pub until: Option<Micros>,
     /// Only runs that took at least so long, those that are open until the given time.
     pub longer_than: Option<(Micros, Micros)>,
-    /// Only runs older than this one: the cursor.
+    /// The cursor: only runs that come behind this one in the order of the list.
     pub before: Option<RunId>,
+    pub oldest_first: bool,
     pub offset: i64,
     pub limit: i64,
 }
@@ -57,9 +58,16 @@ const EMPTY_QUEUED_RUNS: &str = "WITH queued AS MATERIALIZED (SELECT id, open FR
 
 macro_rules! filtered {
     ($database:ty, $flavor:expr, $filter:expr, $among:expr) => {
-        filtered!($database, $flavor, $filter, $among, SUMMARY, " ORDER BY r.id DESC LIMIT ")
+        filtered!(
+            $database,
+            $flavor,
+            $filter,
+            $among,
+            SUMMARY,
+            if $filter.oldest_first { " ORDER BY r.id LIMIT " } else { " ORDER BY r.id DESC LIMIT " }
+        )
     };
-    ($database:ty, $flavor:expr, $filter:expr, $among:expr, $head:expr, $limit:literal) => {{
+    ($database:ty, $flavor:expr, $filter:expr, $among:expr, $head:expr, $limit:expr) => {{
         let filter = $filter;
         let mut query = QueryBuilder::<$database>::new($head);
         // Nothing indexes the state of runs: unsuccessful ones have a table of their own, open ones are found by what is live
@@ -119,7 +127,7 @@ macro_rules! filtered {
             query.push(") - coalesce(r.started_at, r.created_at) >= ").push_bind(least);
         }
         if let Some(before) = filter.before {
-            query.push(" AND r.id < ").push_bind(before);
+            query.push(if filter.oldest_first { " AND r.id > " } else { " AND r.id < " }).push_bind(before);
         }
         query.push($limit).push_bind(filter.limit);
         query.push(" OFFSET ").push_bind(filter.offset);
@@ -137,7 +145,7 @@ impl Store {
 
     /// How many there are, counted up to `most` by the database.
     pub async fn count_runs(&self, filter: &RunFilter, most: i64) -> Result<i64> {
-        let filter = &RunFilter { before: None, offset: 0, limit: most, ..filter.clone() };
+        let filter = &RunFilter { before: None, offset: 0, limit: most, oldest_first: false, ..filter.clone() };
         if !matches!(filter.state, Some(RunState::Pending | RunState::Running | RunState::Paused)) {
             return self.count_selected(filter, None).await;
         }
@@ -179,6 +187,9 @@ impl Store {
     async fn list_open_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
         let left_out = usize::try_from(filter.offset).unwrap_or(0);
         let wanted = usize::try_from(filter.limit).unwrap_or(0).saturating_add(left_out);
+        if filter.oldest_first {
+            return self.oldest_open_runs(filter, left_out, wanted).await;
+        }
         let mut page = RunFilter { limit: OPEN_RUNS_PER_PAGE as i64, offset: 0, ..filter.clone() };
         let mut found = Vec::new();
         while found.len() < wanted {
@@ -187,6 +198,16 @@ impl Store {
             found.extend(self.select_runs(&page, Some(&open)).await?);
             page.before = Some(oldest);
         }
+        found.truncate(wanted);
+        Ok(found.split_off(left_out.min(found.len())))
+    }
+
+    /// The open runs from the oldest on. They are found from the newest on, so all of them are looked at.
+    async fn oldest_open_runs(&self, filter: &RunFilter, left_out: usize, wanted: usize) -> Result<Vec<RunSummary>> {
+        let newest_first = RunFilter { oldest_first: false, before: None, offset: 0, limit: i64::MAX, ..filter.clone() };
+        let mut found = Box::pin(self.list_open_runs(&newest_first)).await?;
+        found.retain(|run| filter.before.is_none_or(|before| run.id > before));
+        found.reverse();
         found.truncate(wanted);
         Ok(found.split_off(left_out.min(found.len())))
     }

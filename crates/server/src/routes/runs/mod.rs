@@ -76,6 +76,9 @@ pub(crate) struct ListParams {
     /// That took longer than this many seconds, those that are open until now
     #[param(minimum = 0, maximum = 31_536_000)]
     longer_than: Option<u32>,
+    /// `-created` for the newest first, as it is unless given, or `created` for the oldest first
+    #[param(pattern = "^-?created$")]
+    sort: Option<String>,
     /// With this correlation id
     correlation_id: Option<String>,
     /// Of versions with this tag
@@ -126,7 +129,10 @@ async fn runs_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>])
         let limit = filter.limit.saturating_add(filter.offset);
         found.extend(store.list_runs(&RunFilter { state: *state, offset: 0, limit, ..filter.clone() }).await?);
     }
-    found.sort_by_key(|run| std::cmp::Reverse(run.id));
+    found.sort_by_key(|run| run.id);
+    if !filter.oldest_first {
+        found.reverse();
+    }
     found.dedup_by_key(|run| run.id);
     let mut found = found.split_off(usize::try_from(filter.offset).unwrap_or(0).min(found.len()));
     found.truncate(usize::try_from(filter.limit).unwrap_or(0));
@@ -144,6 +150,15 @@ async fn count_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>]
 }
 
 impl ListParams {
+    fn oldest_first(&self) -> Result<bool, Problem> {
+        match self.sort.as_deref() {
+            None | Some("-created") => Ok(false),
+            Some("created") if self.id.is_none() => Ok(true),
+            Some("created") => Err(Problem::malformed("the query does not fit: `id` lists the newest first only")),
+            Some(_) => Err(Problem::malformed("the query does not fit: sort is `created` or `-created`")),
+        }
+    }
+
     fn filter(&self, caller: &Caller) -> Result<RunFilter, Problem> {
         let namespaces = caller.sees_of(self.namespace.as_ref().map(Name::as_str))?;
         let id = self.workflow.as_deref().and_then(|text| text.parse::<Uuid>().ok());
@@ -157,12 +172,13 @@ impl ListParams {
             correlation_id: self.correlation_id.clone(),
             since: instant("since", self.since.as_deref())?,
             until: instant("until", self.until.as_deref())?,
+            oldest_first: self.oldest_first()?,
             ..RunFilter::default()
         })
     }
 }
 
-/// List runs, newest first
+/// List runs, newest first unless asked otherwise
 #[utoipa::path(get, path = "/workflow-runs", tag = "runs", params(PageParams, ListParams),
     responses((status = 200, body = List<Run>)))]
 pub(crate) async fn list(

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use mainspring_api::runs::Run;
-use mainspring_api::workflows::{TriggerBody, TriggerPlan};
+use mainspring_api::workflows::{TriggerAnswer, TriggerBody, TriggerPlan};
 use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_core::{Micros, time};
 use mainspring_engine::{Client, Newness, Submission};
@@ -41,7 +41,7 @@ pub(crate) struct TriggerParams {
 
 /// Start a run of a workflow
 #[utoipa::path(post, path = "/workflows/{workflow}/trigger", tag = "workflows", params(("workflow" = Name, Path), InNamespace, TriggerParams),
-    request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = Run, description = "The key made it before; with `dry_run` a TriggerPlan"),
+    request_body(content = Option<TriggerBody>), responses((status = 201, body = Run, description = "It is made"), (status = 200, body = TriggerAnswer, description = "The key made it before, or `dry_run` made nothing"),
         (status = 409, description = "Its concurrency limit refuses another run")))]
 pub(crate) async fn trigger(
     State(state): State<ApiState>,
@@ -69,7 +69,7 @@ pub(crate) async fn trigger(
     let spec = client.spec(row.latest).await?;
     let run = client.prepare_run(&spec, submission).await?;
     if params.dry_run {
-        return Ok(Json(plan(&run)).into_response());
+        return Ok(Json(TriggerAnswer::Plan(plan(&run))).into_response());
     }
     if client.gathers(&run).await? {
         state.known_latest().keep(&row.namespace, &row.name, row.latest);
