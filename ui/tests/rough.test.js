@@ -40,34 +40,6 @@ for (const kind of DATABASES) {
       await page.setViewportSize({ width: 1280, height: 800 });
     });
 
-    it("opens a workflow of 10 000 tasks and a run of it", async () => {
-      await server.store(large(10_000));
-      await open("/w/default/large-10000?tab=graph");
-      await page.locator("canvas").waitFor({ timeout: 60_000 });
-      await page.waitForFunction(() => document.querySelector("canvas")?.width > 0);
-      const run = await server.start("large-10000");
-      await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
-      await open(`/r/${run.id}?view=list`);
-      await page.locator(".task").first().waitFor({ timeout: 60_000 });
-      assert.ok((await page.locator(".task").count()) < 200, "only what is in view is drawn");
-      await page.getByLabel("Filter tasks").fill("t9999");
-      await page.locator(".task", { hasText: "t9999" }).waitFor();
-    });
-
-    it("shows a run of 100 000 items by their counts", async () => {
-      await server.store(ITEMS);
-      const run = await server.start("items", { inputs: { items: Array.from({ length: 10_000 }, (_, i) => i) } });
-      await server.until("the items are there", async () => {
-        const shown = await server.api("GET", `/workflow-runs/${run.id}/overview`);
-        return shown.items.flatMap((one) => one.counts).reduce((sum, [, n]) => sum + n, 0) >= 100_000;
-      }, 300);
-      page.requests.length = 0;
-      await open(`/r/${run.id}?view=list`);
-      await page.locator(".task", { hasText: "part-9" }).getByText(/10.000 ready/).waitFor({ timeout: 60_000 });
-      assert.ok((await page.locator(".task").count()) < 100, "items are grouped");
-      await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
-    });
-
     it("tells the second of two people what the first one did", async () => {
       const run = await server.start("nightly-etl", { inputs: { region: "eu" } });
       await server.ends(run.id, "failed");
@@ -108,6 +80,37 @@ for (const kind of DATABASES) {
         await wrong.context().close();
       }
     });
+
+    // The largest things once: what they show does not depend on the database.
+    if (kind === DATABASES[0]) {
+      it("opens a workflow of 10 000 tasks and a run of it", async () => {
+        await server.store(large(10_000));
+        await open("/w/default/large-10000?tab=graph");
+        await page.locator("canvas").waitFor({ timeout: 60_000 });
+        await page.waitForFunction(() => document.querySelector("canvas")?.width > 0);
+        const run = await server.start("large-10000");
+        await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
+        await open(`/r/${run.id}?view=list`);
+        await page.locator(".task").first().waitFor({ timeout: 60_000 });
+        assert.ok((await page.locator(".task").count()) < 200, "only what is in view is drawn");
+        await page.getByLabel("Filter tasks").fill("t9999");
+        await page.locator(".task", { hasText: "t9999" }).waitFor();
+      });
+
+      it("shows a run of 100 000 items by their counts", async () => {
+        await server.store(ITEMS);
+        const run = await server.start("items", { inputs: { items: Array.from({ length: 10_000 }, (_, i) => i) } });
+        await server.until("the items are there", async () => {
+          const shown = await server.api("GET", `/workflow-runs/${run.id}/overview`);
+          return shown.items.flatMap((one) => one.counts).reduce((sum, [, n]) => sum + n, 0) >= 100_000;
+        }, 300);
+        page.requests.length = 0;
+        await open(`/r/${run.id}?view=list`);
+        await page.locator(".task", { hasText: "part-9" }).getByText(/10.000 ready/).waitFor({ timeout: 60_000 });
+        assert.ok((await page.locator(".task").count()) < 100, "items are grouped");
+        await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
+      });
+    }
 
     it("saw no violation and no error on any page", () => {
       assert.deepEqual(page.troubles, []);

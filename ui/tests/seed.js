@@ -37,7 +37,7 @@ name: web-checks
 description: Asks every shop whether it is there
 tags: [monitoring]
 triggers:
-  - {id: often, every: 30m}
+  - {id: often, every: 6h}
 tasks:
   probe: {foreach: [berlin, oslo, rome, lisbon, dublin, vienna], run: "sleep 0.05; echo \${{ item }} answers"}
   record: {needs: probe, run: echo recorded}
@@ -122,8 +122,8 @@ export async function seed(server) {
   const release = await server.start("release");
   for (const [id, status] of wait) await server.ends(id, status);
   await server.until("the release waits", async () => (await server.api("GET", "/approvals")).items.length > 0);
-  await server.api("POST", "/scheduler/jobs/cron", { name: "purge-carts", schedule: "20 * * * *", handler_name: "sleep", payload: { ms: 10 } });
-  await server.api("POST", "/scheduler/jobs/interval", { name: "warm-cache", every: "15m", handler_name: "sleep", payload: { ms: 20 } });
+  await server.api("POST", "/scheduler/jobs/cron", { name: "purge-carts", schedule: "20 6 * * *", handler_name: "sleep", payload: { ms: 10 } });
+  await server.api("POST", "/scheduler/jobs/interval", { name: "warm-cache", every: "8h", handler_name: "sleep", payload: { ms: 20 } });
   await server.api("POST", "/scheduler/event-handlers", { event_name: "order.created", handler_name: "web-checks", action_type: "trigger_workflow" });
   await server.newToken("ci", "operator");
   await server.newToken("dashboards", "viewer");
