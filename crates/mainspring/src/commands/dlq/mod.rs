@@ -101,7 +101,7 @@ pub(crate) struct ActArgs {
 pub(crate) struct RetryArgs {
     #[command(flatten)]
     act: ActArgs,
-    /// As a new run of the workflow with the same inputs
+    /// As a new run of the task alone, with the same inputs
     #[arg(long)]
     new_run: bool,
 }

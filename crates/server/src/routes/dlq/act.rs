@@ -32,7 +32,7 @@ pub(super) fn register(routes: &mut Routes) {
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RetryParams {
-    /// `new_run` for a new run of the workflow with the same inputs instead of the same run
+    /// `new_run` for a new run of that task alone, with the same inputs, instead of the same run; of the workflow for an entry of a whole run
     #[serde(rename = "as")]
     #[param(inline, value_type = Option<RetryForm>)]
     form: Option<String>,
