@@ -163,7 +163,6 @@ fn json_of_the_same_size_is_read_too() {
 
 #[test]
 fn a_million_keys_are_refused() {
-    use std::fmt::Write as _;
     let (mut yaml, mut json) = ("name: x\nmetadata:\n".to_owned(), r#"{"name": "x""#.to_owned());
     for key in 0..1_000_000 {
         writeln!(yaml, "  k{key}: 1").unwrap();

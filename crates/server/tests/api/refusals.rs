@@ -51,7 +51,7 @@ on_both! {
         let content = "eA==";
         for paths in [vec![deep.as_str()], vec!["d/.mainspring-script", ".mainspring-script"], vec!["d", "d/f"], vec!["d/f", "d"]] {
             let files: Vec<Value> = paths.iter().map(|path| json!({"path": path, "content": content})).collect();
-            let bundle = json!({"source": "{name: w, files: [d, .mainspring-script], tasks: {t: {run: x}}}", "files": files});
+            let bundle = json!({"source": "{name: w, files: [.], tasks: {t: {run: x}}}", "files": files});
             let call = api.post("/api/v1/workflows").role(Role::Author);
             let said = call.text("application/vnd.mainspring.bundle+json", &bundle.to_string()).send().await.expect(422).text;
             assert!(said.contains("/files/"), "{paths:?}: {said}");

@@ -132,7 +132,7 @@ conformance! {
 
     async fn what_one_cause_starts_is_bounded(w: &mut World) {
         let version = w.version(PLAIN).await;
-        let budget = CauseBudget { most: 2, window: 1_000_000 };
+        let budget = CauseBudget { most: 2, window: 3_600_000_000 };
         let root = w.announce("e").await;
         let mut outcomes = Vec::new();
         for nth in 0..5 {
