@@ -50,7 +50,9 @@ impl Isolation {
     /// What is isolated and what is not, in words.
     pub(crate) fn words(&self) -> String {
         let files = match self.hides {
-            Ok(()) => "tasks of a server see neither its database file, keys and tokens nor other tasks' folders".to_owned(),
+            Ok(()) => {
+                "tasks of a server see neither its database file, keys and tokens nor other tasks' folders".to_owned()
+            }
             Err(why) => format!("tasks of a server can read its database file, keys and tokens: {why}"),
         };
         let user = match (&self.account, self.is_root) {

@@ -142,7 +142,8 @@ impl Service {
             }
             Kind::Redis | Kind::SecureRedis => {
                 let mut command = Command::new("redis-server");
-                let (port, plain) = (self.port.to_string(), if self.kind == Kind::Redis { "--port" } else { "--tls-port" });
+                let (port, plain) =
+                    (self.port.to_string(), if self.kind == Kind::Redis { "--port" } else { "--tls-port" });
                 if self.kind == Kind::SecureRedis {
                     command.args(["--port", "0"]);
                 }

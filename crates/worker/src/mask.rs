@@ -118,8 +118,12 @@ mod tests {
         let output = json!({"a": ["x hunter22", {"hunter22": 123456}], "n": 12345});
         let masked = json!({"a": ["x ***", {"***": "***"}], "n": 12345});
         assert_eq!(mask.outcome(Outcome::Success { output: Some(output) }), Outcome::Success { output: Some(masked) });
-        let failure =
-            Failure { kind: "hunter22".into(), message: "no hunter22".into(), detail: Some("a\nhunter22".into()), ..Failure::default() };
+        let failure = Failure {
+            kind: "hunter22".into(),
+            message: "no hunter22".into(),
+            detail: Some("a\nhunter22".into()),
+            ..Failure::default()
+        };
         let Outcome::Failed(failure) = mask.outcome(Outcome::Failed(failure)) else { panic!() };
         assert_eq!((failure.message.as_str(), failure.detail.as_deref()), ("no ***", Some("a\n***")));
         assert_eq!(failure.kind, "***");

@@ -106,7 +106,8 @@ impl<'t> Reader<'t, '_> {
     pub(super) fn wrong_type(&mut self, id: NodeId, path: Path<'_>, expected: &str) {
         let what = subject(path);
         let message = format!("{what} must be {expected}, not {}", self.describe(id));
-        let help = (id == self.tree.root()).then(|| "begin with `name: …`, and `tasks:` with a name for each below".into());
+        let help =
+            (id == self.tree.root()).then(|| "begin with `name: …`, and `tasks:` with a name for each below".into());
         self.report.push(self.place(id), path, message, help);
     }
 

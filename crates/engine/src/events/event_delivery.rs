@@ -7,8 +7,8 @@ use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::{
-    AuditRow, DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction, Recipient, Result,
-    SYSTEM,
+    AuditRow, DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction,
+    Recipient, Result, SYSTEM,
 };
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,8 @@
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId};
 use mainspring_store::{
-    Created, Error, EventRow, ExecutionFilter, ExecutionRow, ExecutionStatus, IfNamed, JobKind, JobRow, JobStatus, NewJob, Operator,
-    Reopen, Reopened,
+    Created, Error, EventRow, ExecutionFilter, ExecutionRow, ExecutionStatus, IfNamed, JobKind, JobRow, JobStatus,
+    NewJob, Operator, Reopen, Reopened,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -53,7 +53,9 @@ impl Connection {
         let _ = stream.set_nodelay(true);
         let stream: Box<dyn Stream> = match url.scheme() {
             "rediss" => Box::new(
-                secure(settings, host, stream).await.map_err(|error| unreachable(format!("no secure connection: {error}")))?,
+                secure(settings, host, stream)
+                    .await
+                    .map_err(|error| unreachable(format!("no secure connection: {error}")))?,
             ),
             _ => Box::new(stream),
         };

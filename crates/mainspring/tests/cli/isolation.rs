@@ -55,7 +55,11 @@ fn tasks_do_not_see_what_belongs_to_the_server() {
         forbidden.push(("environment", "cat /proc/SERVER/environ".to_owned()));
     }
     let allowed = [
-        ("works", "echo mine > mine && cat mine && echo n=1 >> \"$MAINSPRING_OUTPUT\" && mktemp && ls / && sh -c true".to_owned()),
+        (
+            "works",
+            "echo mine > mine && cat mine && echo n=1 >> \"$MAINSPRING_OUTPUT\" && mktemp && ls / && sh -c true"
+                .to_owned(),
+        ),
         ("plain", "ls -l".to_owned()),
     ];
     let shown = run(&place, &[forbidden.as_slice(), allowed.as_slice()].concat());

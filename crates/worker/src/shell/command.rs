@@ -84,7 +84,9 @@ impl Launch<'_> {
                 command.args(confinement.arguments(place.parts(), meddling)).args(["--", name]).arg(program);
                 command.env_clear().envs(plain);
                 // Elsewhere it may not be allowed to make files.
-                if !confinement.hidden.is_empty() && let Some(own) = place.directory() {
+                if !confinement.hidden.is_empty()
+                    && let Some(own) = place.directory()
+                {
                     command.env("TMPDIR", own);
                 }
                 command
@@ -177,7 +179,8 @@ impl Workbench {
         if limits.is_some() && environment.iter().any(|(name, _)| is_function(name)) {
             return Err(refused("a task with limits cannot have variables named BASH_FUNC_…: they redefine commands"));
         }
-        let launch = Launch { confinement: self.confinement.as_ref(), environment: &environment, directory: &directory };
+        let launch =
+            Launch { confinement: self.confinement.as_ref(), environment: &environment, directory: &directory };
         let shell = script.shell.map(str::trim).filter(|shell| !shell.is_empty()).unwrap_or(self.default_shell);
         let path = environment.iter().rev().find(|(name, _)| *name == "PATH").map_or(self.path.as_os_str(), |(_, v)| v);
         if limits.is_none()

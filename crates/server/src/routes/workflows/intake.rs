@@ -41,8 +41,8 @@ pub(crate) struct Intake {
 pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake, Problem> {
     let Document { text, is_yaml, files } = document;
     let (source, active, is_slugged) = if is_yaml { (text, None, false) } else { from_json(text)? };
-    let (mut workflow, warnings) = mainspring_core::parse_with_warnings(&source)
-        .map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
+    let (mut workflow, warnings) =
+        mainspring_core::parse_with_warnings(&source).map_err(|errors| Problem::from_diagnostics(INVALID, &errors))?;
     let warnings = warnings.iter().map(Problem::fault_of).collect();
     if let Some(namespace) = namespace
         && workflow.namespace != namespace
