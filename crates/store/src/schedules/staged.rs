@@ -41,6 +41,7 @@ impl FirePolicy {
 
 /// What became of staging a unit.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one value per unit of fires, never stored")]
 pub enum Staged {
     Ready(StagedFires),
     /// A trigger has changed: nothing was done.

@@ -27,6 +27,7 @@ struct Unacknowledged {
 }
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "moved once, into the report that is sent")]
 enum Report {
     Finished(Finished),
     Released(AttemptRef),
