@@ -9,7 +9,8 @@ use mainspring_core::RunId;
 use mainspring_core::state::RunState;
 use mainspring_engine::{Client, Submission, SystemClock};
 use mainspring_testkit::TestDatabase;
-use mainspring_testkit::proxy::Proxy;
+use mainspring_testkit::http::JsonRequest;
+use mainspring_testkit::proxy::{Fault, Proxy};
 use mainspring_testkit::server::ServerPlan;
 use mainspring_testkit::wait::until;
 
@@ -108,4 +109,49 @@ async fn what_a_task_says_of_a_lost_store_wins_over_a_worker_that_kills() {
 #[tokio::test]
 async fn what_a_task_says_of_a_lost_store_wins_over_a_worker_that_goes_on() {
     check("continue").await;
+}
+
+#[tokio::test]
+async fn health_answers_soon_while_the_database_is_silent() {
+    let database = TestDatabase::postgres().await;
+    let proxy = Proxy::start(database.url()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = ServerPlan::new(proxy.url(), folder.path()).start().unwrap();
+    let address = server.address(PATIENCE).await.unwrap();
+    let token = String::new();
+    let ask = |target: &str| JsonRequest {
+        method: "GET",
+        target: target.into(),
+        token: token.clone(),
+        key: None,
+        body: String::new(),
+    };
+    until("everything is well", PATIENCE, async || {
+        let (_, answer) = ask("/health").send(address).await?;
+        Ok(answer.contains(r#""status":"healthy","timestamp""#).then_some(()))
+    })
+    .await
+    .unwrap();
+    proxy.disturb(1, 1, &[Fault::Stall(Duration::from_secs(40))]);
+    let stalled = until("the database is found silent", PATIENCE, async || {
+        let began = std::time::Instant::now();
+        let (status, answer) = ask("/health").send(address).await?;
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}: {answer}", began.elapsed());
+        assert_eq!(status, 200, "{answer}");
+        Ok(answer.contains(r#""database":{"status":"unhealthy"}"#).then_some(answer))
+    })
+    .await
+    .unwrap();
+    assert!(stalled.contains(r#""status":"unhealthy","timestamp""#), "{stalled}");
+    assert_eq!(ask("/ready").send(address).await.unwrap().0, 503);
+    assert_eq!(ask("/live").send(address).await.unwrap().0, 200);
+    proxy.calm();
+    proxy.cut_all();
+    until("it is well again", PATIENCE, async || {
+        let (_, answer) = ask("/health").send(address).await?;
+        Ok(answer.contains(r#""status":"healthy","timestamp""#).then_some(()))
+    })
+    .await
+    .unwrap_or_else(|error| panic!("{error}\n{}", server.last_lines(60)));
+    server.stop(PATIENCE).await.unwrap();
 }

@@ -29,7 +29,11 @@ pub struct HealthReport {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Component {
     pub status: HealthStatus,
-    pub latency_ms: u64,
-    pub message: String,
-    pub details: Value,
+    /// Like `message` and `details` only for those with the role viewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
 }

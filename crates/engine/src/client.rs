@@ -25,6 +25,7 @@ use crate::coordination::database::DatabaseCoordinator;
 use crate::coordination::etcd::EtcdCoordinator;
 use crate::coordination::{CoordinationError, CoordinationHealth, Coordinator, EtcdSettings, LockGuard};
 use crate::exchange::parked::chain_of;
+use crate::health::HealthCache;
 use crate::limits::{LimitName, Limits};
 use crate::live::{Hints, Live};
 use crate::metering;
@@ -93,6 +94,7 @@ pub struct Client {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
     pub(crate) traces: Arc<RunTraces>,
+    pub(crate) health: Arc<HealthCache>,
     /// The node in the same process, for workers that register with it.
     node: Arc<Mutex<Weak<Shared>>>,
 }
@@ -137,6 +139,7 @@ impl Client {
             metrics: Metrics::default(),
             tracer: Tracer::default(),
             traces: Arc::default(),
+            health: Arc::default(),
             node: Arc::default(),
         }
     }

@@ -13,6 +13,7 @@ mod desk;
 mod duties;
 mod events;
 mod exchange;
+mod health;
 mod jobs;
 mod limits;
 mod live;
@@ -39,6 +40,7 @@ pub use desk::{
     MessengerFuture,
 };
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
+pub use health::{ComponentHealth, Health, HealthStatus, LONGEST_WAIT};
 pub use jobs::{Execution, JobError, JobFault, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
 pub use node::{Node, NodeConfig, NodeHandle};

@@ -117,4 +117,30 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micro
     });
     client.metrics.record(Event::RunEnded { status: state.word(), seconds: seconds(now - created) });
     spans::run_ended(client, run, state, created, now);
+    if matches!(state, RunState::Failed | RunState::Cancelled) {
+        // Off the lane: what ended with the run is read from what is kept of it.
+        tokio::spawn(count_unexecuted(client.clone(), run));
+    }
+}
+
+/// Counts the task runs that a failure upstream or a cancellation ended before they were executed.
+async fn count_unexecuted(client: Client, run: RunId) {
+    let ended = match client.store.ends_without_attempt(run).await {
+        Ok(ended) => ended,
+        Err(error) => return tracing::debug!(%error, run_id = %run, "counting what ended with a run"),
+    };
+    for (version, index, state) in ended {
+        let Ok(spec) = client.specs.get(version).await else { continue };
+        if let Some(task) = usize::try_from(index).ok().and_then(|index| spec.workflow.tasks.get(index)) {
+            client.metrics.record(Event::TaskEnded { task_type: task.action.kind(), status: state.word() });
+        }
+    }
+}
+
+/// A task run that a decision has ended without a worker.
+pub(crate) fn concluded(shared: &Shared, claim: &Claimed, state: TaskState) {
+    let spec = shared.client.specs.cached(claim.version);
+    if let Some(task) = spec.as_ref().and_then(|spec| spec.workflow.tasks.get(claim.token.key.index as usize)) {
+        shared.client.metrics.record(Event::TaskEnded { task_type: task.action.kind(), status: state.word() });
+    }
 }

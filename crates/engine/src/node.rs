@@ -49,6 +49,8 @@ pub struct NodeConfig {
     pub lease_ttl: Duration,
     /// Ended runs are forgotten after this long; `None` keeps them.
     pub retention: Option<Duration>,
+    /// What holds instead for a namespace, or for a workflow as `NAMESPACE/NAME`.
+    pub retention_rules: BTreeMap<String, Duration>,
     /// Also execute what is meant for remote workers, with functions of the same names.
     pub serves_remote: bool,
     /// Whether this node may lead.
@@ -82,6 +84,7 @@ impl Default for NodeConfig {
             heartbeat: Duration::from_secs(1),
             lease_ttl: Duration::from_millis(3_500),
             retention: None,
+            retention_rules: BTreeMap::new(),
             serves_remote: false,
             leads: true,
             roles: Vec::new(),

@@ -79,6 +79,18 @@ impl Client {
         Some(trace.span(SpanOf::Execution(key, attempt)))
     }
 
+    /// The span of a run that makes another, as its task or by an event; nothing if traces go nowhere.
+    pub(crate) async fn run_context(&self, run: Option<RunId>) -> Option<TraceContext> {
+        let run = run.filter(|_| self.tracer.is_on())?;
+        match self.read_traces(&[run]).await {
+            Ok(mut read) => read.remove(&run).map(|trace| trace.span(SpanOf::Run)),
+            Err(error) => {
+                tracing::debug!(%error, run_id = %run, "a run that another made begins a trace of its own");
+                None
+            }
+        }
+    }
+
     /// A schedule or an event has made a run.
     pub(crate) fn trace_start(&self, run: &NewRun, since: Micros) {
         if !self.tracer.is_on() {

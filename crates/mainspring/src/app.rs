@@ -136,6 +136,7 @@ impl<'a> App<'a> {
             heartbeat: worker.heartbeat,
             lease_ttl: worker.lease_ttl,
             retention: self.config.retention,
+            retention_rules: self.config.retention_rules.clone(),
             serves_remote: worker.serves_remote,
             leads: self.config.roles.contains(&Role::Scheduler),
             roles: self.config.role_names(),

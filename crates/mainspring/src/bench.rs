@@ -13,6 +13,7 @@ use anyhow::Context;
 use clap::{Args, ValueEnum};
 use mainspring_engine::{Client, SystemClock};
 use mainspring_store::{Connect, Store};
+use mainspring_telemetry::Metrics;
 
 use self::schedules::Of;
 
@@ -66,6 +67,9 @@ pub(crate) struct BenchArgs {
     /// Drain only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
     #[arg(long)]
     held_snapshot: bool,
+    /// Count nothing: what the metrics cost is the difference to the same workload without this
+    #[arg(long)]
+    without_metrics: bool,
     /// Schedules only: N triggers in every second of a minute, and how late they are
     #[arg(long, conflicts_with = "idle")]
     steady: bool,
@@ -81,7 +85,8 @@ pub(crate) struct BenchArgs {
 pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
     let store = Store::connect(&Connect::new(database)).await.context("connecting")?;
     let clock = Arc::new(SystemClock::new());
-    let client = Client::new(store, clock);
+    let metrics = if args.without_metrics { Metrics::off() } else { Metrics::default() };
+    let client = Client::new(store, clock).with_metrics(metrics);
     client.store().migrate_up(client.now()).await.context("migrating")?;
     let _lock = client.store().lock_server()?;
     let bench = workloads::Bench { database: database.to_owned(), client, lanes: args.lanes };

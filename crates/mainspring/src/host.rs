@@ -1,19 +1,14 @@
 //! What the built-in functions ask of the store.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mainspring_core::Micros;
-use mainspring_core::schedule::zone_version;
 use mainspring_core::state::RunState;
 use mainspring_engine::Client;
 use mainspring_worker::{
     ComponentHealth, HealthReport, HealthStatus, Host, HostError, HostFuture, PurgeReport, ReindexReport,
 };
 use serde_json::{Map, Value, json};
-
-/// A database slower than this is degraded, one that does not answer within [`DEAD_AFTER`] unhealthy.
-const SLOW_AFTER: Duration = Duration::from_secs(1);
-const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 /// What `metrics:collect` can be asked for.
 const METRIC_TYPES: &[&str] = &["runs", "workers", "pools", "performance"];
@@ -29,58 +24,6 @@ pub(crate) struct StoreHost {
 impl StoreHost {
     pub(crate) fn new(client: Client) -> Self {
         Self { client }
-    }
-
-    async fn database(&self) -> ComponentHealth {
-        let started = Instant::now();
-        let answer = tokio::time::timeout(DEAD_AFTER, self.client.store().require_current_schema()).await;
-        let took = started.elapsed();
-        let (status, message) = match answer {
-            Ok(Ok(())) if took < SLOW_AFTER => (HealthStatus::Healthy, None),
-            Ok(Ok(())) => (HealthStatus::Degraded, Some("it answers slowly".to_owned())),
-            Ok(Err(error)) => (HealthStatus::Unhealthy, Some(error.to_string())),
-            Err(_) => (HealthStatus::Unhealthy, Some("no answer within 5 s".into())),
-        };
-        component("database", status, took, message, Map::new())
-    }
-
-    async fn workers(&self) -> ComponentHealth {
-        let started = Instant::now();
-        let (status, message, details) = match self.client.store().live_sessions().await {
-            Ok(sessions) => {
-                let active = sessions.iter().filter(|session| !session.draining).count();
-                let details = Map::from_iter([
-                    ("total_workers".to_owned(), json!(sessions.len())),
-                    ("active_workers".to_owned(), json!(active)),
-                ]);
-                match (active, sessions.len()) {
-                    (0, 0) => (HealthStatus::Unhealthy, Some("No active workers".to_owned()), details),
-                    (0, _) => (HealthStatus::Degraded, Some("all workers are draining".to_owned()), details),
-                    _ => (HealthStatus::Healthy, None, details),
-                }
-            }
-            Err(error) => (HealthStatus::Unhealthy, Some(error.to_string()), Map::new()),
-        };
-        component("workers", status, started.elapsed(), message, details)
-    }
-
-    /// Whether schedules fire: a clock that was set back is waited for.
-    fn schedules(&self) -> ComponentHealth {
-        let timekeeping = self.client.timekeeping();
-        let (status, message) = match timekeeping.behind {
-            None => (HealthStatus::Healthy, None),
-            Some(behind) => {
-                let message = format!("the clock was set back: schedules wait for {} s", behind.as_secs());
-                (HealthStatus::Degraded, Some(message))
-            }
-        };
-        let zones = zone_version();
-        let details = Map::from_iter([
-            ("leads".to_owned(), json!(timekeeping.leads)),
-            ("time_zones".to_owned(), json!(zones.version)),
-            ("time_zones_source".to_owned(), json!(zones.source)),
-        ]);
-        component("schedules", status, Duration::ZERO, message, details)
     }
 
     async fn metric(&self, namespace: &str, kind: &str) -> mainspring_store::Result<Value> {
@@ -141,16 +84,9 @@ impl Host for StoreHost {
 
     fn health(&self) -> HostFuture<'_, HealthReport> {
         Box::pin(async move {
-            let components = vec![self.database().await, self.workers().await, self.schedules()];
-            let is = |wanted: HealthStatus| components.iter().any(|component| component.status == wanted);
-            let status = if is(HealthStatus::Unhealthy) {
-                HealthStatus::Unhealthy
-            } else if is(HealthStatus::Degraded) {
-                HealthStatus::Degraded
-            } else {
-                HealthStatus::Healthy
-            };
-            Ok(HealthReport { status, components })
+            let health = self.client.health().await;
+            let components = health.components.iter().map(component).collect();
+            Ok(HealthReport { status: status(health.status()), components })
         })
     }
 
@@ -176,14 +112,22 @@ impl Host for StoreHost {
     }
 }
 
-fn component(
-    name: &str,
-    status: HealthStatus,
-    took: Duration,
-    message: Option<String>,
-    details: Map<String, Value>,
-) -> ComponentHealth {
-    ComponentHealth { name: name.to_owned(), status, latency_ms: took.as_millis() as u64, message, details }
+fn component(part: &mainspring_engine::ComponentHealth) -> ComponentHealth {
+    ComponentHealth {
+        name: part.name.to_owned(),
+        status: status(part.status),
+        latency_ms: u64::try_from(part.latency.as_millis()).unwrap_or(u64::MAX),
+        message: Some(part.message.clone()),
+        details: part.details.as_object().cloned().unwrap_or_default(),
+    }
+}
+
+fn status(status: mainspring_engine::HealthStatus) -> HealthStatus {
+    match status {
+        mainspring_engine::HealthStatus::Healthy => HealthStatus::Healthy,
+        mainspring_engine::HealthStatus::Degraded => HealthStatus::Degraded,
+        mainspring_engine::HealthStatus::Unhealthy => HealthStatus::Unhealthy,
+    }
 }
 
 fn away(error: mainspring_store::Error) -> HostError {

@@ -21,6 +21,8 @@ mod isolation;
 mod local;
 mod output;
 mod progress;
+#[cfg(test)]
+mod reference;
 mod signals;
 mod source;
 mod telemetry;

@@ -25,7 +25,7 @@ use tower::ServiceExt;
 use crate::api::Api;
 use crate::auth::address::Peer;
 use crate::crowd::Crowd;
-use crate::health::Health;
+use crate::health::Readiness;
 use crate::timed::TimedStream;
 use crate::tls::{self, TlsFiles};
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Tls {
 #[derive(Debug)]
 pub struct HttpServer {
     address: SocketAddr,
-    health: Health,
+    health: Readiness,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
     /// Why serving ended, once it has.

@@ -12,7 +12,7 @@ use crate::auth::known_tokens::KnownTokens;
 use crate::auth::limits::Limits;
 use crate::auth::origin::Origins;
 use crate::auth::{JwtSettings, Network, Rates};
-use crate::health::Health;
+use crate::health::Readiness;
 use crate::live::{Caps, LiveLimits};
 use crate::routes::workflows::known_latest::KnownLatest;
 
@@ -53,7 +53,7 @@ pub(crate) struct ApiState(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     client: Client,
-    health: Health,
+    health: Readiness,
     settings: Settings,
     limits: Limits,
     jwt: Option<Jwt>,
@@ -75,7 +75,7 @@ impl ApiState {
         routes: Vec<RouteEntry>,
         openapi: String,
     ) -> Result<Self, String> {
-        let health = Health::new(client.clone());
+        let health = Readiness::new(client.clone());
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
         let jwt = settings.jwt.as_ref().map(Jwt::new).transpose()?;
@@ -113,7 +113,7 @@ impl ApiState {
         &self.0.writes
     }
 
-    pub(crate) fn health(&self) -> &Health {
+    pub(crate) fn health(&self) -> &Readiness {
         &self.0.health
     }
 

@@ -83,6 +83,14 @@ impl Store {
         }
     }
 
+    /// The file of the database, if it is one.
+    pub fn sqlite_file(&self) -> Option<std::path::PathBuf> {
+        match &*self.db {
+            Db::Postgres(_) => None,
+            Db::Sqlite(sqlite) => Some(sqlite.file().to_owned()),
+        }
+    }
+
     /// Opens a transaction; on SQLite it is the one writer's, taken immediately.
     /// Within the unit of a request it is a step of that.
     pub(crate) async fn begin(&self) -> Result<Tx> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mainspring_core::Micros;
 use mainspring_store::{Result, Term};
 
 use super::leader_duty::LeaderDuty;
@@ -32,9 +33,14 @@ impl LeaderDuty for Retention {
         store.ensure_history_partitions(now).await?;
         store.forget_lanes(now - FORGET_NODES_AFTER).await?;
         store.forget_members(now - FORGET_NODES_AFTER).await?;
+        if !shared.config.retention_rules.is_empty() {
+            by_rules(shared, now).await?;
+        }
         let Some(retention) = shared.config.retention else { return Ok(()) };
         let before = now - retention.as_micros() as i64;
-        while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
+        if shared.config.retention_rules.is_empty() {
+            while store.purge_runs(before, None).await?.runs > 0 && !shared.stop.is_cancelled() {}
+        }
         store.forget_fires(before).await?;
         if self.forgot_events.is_none_or(|last| last.elapsed() >= FORGET_EVENTS_EVERY) {
             let before = now - retention.max(SHORTEST_EVENT_RETENTION).as_micros() as i64;
@@ -42,5 +48,41 @@ impl LeaderDuty for Retention {
             self.forgot_events = Some(Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Forgets the runs of each workflow after what the rules say of it.
+async fn by_rules(shared: &Shared, now: Micros) -> Result<()> {
+    let store = &shared.client.store;
+    for (id, namespace, name) in store.workflow_names().await? {
+        let Some(kept) = kept_for(&shared.config, &namespace, &name) else { continue };
+        let before = now - i64::try_from(kept.as_micros()).unwrap_or(i64::MAX);
+        while !shared.stop.is_cancelled() && store.purge_runs_of(id, before).await?.runs > 0 {}
+    }
+    Ok(())
+}
+
+/// The rule of the workflow, else that of its namespace, else that of all.
+fn kept_for(config: &NodeConfig, namespace: &str, name: &str) -> Option<Duration> {
+    let rules = &config.retention_rules;
+    let own = rules.get(&format!("{namespace}/{name}")).or_else(|| rules.get(namespace));
+    own.copied().or(config.retention)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_rule_decides_how_long_runs_are_kept() {
+        let days = |days| Duration::from_secs(days * 24 * 3_600);
+        let mut config = NodeConfig { retention: Some(days(30)), ..NodeConfig::default() };
+        config.retention_rules.insert("reports".into(), days(7));
+        config.retention_rules.insert("reports/audit".into(), days(365));
+        assert_eq!(kept_for(&config, "reports", "audit"), Some(days(365)));
+        assert_eq!(kept_for(&config, "reports", "daily"), Some(days(7)));
+        assert_eq!(kept_for(&config, "sales", "audit"), Some(days(30)));
+        config.retention = None;
+        assert_eq!(kept_for(&config, "sales", "audit"), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Reads, on the leader and every 15 s, what gauges over the store show. A node that does not lead shows none of them, so
 //! that two nodes never say different things of the same queue.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use mainspring_core::Micros;
@@ -52,7 +52,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 async fn sample(shared: &Shared) -> Result<Sample> {
     let store = &shared.client.store;
-    let mut queues: Vec<QueueDepth> = Vec::new();
+    let mut queues = known_queues(shared);
     for (_, queue, ready) in store.ready_by_queue().await? {
         let ready = u64::try_from(ready).unwrap_or(0);
         match queues.iter_mut().find(|known| known.queue == queue) {
@@ -71,6 +71,15 @@ async fn sample(shared: &Shared) -> Result<Sample> {
     let pending_dead_letters = store.dead_letters_by_reason().await?;
     let runs_by_health = store.runs_by_health(now).await?;
     Ok(Sample { queues, workers, pending_dead_letters, runs_by_health, ..Sample::default() })
+}
+
+/// A queue that is empty has a depth too.
+fn known_queues(shared: &Shared) -> Vec<QueueDepth> {
+    let routes = shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names: Vec<&str> = routes.values().map(|queue| &**queue).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(|queue| QueueDepth { queue: queue.to_owned(), ready: 0 }).collect()
 }
 
 fn worker(row: &SessionRow, running: i64) -> WorkerSample {

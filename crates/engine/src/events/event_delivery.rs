@@ -18,6 +18,7 @@ use crate::client::{Client, Submission, SubmitError, run_scope};
 use crate::exchange::parked::event_view;
 use crate::jobs::{JobRequest, JobTiming};
 use crate::schedule::firing::{FireError, Fires};
+use crate::spans::within_trace;
 use crate::specs::Spec;
 
 /// An event at the end of this many runs is not delivered: it is taken for a loop.
@@ -176,7 +177,8 @@ impl Client {
             cause: Some(event.root()),
             backfill: None,
         };
-        match self.prepare_fire(fires).await {
+        let context = self.run_context(event.run).await;
+        match within_trace(context, self.prepare_fire(fires)).await {
             Ok(mut run) => {
                 if followed_run(event, trigger).is_some() {
                     let workflow = event.data.get("workflow").and_then(Value::as_str).unwrap_or_default();

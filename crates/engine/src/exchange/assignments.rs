@@ -12,6 +12,7 @@ use mainspring_store::{Claimed, DecidedStart, Ended};
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
 use crate::exchange::scopes::{WithSpec, load, load_spec, pause, scope};
+use crate::metering;
 use crate::node::Shared;
 use crate::spans;
 use crate::specs::Spec;
@@ -147,6 +148,7 @@ pub(crate) fn conclude(
     failure: Option<Failure>,
     output: Option<String>,
 ) {
+    metering::concluded(shared, claim, state);
     let ended = Ended {
         token: claim.token,
         from: TaskState::Deciding,

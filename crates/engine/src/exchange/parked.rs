@@ -23,6 +23,7 @@ use crate::events::announcing::publish;
 use crate::exchange::assignments::conclude;
 use crate::exchange::scopes::{WithSpec, load, pause, scope};
 use crate::node::Shared;
+use crate::spans::within_trace;
 use crate::specs::Spec;
 
 /// A task's output is at most this large.
@@ -251,7 +252,8 @@ impl One<'_> {
             "cause": ancestry.cause,
         });
         let submission = Submission { inputs, trigger: Some(trigger), ..Submission::default() };
-        match client.prepare(&spec, submission).await {
+        let context = client.run_context(Some(self.claim.token.key.run)).await;
+        match within_trace(context, client.prepare(&spec, submission)).await {
             Ok(mut run) => {
                 run.audit = (*own != namespace).then(|| client.allowed(crossing));
                 Ok(Ok(run))

@@ -23,7 +23,7 @@ pub(crate) struct RestoreArgs {
     /// A file that `backup` has written
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace a database that is there; it is kept beside it as NAME.replaced
+    /// Replace a database that is there; it is kept beside it as NAME.replaced, or NAME.replaced.2 and so on
     #[arg(long)]
     replace: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
         let current = database::connect(&app.config).await?;
         let _alone = current.lock_server()?;
         current.close().await;
-        let kept = target.with_extension("db.replaced");
+        let kept = free_name(&target);
         std::fs::rename(&target, &kept).map_err(|error| written(&kept, &error))?;
         for suffix in ["-wal", "-shm"] {
             let mut log = target.clone().into_os_string();
@@ -110,6 +110,16 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
         app.out.note(format_args!("its schema was older: {steps} steps were applied"));
     }
     Ok(Exit::Success)
+}
+
+/// Where a database that is replaced goes; what was replaced earlier stays.
+fn free_name(target: &std::path::Path) -> PathBuf {
+    let name = |number: u32| {
+        let mut name = target.as_os_str().to_owned();
+        name.push(if number == 1 { ".replaced".to_owned() } else { format!(".replaced.{number}") });
+        PathBuf::from(name)
+    };
+    (1..).map(name).find(|name| !name.exists()).unwrap_or_else(|| name(1))
 }
 
 fn written(path: &std::path::Path, error: &std::io::Error) -> Failure {

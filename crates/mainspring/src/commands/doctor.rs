@@ -2,8 +2,10 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainspring_engine::{Client, HealthStatus, SystemClock};
 use mainspring_store::{SchemaState, Store};
 use serde_json::{Value, json};
 
@@ -120,6 +122,7 @@ async fn check_database(findings: &mut Findings, config: &Config) {
     schema(findings, &store).await;
     latency(findings, &store).await;
     served(findings, &store).await;
+    health(findings, store).await;
 }
 
 async fn schema(findings: &mut Findings, store: &Store) {
@@ -137,6 +140,29 @@ async fn schema(findings: &mut Findings, store: &Store) {
                 .remedy("use the program that wrote it, or a newer one"),
         ),
         Err(error) => findings.bad("schema", error.into()),
+    }
+}
+
+/// What `/health` would say, as far as it is not said above.
+async fn health(findings: &mut Findings, store: Store) {
+    if !matches!(store.schema_state().await, Ok(SchemaState::Current)) {
+        return;
+    }
+    let client = Client::new(store, Arc::new(SystemClock::new()));
+    let seen = client.look_at_health().await;
+    for part in seen.components.iter().filter(|part| matches!(part.name, "coordination" | "schedules" | "disk")) {
+        let remedy = match part.name {
+            "disk" => "free space where the database file is",
+            "schedules" => "see docs/troubleshooting.md and the log of the node that leads",
+            _ => "start `mainspring server` with the role scheduler",
+        };
+        match part.status {
+            HealthStatus::Healthy => findings.good(part.name, part.message.clone()),
+            HealthStatus::Degraded => findings.doubtful(part.name, part.message.clone(), remedy),
+            HealthStatus::Unhealthy => {
+                findings.bad(part.name, Failure::bad_input(part.message.clone()).remedy(remedy));
+            }
+        }
     }
 }
 

@@ -49,7 +49,6 @@ keys! {
     "database_connections": "how many connections to PostgreSQL are held at most",
     "server.listen": "address and port of the HTTP server",
     "server.roles": "what this node does: api, scheduler, worker",
-    "metrics.listen": "address and port of a second listener with /metrics and /healthz and without tokens",
     "server.hosts": "names under which the HTTP server is reached, besides addresses and localhost; * is any",
     "server.origins": "origins of web pages on other hosts that may call the API, like https://ops.example.com",
     "server.proxies": "addresses and networks of proxies whose X-Forwarded-For counts",
@@ -105,6 +104,7 @@ keys! {
     "redis.ca": "a PEM file with the authority that signed the certificate of a Redis at rediss://",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after so long",
+    "retention.rules": "the same for a namespace or a workflow: {reports = \"7d\", \"reports/audit\" = \"365d\"}, or reports=7d,…",
     "staleness_detection.enabled": "false: runs that make no progress are left alone",
     "staleness_detection.dry_run": "true: only log which runs would be given up",
     "staleness_detection.batch_size": "how many stale runs one transaction gives up",
@@ -119,6 +119,7 @@ keys! {
     "traces.endpoint": "where traces go over OTLP (HTTP with protobuf), like http://127.0.0.1:4318; without it nothing is traced",
     "traces.headers": "headers for the collector of traces",
     "traces.sample_percent": "how many of 100 traces that begin here are recorded",
+    "metrics.listen": "address and port of a second listener with /metrics and /healthz and without tokens",
     "log.level": "error, warn, info, debug, trace, or a filter",
     "log.format": "text or json",
 }
@@ -209,6 +210,8 @@ pub(crate) struct Config {
     pub(crate) redis: Option<RedisSettings>,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
+    /// What holds instead for `NAMESPACE` or `NAMESPACE/WORKFLOW`.
+    pub(crate) retention_rules: BTreeMap<String, Duration>,
     pub(crate) desk: mainspring_engine::DeskConfig,
     /// Where traces go.
     pub(crate) traces: Option<mainspring_telemetry::TraceSettings>,

@@ -47,6 +47,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         redis: super::coordination::redis(layers),
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
+        retention_rules: retention_rules(layers),
         desk: super::desk::read(layers),
         traces: super::traces::read(layers),
         log_level,
@@ -54,6 +55,24 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         file,
         said: layers.said(),
     })
+}
+
+/// How long runs are kept, by namespace or workflow.
+fn retention_rules(layers: &mut Layers) -> BTreeMap<String, Duration> {
+    let pairs =
+        super::traces::pairs(layers, "retention.rules", "must be NAMESPACE=DURATION or NAMESPACE/WORKFLOW=DURATION");
+    let mut rules = BTreeMap::new();
+    for (name, text) in pairs {
+        match parse_duration(&text) {
+            Some(kept) => {
+                rules.insert(name, kept);
+            }
+            None => {
+                layers.complain_about("retention.rules", format!("`{text}` of `{name}` is not a duration like 30d"))
+            }
+        }
+    }
+    rules
 }
 
 fn scheduler(layers: &mut Layers) -> SchedulerSettings {

@@ -7,7 +7,7 @@ use super::read::{integer, text};
 
 pub(super) fn read(layers: &mut Layers) -> Option<TraceSettings> {
     let percent = integer(layers, "traces.sample_percent", 0, 100).unwrap_or(100);
-    let headers = headers(layers);
+    let headers = pairs(layers, "traces.headers", "must be name=value,…");
     let Some(endpoint) = text(layers, "traces.endpoint") else {
         for key in ["traces.headers", "traces.sample_percent"] {
             if layers.get(key).is_some() {
@@ -32,8 +32,8 @@ pub(super) fn read(layers: &mut Layers) -> Option<TraceSettings> {
 }
 
 /// `{name = "value"}` in the file, `name=value,…` elsewhere.
-fn headers(layers: &mut Layers) -> Vec<(String, String)> {
-    let words = match layers.get("traces.headers").map(|setting| setting.word.clone()) {
+pub(super) fn pairs(layers: &mut Layers, key: &'static str, shape: &str) -> Vec<(String, String)> {
+    let words = match layers.get(key).map(|setting| setting.word.clone()) {
         None => return Vec::new(),
         Some(Word::Table(pairs)) => return pairs,
         Some(Word::List(items)) => items,
@@ -44,7 +44,7 @@ fn headers(layers: &mut Layers) -> Vec<(String, String)> {
         .map(|pair| pair.split_once('=').map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned())))
         .collect();
     pairs.unwrap_or_else(|| {
-        layers.complain_about("traces.headers", "must be name=value,…");
+        layers.complain_about(key, shape);
         Vec::new()
     })
 }

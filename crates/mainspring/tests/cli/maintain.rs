@@ -77,13 +77,24 @@ fn a_newer_schema_is_refused(database: &str) {
 /// A folder whose database has one run.
 fn with_a_run() -> Place {
     let place = Place::new();
-    place.write("w.yaml", "name: w\ntasks: {t: {run: echo hello}}\n");
+    place.write("w.yaml", "name: w\ntriggers: [{cron: \"0 3 1 1 *\"}]\ntasks: {t: {run: echo hello}}\n");
     place.call(&["run", "w.yaml", "--keep"]).expect(0);
+    place.call_reading(&["secrets", "set", "API_KEY"], "hidden").expect(0);
     place
 }
 
-#[test]
-fn a_database_is_copied_and_put_back() {
+/// What moves and copies keep besides runs, and that nothing in it contradicts itself.
+async fn is_whole(place: &Place, url: &str) {
+    for (noun, count) in [("runs", 1), ("schedules", 1), ("secrets", 1)] {
+        let listed = place.call(&[noun, "list", "--database", url]).expect(0).json();
+        assert_eq!(listed["items"].as_array().unwrap().len(), count, "{noun}: {listed:#}");
+    }
+    let violations = mainspring_testkit::invariants::check_at_rest(url).await.unwrap();
+    assert!(violations.is_empty(), "{violations:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_is_copied_and_put_back() {
     use std::os::unix::fs::PermissionsExt;
 
     let place = with_a_run();
@@ -98,7 +109,36 @@ fn a_database_is_copied_and_put_back() {
     place.call(&["restore", "copy.db", "--replace"]).expect(0).says(&["is kept as"]);
     assert!(place.path(".mainspring/mainspring.db.replaced").exists());
     assert_eq!(place.call(&["pools", "list"]).expect(0).json()["items"], json!([]), "as it was when it was copied");
-    assert_eq!(place.call(&["runs", "list"]).expect(0).json()["items"].as_array().unwrap().len(), 1);
+    is_whole(&place, &format!("sqlite://{}", place.path(".mainspring/mainspring.db").display())).await;
+}
+
+#[test]
+fn what_was_replaced_earlier_is_kept() {
+    let place = with_a_run();
+    place.call(&["backup", "copy.db"]).expect(0);
+    let size = |name: &str| std::fs::metadata(place.path(name)).map(|file| file.len()).ok();
+    place.call(&["restore", "copy.db", "--replace"]).expect(0);
+    let first = size(".mainspring/mainspring.db.replaced");
+    place.write("more.yaml", format!("name: more\ntasks: {{t: {{run: \"# {}\"}}}}\n", "x".repeat(500_000)));
+    place.call(&["apply", "more.yaml"]).expect(0);
+    place.call(&["restore", "copy.db", "--replace"]).expect(0).says(&["mainspring.db.replaced.2"]);
+    assert_eq!(size(".mainspring/mainspring.db.replaced"), first);
+    assert!(size(".mainspring/mainspring.db.replaced.2").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_of_a_newer_program_is_refused_with_both_versions() {
+    let place = with_a_run();
+    place.call(&["backup", "copy.db"]).expect(0);
+    let status = place.call(&["migrate", "status"]).expect(0).json();
+    let known = status["items"].as_array().unwrap().iter().filter_map(|step| step["version"].as_i64()).max().unwrap();
+    let url = format!("sqlite://{}", place.path("copy.db").display());
+    let mut connection = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    let sql = "INSERT INTO schema_migrations (version, name, applied_at) VALUES (9999, 'future', 1)";
+    sqlx::query(sql).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    place.call(&["restore", "copy.db", "--replace"]).expect(2).says(&["9999", &known.to_string()]);
+    assert!(!place.path(".mainspring/mainspring.db.replaced").exists(), "nothing was touched");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -117,4 +157,5 @@ async fn everything_moves_from_sqlite_to_postgres() {
     assert_eq!(listed["items"][0]["status"], "success");
     place.call(&["runs", "logs", run, "--database", database.url()]).expect(0).says(&["hello"]);
     place.call(&move_it).expect(2).says(&["holds workflows already"]);
+    is_whole(&place, database.url()).await;
 }

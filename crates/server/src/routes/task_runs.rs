@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::runs::TaskRun;
-use mainspring_core::{Micros, TaskKey};
 use mainspring_core::state::TaskState;
+use mainspring_core::{Micros, TaskKey};
 use mainspring_engine::Spec;
 use mainspring_store::{TaskRunFilter, TaskRunRow};
 use serde::Deserialize;
@@ -119,7 +119,6 @@ pub(crate) async fn list(
     let mut runs: Vec<_> = rows.iter().map(|row| row.0.key.run).collect();
     runs.dedup();
     let triggers = client.store().expression_data(&runs, &[], &[]).await?.triggers;
-    let now = client.now();
     Ok(Json(page.list(
         LIST,
         rows,

@@ -1,9 +1,11 @@
 //! What gauges show of the store.
 
+use mainspring_core::RunId;
 use mainspring_core::dead_letter::Reason;
+use mainspring_core::state::TaskState;
 
 use crate::db::{Store, read};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::names::sql;
 
 impl Store {
@@ -17,5 +19,25 @@ impl Store {
         let count = |reason: Reason| rows.iter().find(|(code, _)| *code == reason.code()).map_or(0, |row| row.1);
         let counted = |reason: &Reason| (reason.word().to_owned(), u64::try_from(count(*reason)).unwrap_or(0));
         Ok(Reason::ALL.iter().map(counted).collect())
+    }
+
+    /// The task runs of an ended run that a failure or a cancellation ended before any attempt: version, index, state.
+    pub async fn ends_without_attempt(&self, run: RunId) -> Result<Vec<(i64, i32, TaskState)>> {
+        let rows: Vec<(i64, i32, i16)> = read!(self, |conn| {
+            sqlx::query_as(sql!(
+            "SELECT r.version, h.idx, h.state FROM runs r JOIN history h ON h.run_id = r.id AND h.generation = r.generation \
+             WHERE r.id = $1 AND h.attempt = 0 AND h.state IN ({task.upstream_failed}, {task.cancelled})"
+        ))
+        .bind(run)
+        .fetch_all(conn)
+        .await?
+        });
+        rows.into_iter()
+            .map(|(version, index, state)| {
+                let state =
+                    TaskState::try_from(state).map_err(|error| Error::bad_row("history", "state", run, error))?;
+                Ok((version, index, state))
+            })
+            .collect()
     }
 }

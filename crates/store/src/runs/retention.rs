@@ -58,6 +58,34 @@ impl Store {
         .fetch_all(conn)
         .await?
         });
+        self.purge_each(old, before).await
+    }
+
+    /// The same for the runs of one workflow.
+    pub async fn purge_runs_of(&self, workflow: Uuid, before: Micros) -> Result<Purged> {
+        let old: Vec<(RunId,)> = read!(self, |conn| {
+            sqlx::query_as(
+            sql!("SELECT r.id FROM runs r WHERE r.workflow_id = $3 AND r.state >= {run.success} AND r.finished_at < $1 \
+             AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
+             AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $2")
+        )
+        .bind(before)
+        .bind(RUNS_PER_PURGE)
+        .bind(workflow)
+        .fetch_all(conn)
+        .await?
+        });
+        self.purge_each(old, before).await
+    }
+
+    /// Every workflow: its id, namespace and name.
+    pub async fn workflow_names(&self) -> Result<Vec<(Uuid, String, String)>> {
+        Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, name FROM workflows ORDER BY id")
+            .fetch_all(conn)
+            .await?))
+    }
+
+    async fn purge_each(&self, old: Vec<(RunId,)>, before: Micros) -> Result<Purged> {
         let mut purged = Purged::default();
         for (id,) in old {
             let mut tx = self.begin().await?;

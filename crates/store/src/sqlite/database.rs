@@ -83,6 +83,10 @@ struct Dependents {
 }
 
 impl SqliteDb {
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Opens the file, making it and its folder if they are missing. `sqlite::memory:` is a file that goes with the handle.
     pub(crate) async fn open(connect: &Connect) -> Result<Self> {
         let bad_url = |error: sqlx::Error| Error::BadUrl(format!("the database URL is not readable: {error}"));

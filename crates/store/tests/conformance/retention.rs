@@ -1,5 +1,6 @@
 //! Forgetting old runs, and the months of the history.
 
+use mainspring_core::state::TaskState;
 use mainspring_core::work::{LogLine, LogStream};
 use mainspring_store::{EventRow, LogCursor, StoredChunk};
 use serde_json::Value;
@@ -32,6 +33,29 @@ conformance! {
         assert!(w.store.read_logs(key, None, LogCursor::default(), 10).await.unwrap().is_empty());
         assert_eq!(w.store.submitted_run("default", "key").await.unwrap(), None);
         assert!(w.store.run(open).await.is_ok());
+    }
+
+    async fn what_a_failure_ended_unexecuted_is_told(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x, on_exhausted: fail}, b: {needs: a, run: x}, c: {run: x}}}").await;
+        w.play(&["a"], &[]).await;
+        let told = w.store.ends_without_attempt(w.run).await.unwrap();
+        assert_eq!(told.iter().map(|row| (row.1, row.2)).collect::<Vec<_>>(), [(1, TaskState::UpstreamFailed)]);
+    }
+
+    async fn one_workflow_can_be_forgotten_sooner_than_another(w: &mut World) {
+        w.submit("{name: kept, tasks: {a: {run: x}}}").await;
+        let kept = w.run;
+        w.play(&[], &[]).await;
+        w.submit("{name: short, tasks: {a: {run: x}}}").await;
+        let short = w.run;
+        w.play(&[], &[]).await;
+        let names = w.store.workflow_names().await.unwrap();
+        let id = names.iter().find(|(_, namespace, name)| namespace == "default" && name == "short").unwrap().0;
+        let ended = w.store.run_summary(short).await.unwrap().finished_at.unwrap();
+        assert_eq!(w.store.purge_runs_of(id, ended).await.unwrap().runs, 0, "not old enough");
+        assert_eq!(w.store.purge_runs_of(id, i64::MAX).await.unwrap().runs, 1);
+        assert!(w.store.run(short).await.is_err());
+        assert!(w.store.run(kept).await.is_ok());
     }
 
     async fn events_go_when_nobody_can_ask_for_them(w: &mut World) {

@@ -162,7 +162,20 @@ impl Families {
         families.add_execution(registry);
         families.add_control(registry);
         families.add_desk(registry);
+        families.begin_at_zero();
         families
+    }
+
+    /// What seldom happens has its series from the start: a rate is seen from the first time on, and a panel that shows nothing
+    /// means that nothing is scraped.
+    fn begin_at_zero(&self) {
+        for kind in ["result", "term"] {
+            self.fenced_writes.get_or_create(&Kind::new(kind));
+        }
+        for dry_run in ["false", "true"] {
+            self.staleness_runs.get_or_create(&DryRun::new(dry_run));
+            self.staleness_duration.get_or_create(&DryRun::new(dry_run));
+        }
     }
 
     fn add_execution(&self, registry: &mut Registry) {

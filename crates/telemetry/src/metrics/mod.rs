@@ -17,13 +17,14 @@ use families::Families;
 pub struct Metrics {
     registry: Arc<Registry>,
     families: Arc<Families>,
+    is_off: bool,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("scheduler");
         let families = Families::register(&mut registry);
-        Self { registry: Arc::new(registry), families: Arc::new(families) }
+        Self { registry: Arc::new(registry), families: Arc::new(families), is_off: false }
     }
 }
 
@@ -36,6 +37,11 @@ impl fmt::Debug for Metrics {
 impl Metrics {
     /// The content type of [`Metrics::encode`].
     pub const CONTENT_TYPE: &'static str = "text/plain; version=0.0.4; charset=utf-8";
+
+    /// Metrics that never move, to measure what they cost otherwise.
+    pub fn off() -> Self {
+        Self { is_off: true, ..Self::default() }
+    }
 
     /// All metrics in the Prometheus text format.
     pub fn encode(&self) -> String {

@@ -11,6 +11,9 @@ use crate::event::{Event, Sample};
 
 impl Metrics {
     pub fn record(&self, event: Event<'_>) {
+        if self.is_off {
+            return;
+        }
         let all = &*self.families;
         match event {
             Event::AttemptEnded { task_type, status, seconds, error_type } => {
