@@ -13,6 +13,7 @@ closed_set! {
     Stage {
         Main = "main",
         OnFailure = "on_failure",
+        OnSuccess = "on_success",
         Finally = "finally",
     }
 }
@@ -21,6 +22,7 @@ closed_set! {
     /// What a task does.
     TaskKind {
         Run = "run",
+        Steps = "steps",
         Function = "function",
         Http = "http",
         Workflow = "workflow",
@@ -125,7 +127,7 @@ pub struct GraphNode {
     pub id: i32,
     pub task: String,
     pub kind: TaskKind,
-    /// `main`, `on_failure` or `finally`.
+    /// `main`, `on_failure`, `on_success` or `finally`.
     pub stage: Stage,
     /// The longest way to a task that needs nothing.
     pub level: u32,

@@ -3,7 +3,9 @@
 mod answer;
 mod ending;
 mod env;
+mod matrix;
 mod parked;
+mod steps;
 mod trigger;
 
 #[cfg(test)]
@@ -14,8 +16,8 @@ use serde_json::{Map, Value};
 
 use crate::Workflow;
 use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
-use crate::work::{Failure, HttpOrder, Order, OrderAction};
-use crate::workflow::{Action, Http, HttpAuth, HttpBody};
+use crate::work::{Failure, HttpOrder, Order, OrderAction, ProcessOrder};
+use crate::workflow::{Action, Container, Http, HttpAuth, HttpBody};
 
 pub use ending::EndedTasks;
 use env::Needed;
@@ -53,15 +55,9 @@ impl Workflow {
         let task = &self.tasks[index];
         let within = |part: &str, error: EvalError| failure(&format!("{part} of task `{}`", task.name), error);
         let mut env = self.rendered_env(scope).map_err(|error| failure("`env` of the workflow", error))?;
-        let mut own = Vec::with_capacity(task.env.len());
         for (name, text) in &task.env {
-            own.push((
-                name.clone(),
-                render_text(text, scope, &env).map_err(|error| within(&format!("`env.{name}`"), error))?,
-            ));
-        }
-        for (name, text) in own {
-            env.insert(name, Value::String(text));
+            let value = render_text(text, scope, &env).map_err(|error| within(&format!("`env.{name}`"), error))?;
+            env.insert(name.clone(), Value::String(value));
         }
         let mut variables: Vec<(String, String)> = Vec::new();
         let action = match &task.action {
@@ -73,6 +69,12 @@ impl Workflow {
                 let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, &env)).transpose();
                 let cwd = cwd.map_err(|error| within("`cwd`", error))?;
                 OrderAction::Run { script: script.clone(), shell: shell.clone(), cwd }
+            }
+            Action::Steps { steps, shell, cwd } => {
+                let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, &env)).transpose();
+                let cwd = cwd.map_err(|error| within("`cwd`", error))?;
+                let steps = steps::orders(steps, shell.as_deref(), scope, &env);
+                OrderAction::Steps { steps: steps.map_err(|(part, error)| within(&part, error))?, cwd }
             }
             Action::Function { handler, payload } => {
                 let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
@@ -90,6 +92,8 @@ impl Workflow {
                 return Err(within("the action", error));
             }
         };
+        let container = task.container.as_deref().map(|container| rendered(container, scope, &env)).transpose();
+        let container = container.map_err(|error| within("`image`", error))?.map(Box::new);
         let mut all: Vec<(String, String)> = env.into_iter().map(|(name, value)| (name, text_of(value))).collect();
         all.append(&mut variables);
         if let Some((name, _)) = all.iter().find(|(_, text)| text.contains('\0')) {
@@ -105,6 +109,12 @@ impl Workflow {
             files: None,
             artifacts: task.artifacts.clone(),
             limits: task.limits,
+            process: ProcessOrder {
+                output: task.output,
+                exit_codes: task.exit_codes.clone(),
+                env_files: self.env_files.iter().chain(&task.env_files).cloned().collect(),
+                container,
+            },
             on_store_loss: task.on_store_loss,
             secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),
         })
@@ -119,13 +129,25 @@ impl Workflow {
     }
 
     fn rendered_env(&self, scope: &Scope) -> Result<Map<String, Value>, EvalError> {
-        let nothing = Map::new();
         let mut env = Map::with_capacity(self.env.len());
         for (name, text) in &self.env {
-            env.insert(name.clone(), Value::String(render_text(text, scope, &nothing)?));
+            let value = render_text(text, scope, &env)?;
+            env.insert(name.clone(), Value::String(value));
         }
         Ok(env)
     }
+}
+
+/// The image and how to get and start it, with values for expressions.
+fn rendered(container: &Container, scope: &Scope, env: &Map<String, Value>) -> Result<Container, EvalError> {
+    let text = |template: &String| render_text(template, scope, env);
+    Ok(Container {
+        image: text(&container.image)?,
+        command: container.command.iter().map(text).collect::<Result<_, _>>()?,
+        username: container.username.as_ref().map(text).transpose()?,
+        password: container.password.as_ref().map(text).transpose()?,
+        ..container.clone()
+    })
 }
 
 fn request(http: &Http, scope: &Scope, env: &Map<String, Value>) -> Result<HttpOrder, EvalError> {

@@ -1,7 +1,9 @@
 //! Whether and when a failed attempt is tried again.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
+use crate::expr::{Scope, evaluate, is_true};
 use crate::state::{UnknownState, coded_enum};
 use crate::work::Failure;
 
@@ -38,6 +40,9 @@ pub struct Retry {
     /// Only these failures are retried: `timeout`, `exit:N`, `4xx`, `5xx`, a status, or an error kind. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on: Vec<String>,
+    /// An expression (without braces) over `error` that must be true of the failure.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
 }
 
 /// One attempt: a script that ran twice without being asked to is worse than one that failed.
@@ -51,6 +56,7 @@ impl Default for Retry {
             jitter: 0.0,
             retryable: true,
             on: Vec::new(),
+            condition: None,
         }
     }
 }
@@ -76,16 +82,40 @@ impl Retry {
 
     /// Whether there is another attempt after this failure, given how many there were.
     pub fn tries_again(&self, failures: u32, failure: &Failure) -> bool {
-        !failure.permanent && failures < u32::from(self.attempts) && self.allows(&failure.kind, failure.code())
+        !failure.permanent && failures < u32::from(self.attempts) && self.repeats(failures, failure)
+    }
+
+    /// Whether this failure, the last of so many, may be tried again at all, the budget aside. An expression that has no
+    /// value of it says no: what is not understood is not repeated.
+    pub fn repeats(&self, failures: u32, failure: &Failure) -> bool {
+        self.allows(&failure.kind, failure.code())
+            && self.condition.as_ref().is_none_or(|condition| {
+                let scope = Scope {
+                    answer: Map::from_iter([("error".to_owned(), view(failures, failure))]),
+                    ..Scope::default()
+                };
+                evaluate(condition, &scope, &Map::new()).is_ok_and(|value| is_true(&value))
+            })
     }
 
     /// Whether a failure of this kind (and exit code, or status if the kind is `http_status`) may be tried again at all, the budget aside.
-    pub fn allows(&self, kind: &str, exit_code: Option<i32>) -> bool {
+    fn allows(&self, kind: &str, exit_code: Option<i32>) -> bool {
         if !self.retryable {
             return false;
         }
         self.on.is_empty() || self.on.iter().any(|chosen| is_chosen(chosen, kind, exit_code))
     }
+}
+
+/// A failure as `retry.if` sees it. Every field is there; those that have no value are null.
+fn view(failures: u32, failure: &Failure) -> Value {
+    json!({
+        "kind": failure.kind,
+        "message": failure.message,
+        "exit_code": failure.exit_code,
+        "status": failure.status,
+        "attempt": failures,
+    })
 }
 
 /// `chosen` is a kind, `exit:75`, a status or exit code, or a class of statuses.

@@ -17,6 +17,7 @@ coded_enum! {
         OneFailed = 4 "one_failed",
         NoneFailed = 5 "none_failed",
         Always = 6 "always",
+        NoneFailedMinOneSuccess = 7 "none_failed_min_one_success",
     }
 }
 
@@ -66,6 +67,10 @@ impl TriggerRule {
             Self::NoneFailed if count.failed > 0 => Verdict::UpstreamFailed,
             Self::NoneFailed if done => Verdict::Start,
 
+            Self::NoneFailedMinOneSuccess if count.failed > 0 => Verdict::UpstreamFailed,
+            Self::NoneFailedMinOneSuccess if done && count.succeeded > 0 => Verdict::Start,
+            Self::NoneFailedMinOneSuccess if done => Verdict::Skip,
+
             Self::OneSuccess if count.succeeded > 0 => Verdict::Start,
             Self::OneSuccess if done && count.failed > 0 => Verdict::UpstreamFailed,
             Self::OneSuccess if done => Verdict::Skip,
@@ -108,6 +113,10 @@ mod tests {
         check(NoneFailed, (0, 0, 0, 2), Start);
         check(NoneFailed, (1, 0, 0, 1), Wait);
         check(NoneFailed, (1, 0, 1, 0), UpstreamFailed);
+        check(NoneFailedMinOneSuccess, (0, 1, 0, 1), Start);
+        check(NoneFailedMinOneSuccess, (1, 1, 0, 0), Wait);
+        check(NoneFailedMinOneSuccess, (0, 0, 0, 2), Skip);
+        check(NoneFailedMinOneSuccess, (1, 1, 1, 0), UpstreamFailed);
         check(OneSuccess, (3, 1, 0, 0), Start);
         check(OneSuccess, (1, 0, 1, 0), Wait);
         check(OneSuccess, (0, 0, 1, 1), UpstreamFailed);

@@ -54,7 +54,11 @@ impl Definitions {
             object.insert("required".into(), json!(required));
         }
         if !table.one_of.is_empty() {
-            let each: Vec<Value> = table.one_of.iter().map(|name| json!({"required": [name]})).collect();
+            let mut each: Vec<Value> = table.one_of.iter().map(|name| json!({"required": [name]})).collect();
+            // An image has a command of its own, so a task may have nothing else.
+            if table.has("image") {
+                each.push(json!({"required": ["image"], "not": {"anyOf": each}}));
+            }
             object.insert("oneOf".into(), Value::Array(each));
         }
         let exclusive: Vec<Value> = EXCLUSIVE

@@ -196,7 +196,7 @@ pub const TASK_TRANSITIONS: &[(TaskState, &[TaskState])] = {
             &[Ready, Deciding, Gated, Held, Running, Waiting, Skipped, UpstreamFailed, Cancelled, ResolvedManually],
         ),
         (Ready, &[Running, Held, Cancelled, Skipped, ResolvedManually]),
-        (Running, &[Success, Failed, Cancelled, Retrying, Ready, Gated, Held, Waiting, ResolvedManually]),
+        (Running, &[Success, Failed, Skipped, Cancelled, Retrying, Ready, Gated, Held, Waiting, ResolvedManually]),
         (Retrying, &[Ready, Gated, Held, Cancelled, Skipped, ResolvedManually]),
         (Deciding, &[Ready, Gated, Held, Running, Waiting, Skipped, UpstreamFailed, Failed, Success, Cancelled]),
         (Gated, &[Ready, Running, Held, Cancelled, Skipped, ResolvedManually]),

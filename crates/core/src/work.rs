@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::state::{UnknownState, coded_enum};
 use crate::trace::TraceContext;
-use crate::workflow::{HttpAuth, HttpBody, HttpExpect, Limits, OnStoreLoss};
+use crate::workflow::{Container, ExitCodes, HttpAuth, HttpBody, HttpExpect, Limits, OnStoreLoss, OutputFrom};
 use crate::{Micros, TaskKey};
 
 /// Reads the time. The engine's follows the database; tests bring their own.
@@ -69,12 +69,29 @@ pub struct Order {
     pub artifacts: Vec<String>,
     #[serde(default)]
     pub limits: Limits,
+    #[serde(default)]
+    pub process: ProcessOrder,
     /// While the store is out of reach; the worker's own setting unless the task says.
     #[serde(default)]
     pub on_store_loss: Option<OnStoreLoss>,
     /// Values to mask in logs, errors and outputs.
     #[serde(default)]
     pub secrets: Vec<String>,
+}
+
+/// What concerns orders that are executed as a process.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessOrder {
+    #[serde(default)]
+    pub output: OutputFrom,
+    #[serde(default)]
+    pub exit_codes: ExitCodes,
+    /// Files among those of the order whose lines are variables; later ones win, and `env` wins over all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<String>,
+    /// Every expression is already a value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Box<Container>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -84,6 +101,12 @@ pub enum OrderAction {
         script: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         shell: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+    },
+    /// One after the other in the same folder; the first that fails is the last, unless it says otherwise.
+    Steps {
+        steps: Vec<StepOrder>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
     },
@@ -98,6 +121,25 @@ pub enum OrderAction {
         #[serde(default)]
         payload: Value,
     },
+}
+
+/// One step to execute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepOrder {
+    pub name: String,
+    /// Its condition is false: it is named in the log and left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    pub script: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// Besides that of the order, which it wins over.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub continue_on_error: bool,
 }
 
 /// A request to make.

@@ -1,10 +1,12 @@
 //! The validated workflow: what a version stores and everything else works from.
 //!
 //! A `Workflow` is made by parsing and validating a text (or read back from a stored version, which was made so).
-//! Tasks are addressed by index: main tasks first, in the order written, then `on_failure`, then `finally`.
+//! Tasks are addressed by index: main tasks first, in the order written, then `on_failure`, `on_success` and
+//! `finally`.
 
 mod action;
 mod notification;
+mod process;
 mod trigger;
 
 use std::collections::BTreeMap;
@@ -19,9 +21,10 @@ use crate::state::{UnknownState, coded_enum};
 
 pub use action::{
     Action, Approval, BodyExpect, Child, DEFAULT_REDIRECTS, Http, HttpAuth, HttpBody, HttpExpect, MAX_RESPONSE_BYTES,
-    OnTimeout, StatusRange, Wait,
+    OnTimeout, StatusRange, Step, Wait,
 };
 pub use notification::{Channel, MAX_NOTIFICATIONS, Notice, Notification, NotificationSpec};
+pub use process::{Container, ExitCodes, ExitMeaning, OutputFrom, Pull};
 pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, RunEnd, Trigger, TriggerSource};
 
 pub const DEFAULT_NAMESPACE: &str = "default";
@@ -36,7 +39,8 @@ coded_enum! {
     Stage("stage") {
         Main = 0 "main",
         OnFailure = 1 "on_failure",
-        Finally = 2 "finally",
+        OnSuccess = 2 "on_success",
+        Finally = 3 "finally",
     }
 }
 
@@ -105,6 +109,9 @@ pub struct Workflow {
     /// Paths below the workflow's own file, stored with the version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
+    /// Those of `files` whose lines are variables of every script.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<String>,
     /// Templates over everything a run has, evaluated when it ends.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub outputs: IndexMap<String, Value>,
@@ -201,6 +208,9 @@ pub struct Task {
     /// How many items of `foreach` run at once; all of them unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_parallel: Option<u32>,
+    /// An item that fails for good stops the others.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub fail_fast: bool,
     pub action: Action,
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub env: IndexMap<String, String>,
@@ -227,6 +237,18 @@ pub struct Task {
     pub artifacts: Vec<String>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Limits,
+    /// The image that its scripts run in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<Box<Container>>,
+    /// Exit codes that are no failures.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub exit_codes: ExitCodes,
+    /// Where the output of a script comes from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub output: OutputFrom,
+    /// Those of the workflow's `files` whose lines are variables of this script; they win over the workflow's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<String>,
     /// Emitted when it succeeds, with its output as data.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub publishes_events: Vec<String>,
@@ -246,6 +268,21 @@ pub enum Foreach {
     Expression(String),
     /// Written out; its members may hold templates.
     List(Vec<Value>),
+    /// Every combination of some lists.
+    Matrix(Matrix),
+}
+
+/// Lists whose members are combined. Texts may hold templates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Matrix {
+    /// Name → list, or a text that is one template and gives a list.
+    pub axes: Value,
+    /// Mappings that add to the combinations they agree with, or are combinations of their own.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub include: Value,
+    /// Mappings: combinations that agree with one of them are left out.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub exclude: Value,
 }
 
 /// What one attempt may use.

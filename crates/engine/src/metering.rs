@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::{Completion, Outcome};
+use mainspring_core::workflow::ExitMeaning;
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{Claimed, Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
@@ -58,11 +59,15 @@ pub(crate) fn attempt_ended(shared: &Shared, completion: &Completion, held: &Hel
             ended(TaskState::Cancelled);
         }
         Outcome::Released => attempt("released", None),
+        Outcome::Failed(failure) if let Some(meaning) = task.exit_codes.meaning_of(failure) => {
+            attempt("success", None);
+            ended(if meaning == ExitMeaning::Skip { TaskState::Skipped } else { TaskState::Success });
+        }
         Outcome::Failed(failure) => {
             attempt("failed", Some(&failure.kind));
             let failures = u32::from(u16::try_from(held.failures).unwrap_or(0)) + 1;
             let repeats = !failure.permanent
-                && task.retry.allows(&failure.kind, failure.code())
+                && task.retry.repeats(failures, failure)
                 && failures < u32::from(task.retry.attempts);
             match repeats {
                 true => metrics.record(Event::RetryScheduled { worker: &shared.config.name }),

@@ -160,6 +160,7 @@ impl<'a> App<'a> {
             watchdog: watchdog_command(),
             on_store_loss: worker.on_store_loss,
             lease_ttl: worker.lease_ttl,
+            container_engine: worker.container_engine.clone(),
             http: HttpConfig {
                 guard: Guard::new(self.config.http.allow.clone()),
                 authorities: self.config.http.authorities.clone(),

@@ -101,7 +101,8 @@ impl<'a> Report<'a> {
 /// A script that succeeded has exited with 0, whether or not the row says so.
 fn exit_code(row: &TaskRunRow, workflow: &Workflow) -> Option<i32> {
     let task = usize::try_from(row.key.index).ok().and_then(|index| workflow.tasks.get(index))?;
-    let is_script = matches!(task.action, Action::Run { .. }) && (task.foreach.is_none() || row.key.item >= 0);
+    let is_script = matches!(task.action, Action::Run { .. } | Action::Steps { .. })
+        && (task.foreach.is_none() || row.key.item >= 0);
     row.exit_code.or((is_script && row.state == TaskState::Success).then_some(0))
 }
 

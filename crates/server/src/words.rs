@@ -89,6 +89,7 @@ pub(crate) fn stage(stage: mainspring_core::workflow::Stage) -> Stage {
     match stage {
         mainspring_core::workflow::Stage::Main => Stage::Main,
         mainspring_core::workflow::Stage::OnFailure => Stage::OnFailure,
+        mainspring_core::workflow::Stage::OnSuccess => Stage::OnSuccess,
         mainspring_core::workflow::Stage::Finally => Stage::Finally,
     }
 }
@@ -96,6 +97,7 @@ pub(crate) fn stage(stage: mainspring_core::workflow::Stage) -> Stage {
 pub(crate) fn task_kind(action: &Action) -> TaskKind {
     match action {
         Action::Run { .. } => TaskKind::Run,
+        Action::Steps { .. } => TaskKind::Steps,
         Action::Function { .. } => TaskKind::Function,
         Action::Http(_) => TaskKind::Http,
         Action::Workflow(_) => TaskKind::Workflow,

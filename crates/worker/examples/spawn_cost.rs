@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Order, OrderAction, Outcome};
+use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Order, OrderAction, Outcome, ProcessOrder};
 use mainspring_core::workflow::Limits;
 use mainspring_core::{Micros, TaskKey};
 use mainspring_worker::{Pool, PoolConfig, Registry};
@@ -35,6 +35,7 @@ fn assignment(index: usize, script: &str) -> Assignment {
         files: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
+        process: ProcessOrder::default(),
         on_store_loss: None,
         secrets: Vec::new(),
     };

@@ -13,6 +13,7 @@ use mainspring_core::work::{LogLine, LogStream};
 use tokio::time::Instant;
 
 use crate::mask::Mask;
+use crate::output::OUTPUT_LIMIT;
 use crate::text::last_characters;
 
 /// Bytes of one line that are kept.
@@ -43,6 +44,8 @@ pub(crate) struct Capture {
     tail: Vec<u8>,
     partial: [Partial; 2],
     mask: Arc<Mask>,
+    /// What was printed to the standard output, if it is the result.
+    stdout: Option<Vec<u8>>,
 }
 
 /// The line of one stream that has no end yet.
@@ -65,12 +68,27 @@ impl Capture {
             tail: Vec::new(),
             partial: [Partial::default(), Partial::default()],
             mask,
+            stdout: None,
         }
+    }
+
+    /// Keeps the standard output besides logging it, up to one byte more than an output may have.
+    pub(crate) fn keep_stdout(&mut self) {
+        self.stdout.get_or_insert_default();
+    }
+
+    /// What was kept of the standard output since [`Self::keep_stdout`].
+    pub(crate) fn take_stdout(&mut self) -> Option<Vec<u8>> {
+        self.stdout.take()
     }
 
     /// Takes bytes of one stream as they were read.
     pub(crate) fn feed(&mut self, stream: LogStream, mut bytes: &[u8], at: Micros) {
         let slot = usize::from(stream == LogStream::Stderr);
+        if let (Some(kept), LogStream::Stdout) = (&mut self.stdout, stream) {
+            let room = (OUTPUT_LIMIT as usize + 1).saturating_sub(kept.len());
+            kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
         while !bytes.is_empty() {
             let (piece, ended, rest) = next_line(bytes);
             bytes = rest;

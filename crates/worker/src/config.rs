@@ -57,6 +57,8 @@ pub struct PoolConfig {
     pub http: HttpConfig,
     /// How tasks are kept apart from the server; they are not unless given.
     pub confinement: Option<Confinement>,
+    /// The program that runs containers; without one, tasks with an image fail.
+    pub container_engine: Option<PathBuf>,
     /// Whether the pool hides its process from the tasks it starts, see [`hide_process`](crate::hide_process).
     pub hide_process: bool,
     /// Where the spans of tasks go.
@@ -80,6 +82,7 @@ impl Default for PoolConfig {
             lease_ttl: Duration::from_millis(3500),
             http: HttpConfig::default(),
             confinement: None,
+            container_engine: None,
             hide_process: true,
             tracer: Tracer::default(),
             metrics: None,

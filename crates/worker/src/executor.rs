@@ -13,7 +13,7 @@ use crate::control::Control;
 use crate::function::{self, CatchPanic, FunctionCall, Handler, LogSink, Registry};
 use crate::http::{HttpClient, HttpTask};
 use crate::mask::Mask;
-use crate::shell::{self, Ended, Script, Surroundings, Workbench};
+use crate::shell::{self, Ended, Scripts, Surroundings, Workbench};
 use crate::watchdog::Guard;
 
 /// `None`: the attempt was lost, and its end is reported to no one.
@@ -33,7 +33,7 @@ pub(crate) trait Executor: Send + Sync {
 /// The executor of an order.
 pub(crate) fn executor(action: &OrderAction) -> &'static dyn Executor {
     match action {
-        OrderAction::Run { .. } => &Shell,
+        OrderAction::Run { .. } | OrderAction::Steps { .. } => &Shell,
         OrderAction::Http(_) => &Http,
         OrderAction::Function { .. } | OrderAction::Remote { .. } => &Function,
     }
@@ -92,7 +92,7 @@ struct Shell;
 impl Executor for Shell {
     fn execute<'a>(&'a self, means: &'a Means, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
         let Attempt { assignment, control, mask } = attempt;
-        let OrderAction::Run { script, shell, cwd } = &assignment.order.action else {
+        let Some(scripts) = Scripts::of(&assignment.order.action) else {
             return Box::pin(async { None });
         };
         let around = Surroundings {
@@ -102,8 +102,7 @@ impl Executor for Shell {
             guard: means.guard.as_ref(),
             logs: &means.logs,
         };
-        let script = Script { text: script, shell: shell.as_deref(), cwd: cwd.as_deref() };
-        let watched = CatchPanic(Box::pin(shell::run(around, assignment, script, control, mask)));
+        let watched = CatchPanic(Box::pin(shell::run(around, assignment, scripts, control, mask)));
         Box::pin(async move { watched.await.unwrap_or_else(|failure| Some(failure.into())) })
     }
 }
@@ -144,6 +143,6 @@ fn called(action: &OrderAction) -> Option<(&str, &serde_json::Value)> {
         OrderAction::Function { handler, payload } | OrderAction::Remote { handler, payload } => {
             Some((handler, payload))
         }
-        OrderAction::Run { .. } | OrderAction::Http(_) => None,
+        OrderAction::Run { .. } | OrderAction::Steps { .. } | OrderAction::Http(_) => None,
     }
 }

@@ -36,5 +36,5 @@ pub use messenger::Courier;
 pub use output::{OUTPUT_LIMIT, OutputError, parse_output};
 pub use pool::{Error, Pool};
 pub use remote::{LinkSetupError, RemoteConfig, RemoteError, RemoteWorker};
-pub use shell::ARTIFACTS_LIMIT;
+pub use shell::{ARTIFACTS_LIMIT, find_engine};
 pub use shield::{close_inherited, hide_process};

@@ -8,6 +8,7 @@ use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use mainspring_core::workflow::OutputFrom;
 use nix::fcntl::OFlag;
 use serde_json::{Map, Value};
 
@@ -33,6 +34,12 @@ pub enum OutputError {
     Line { line: usize, text: String },
     #[error("line {line} of the output begins a value with `<<{end}` that no line `{end}` ends")]
     Unterminated { line: usize, end: String },
+    #[error("`output: json`, but what was printed is not JSON: {0}")]
+    PrintedJson(serde_json::Error),
+    #[error("`output: json`, but nothing was printed")]
+    PrintedNothing,
+    #[error("what was printed is no JSON object, so $MAINSPRING_OUTPUT cannot add to it; use one of the two")]
+    Both,
     #[error("cannot read $MAINSPRING_OUTPUT: {0}")]
     Read(#[from] std::io::Error),
 }
@@ -65,6 +72,31 @@ pub(crate) fn read_output(path: &Path) -> Result<Option<Value>, OutputError> {
     bytes.retain(|byte| *byte != 0);
     let text = std::str::from_utf8(&bytes).map_err(|error| OutputError::NotText(error.valid_up_to()))?;
     parse_output(text)
+}
+
+/// The output of a script: what it wrote to the file, with what it printed if that counts too. Keys of the file win.
+pub(crate) fn complete_output(
+    from: OutputFrom,
+    file: Option<Value>,
+    printed: Option<Vec<u8>>,
+) -> Result<Option<Value>, OutputError> {
+    let Some(mut printed) = printed.filter(|_| from != OutputFrom::File) else { return Ok(file) };
+    if printed.len() as u64 > OUTPUT_LIMIT {
+        return Err(OutputError::TooLarge(printed.len() as u64));
+    }
+    printed.retain(|byte| *byte != 0);
+    let text = std::str::from_utf8(&printed).map_err(|error| OutputError::NotText(error.valid_up_to()))?;
+    let mut output = match from {
+        OutputFrom::Json if text.trim().is_empty() => return Err(OutputError::PrintedNothing),
+        OutputFrom::Json => serde_json::from_str(text).map_err(OutputError::PrintedJson)?,
+        _ => Value::Object(Map::from_iter([("stdout".to_owned(), text.trim_end_matches(['\n', '\r']).into())])),
+    };
+    match (&mut output, file) {
+        (_, None) => {}
+        (Value::Object(fields), Some(Value::Object(written))) => fields.extend(written),
+        _ => return Err(OutputError::Both),
+    }
+    Ok(Some(output))
 }
 
 /// `None` if nothing was written.

@@ -63,6 +63,7 @@ pub(crate) fn count(metrics: &Metrics, assignment: &Assignment, completion: &Com
 fn kind(action: &OrderAction) -> &'static str {
     match action {
         OrderAction::Run { .. } => "run",
+        OrderAction::Steps { .. } => "steps",
         OrderAction::Http(_) => "http",
         OrderAction::Function { .. } => "function",
         OrderAction::Remote { .. } => "remote",

@@ -167,6 +167,12 @@ impl Seeds {
         };
         match outcome(seed, call.key.index as usize, call.key.item, call.attempt) {
             Outcome::Well(count) => Ok(Some(json!(vec![0; count]))),
+            Outcome::Exit(code) => Err(Failure {
+                kind: "exit".into(),
+                message: "as it was settled".into(),
+                exit_code: Some(code),
+                ..Failure::default()
+            }),
             Outcome::Badly { kind, permanent } => {
                 Err(Failure { kind: kind.into(), message: "as it was settled".into(), permanent, ..Failure::default() })
             }

@@ -4,15 +4,24 @@ use fastrand::Rng;
 
 use super::plan::{Condition, Node, Plan, Repeat, Stage};
 
-const RULES: [&str; 7] =
-    ["all_success", "all_done", "all_failed", "one_success", "one_failed", "none_failed", "always"];
+const RULES: [&str; 8] = [
+    "all_success",
+    "all_done",
+    "all_failed",
+    "one_success",
+    "one_failed",
+    "none_failed",
+    "always",
+    "none_failed_min_one_success",
+];
 /// Under these rules a task starts only when everything that it needs has ended.
-const PATIENT: [&str; 5] = ["all_success", "all_done", "all_failed", "none_failed", "always"];
+const PATIENT: [&str; 6] =
+    ["all_success", "all_done", "all_failed", "none_failed", "always", "none_failed_min_one_success"];
 
 pub(super) fn plan(random: &mut Rng) -> Plan {
     let main = random.usize(2..=12);
     let mut tasks = nodes(random, Stage::Main, main, 0);
-    for (stage, chance) in [(Stage::OnFailure, 0.3), (Stage::Finally, 0.3)] {
+    for (stage, chance) in [(Stage::OnFailure, 0.3), (Stage::OnSuccess, 0.3), (Stage::Finally, 0.3)] {
         if random.f64() < chance {
             let count = random.usize(1..=3);
             let before = tasks.len();
@@ -54,6 +63,7 @@ fn node(random: &mut Rng, stage: Stage, needs: Vec<usize>) -> Node {
     };
     let repeat = match random.u32(..10) {
         0 | 1 => Repeat::Times(random.usize(..4)),
+        3 => Repeat::Matrix(random.usize(1..3), random.usize(1..3)),
         2 if patient => Repeat::Output(needs[random.usize(..needs.len())]),
         _ => Repeat::Once,
     };
@@ -66,6 +76,7 @@ fn node(random: &mut Rng, stage: Stage, needs: Vec<usize>) -> Node {
         attempts: random.u32(1..=3),
         retryable: random.f64() < 0.9,
         on: (random.f64() < 0.2).then_some("a"),
+        exit_codes: random.bool(),
         exhausted: random.choice(["dead_letter", "fail", "continue"]).unwrap_or("fail"),
         max_parallel: (random.f64() < 0.3).then(|| random.u32(1..=2)),
     }

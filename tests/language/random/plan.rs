@@ -19,6 +19,8 @@ pub(super) struct Node {
     pub(super) retryable: bool,
     /// Failures of this kind only are tried again.
     pub(super) on: Option<&'static str>,
+    /// It says that 99 skips and 3 succeeds.
+    pub(super) exit_codes: bool,
     pub(super) exhausted: &'static str,
     pub(super) max_parallel: Option<u32>,
 }
@@ -27,6 +29,7 @@ pub(super) struct Node {
 pub(super) enum Stage {
     Main,
     OnFailure,
+    OnSuccess,
     Finally,
 }
 
@@ -42,6 +45,8 @@ pub(super) enum Condition {
 pub(super) enum Repeat {
     Once,
     Times(usize),
+    /// The combinations of two lists of so many members, but for the first one.
+    Matrix(usize, usize),
     /// For every member of what this task has left.
     Output(usize),
 }
@@ -50,6 +55,8 @@ pub(super) enum Repeat {
 pub(super) enum Outcome {
     /// Leaves a list of this many zeros.
     Well(usize),
+    /// Ends with this exit code.
+    Exit(i32),
     Badly {
         kind: &'static str,
         permanent: bool,
@@ -61,7 +68,8 @@ pub(super) fn outcome(seed: u64, task: usize, item: i32, attempt: i32) -> Outcom
     let place = ((task as u64) << 40) | ((i64::from(item) + 1) as u64 * 1_000 + attempt as u64);
     let mut random = fastrand::Rng::with_seed(seed ^ place.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     match random.u32(..100) {
-        0..60 => Outcome::Well(random.usize(..4)),
+        0..52 => Outcome::Well(random.usize(..4)),
+        52..60 => Outcome::Exit(random.choice([3, 99]).unwrap_or(3)),
         60..95 => Outcome::Badly { kind: random.choice(["a", "b"]).unwrap_or("a"), permanent: false },
         _ => Outcome::Badly { kind: "a", permanent: true },
     }
@@ -74,7 +82,12 @@ pub(super) fn name(task: usize) -> String {
 impl Plan {
     pub(super) fn text(&self, workflow: &str) -> String {
         let mut text = format!("name: {workflow}\n");
-        for (stage, key) in [(Stage::Main, "tasks"), (Stage::OnFailure, "on_failure"), (Stage::Finally, "finally")] {
+        for (stage, key) in [
+            (Stage::Main, "tasks"),
+            (Stage::OnFailure, "on_failure"),
+            (Stage::OnSuccess, "on_success"),
+            (Stage::Finally, "finally"),
+        ] {
             let tasks: Vec<usize> = (0..self.tasks.len()).filter(|task| self.tasks[*task].stage == stage).collect();
             if !tasks.is_empty() {
                 writeln!(text, "{key}:").expect("a string takes all");
@@ -102,6 +115,10 @@ impl Node {
         match self.repeat {
             Repeat::Once => {}
             Repeat::Times(times) => keys.push(format!("foreach: {:?}", vec![0; times])),
+            Repeat::Matrix(a, b) => keys.push(format!(
+                "matrix: {{a: {:?}, b: \"${{{{ range({b}) }}}}\", exclude: [{{a: 0, b: 0}}]}}",
+                (0..a).collect::<Vec<_>>()
+            )),
             Repeat::Output(task) => keys.push(format!("foreach: tasks.{}.output", name(task))),
         }
         if let Some(most) = self.max_parallel.filter(|_| self.repeat != Repeat::Once) {
@@ -112,6 +129,9 @@ impl Node {
             "retry: {{attempts: {}, delay: 1ms, backoff: fixed, retryable: {}{on}}}",
             self.attempts, self.retryable
         ));
+        if self.exit_codes {
+            keys.push("exit_codes: {skip: 99, continue: [3]}".to_owned());
+        }
         keys.push(format!("on_exhausted: {}", self.exhausted));
         format!("{{{}}}", keys.join(", "))
     }

@@ -40,8 +40,10 @@ pub(super) fn interpret(plan: &Plan, seed: u64) -> Expected {
     run.stage(Stage::Main, true);
     let main_failed = run.has_failed(Stage::Main);
     run.stage(Stage::OnFailure, main_failed);
+    run.stage(Stage::OnSuccess, !main_failed);
     run.stage(Stage::Finally, true);
-    let failed = main_failed || run.has_failed(Stage::OnFailure) || run.has_failed(Stage::Finally);
+    let later = [Stage::OnFailure, Stage::OnSuccess, Stage::Finally];
+    let failed = main_failed || later.into_iter().any(|stage| run.has_failed(stage));
     Expected {
         state: if failed { "failed" } else { "success" },
         tasks: run.ends.into_iter().map(|end| end.expect("every task ends")).collect(),
@@ -108,6 +110,7 @@ impl Run<'_> {
         let count = match node.repeat {
             Repeat::Once => return self.attempt(task, node, -1),
             Repeat::Times(times) => times,
+            Repeat::Matrix(a, b) => a * b - 1,
             Repeat::Output(other) => match &self.ended(other).output {
                 Some(Value::Array(members)) => members.len(),
                 // There is no list, so the task fails before any attempt.
@@ -146,6 +149,8 @@ impl Run<'_> {
             "one_success" => Some(failed_or_skipped),
             "one_failed" => (!some(Counts::Failure)).then_some("skipped"),
             "none_failed" => some(Counts::Failure).then_some("upstream_failed"),
+            "none_failed_min_one_success" if some(Counts::Failure) => Some("upstream_failed"),
+            "none_failed_min_one_success" => (!some(Counts::Success)).then_some("skipped"),
             other => panic!("{other} is no rule"),
         }
     }
@@ -154,21 +159,26 @@ impl Run<'_> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            match outcome(self.seed, task, item, attempts) {
+            let ended = outcome(self.seed, task, item, attempts);
+            let (kind, permanent) = match ended {
+                Outcome::Exit(99) if node.exit_codes => {
+                    return TaskEnd { attempts, ..TaskEnd::unstarted("skipped") };
+                }
+                Outcome::Exit(_) if node.exit_codes => {
+                    return TaskEnd { attempts, ..TaskEnd::unstarted("success") };
+                }
                 Outcome::Well(count) => {
                     let output = Some(json!(vec![0; count]));
                     return TaskEnd { state: "success", attempts, output, items: Vec::new() };
                 }
-                Outcome::Badly { kind, permanent } => {
-                    let again = node.retryable
-                        && !permanent
-                        && node.on.is_none_or(|on| on == kind)
-                        && attempts < node.attempts as i32;
-                    if !again {
-                        self.dead_letters += i64::from(node.exhausted == "dead_letter");
-                        return TaskEnd { state: "failed", attempts, output: None, items: Vec::new() };
-                    }
-                }
+                Outcome::Exit(_) => ("exit", false),
+                Outcome::Badly { kind, permanent } => (kind, permanent),
+            };
+            let again =
+                node.retryable && !permanent && node.on.is_none_or(|on| on == kind) && attempts < node.attempts as i32;
+            if !again {
+                self.dead_letters += i64::from(node.exhausted == "dead_letter");
+                return TaskEnd { state: "failed", attempts, output: None, items: Vec::new() };
             }
         }
     }

@@ -33,6 +33,8 @@ pub struct Slot {
 pub enum Ending {
     Success,
     Failed(Failure),
+    /// It said itself that there was nothing to do.
+    Skipped,
     Cancelled,
     /// Handed back unfinished; costs nothing.
     Released,
@@ -79,7 +81,7 @@ pub struct Board<'w> {
     /// Its time is up: main tasks are stopped, and the run has failed.
     pub(super) timed_out: bool,
     /// Tasks that are not terminal, by stage.
-    pub(super) open: [usize; 3],
+    pub(super) open: [usize; 4],
     /// The stage whose tasks may start.
     pub(super) stage: Stage,
     pub(super) changes: Vec<Change>,
@@ -89,7 +91,8 @@ impl<'w> Board<'w> {
     /// A run that has just been admitted: what can start is ready.
     pub fn new(workflow: &'w Workflow) -> Self {
         let slots = workflow.tasks.iter().map(|task| Slot::new(task.needs.len())).collect();
-        let open = [Stage::Main, Stage::OnFailure, Stage::Finally].map(|stage| workflow.stage(stage).len());
+        let open =
+            [Stage::Main, Stage::OnFailure, Stage::OnSuccess, Stage::Finally].map(|stage| workflow.stage(stage).len());
         let mut board = Self {
             workflow,
             slots,
@@ -141,6 +144,7 @@ impl<'w> Board<'w> {
         let slot = &mut self.slots[index];
         match ending {
             Ending::Success => self.end(index, TaskState::Success),
+            Ending::Skipped => self.end(index, TaskState::Skipped),
             Ending::Cancelled => self.end(index, TaskState::Cancelled),
             Ending::Released => self.again(index, TaskState::Ready),
             Ending::Lost => {
@@ -195,9 +199,9 @@ impl<'w> Board<'w> {
             if state.is_terminal() || state == TaskState::Running || stage == Stage::Finally && self.cancels < 2 {
                 continue;
             }
-            // Recovery work that never began is not cancelled work.
-            let unbegun_recovery = stage == Stage::OnFailure && self.stage < Stage::OnFailure;
-            self.close(index, if unbegun_recovery { TaskState::Skipped } else { TaskState::Cancelled });
+            // What follows a certain end of the main tasks and never began is not cancelled work.
+            let unbegun = matches!(stage, Stage::OnFailure | Stage::OnSuccess) && self.stage < stage;
+            self.close(index, if unbegun { TaskState::Skipped } else { TaskState::Cancelled });
         }
         for index in 0..self.slots.len() {
             self.slots[index].counters = self.recount(index);
@@ -343,11 +347,17 @@ impl<'w> Board<'w> {
         while self.open[stage_number(self.stage)] == 0 && !self.run.is_terminal() {
             let next = match self.stage {
                 Stage::Main => Stage::OnFailure,
-                Stage::OnFailure => Stage::Finally,
+                Stage::OnFailure => Stage::OnSuccess,
+                Stage::OnSuccess => Stage::Finally,
                 Stage::Finally => return self.end_run(),
             };
             self.stage = next;
-            if next == Stage::OnFailure && (self.cancels > 0 || !self.has_failed()) {
+            let unwanted = match next {
+                Stage::OnFailure => self.cancels > 0 || !self.has_failed(),
+                Stage::OnSuccess => self.cancels > 0 || self.has_failed(),
+                Stage::Main | Stage::Finally => false,
+            };
+            if unwanted {
                 for index in self.workflow.stage(next) {
                     if !self.slots[index].state.is_terminal() {
                         self.close(index, TaskState::Skipped);

@@ -34,7 +34,7 @@ impl Board<'_> {
         let Some(stage) = targets.iter().map(|target| self.workflow.tasks[*target].stage).min() else { return Ok(()) };
         let mut again = self.decided_because_of(targets);
         // Finalisers run again, also those that succeeded: they looked at a run that was not over.
-        for later in [Stage::OnFailure, Stage::Finally].into_iter().filter(|later| *later > stage) {
+        for later in Stage::ALL.iter().copied().filter(|later| *later > stage) {
             let ended = |other: &usize| self.slots[*other].state.is_terminal() && !targets.contains(other);
             again.extend(self.workflow.stage(later).filter(ended));
         }

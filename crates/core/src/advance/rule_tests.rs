@@ -31,6 +31,9 @@ fn expected(rule: TriggerRule, ends: [For; 2]) -> TaskState {
     match rule {
         TriggerRule::AllSuccess => choose(all(For::Success), if any(For::Failure) { failed } else { skipped }),
         TriggerRule::NoneFailed => choose(!any(For::Failure), failed),
+        TriggerRule::NoneFailedMinOneSuccess => {
+            choose(!any(For::Failure) && any(For::Success), if any(For::Failure) { failed } else { skipped })
+        }
         TriggerRule::OneSuccess => choose(any(For::Success), if any(For::Failure) { failed } else { skipped }),
         TriggerRule::AllFailed => choose(all(For::Failure), skipped),
         TriggerRule::OneFailed => choose(any(For::Failure), skipped),

@@ -13,7 +13,8 @@ use super::dialect::{APPROVAL, CHILD, FUNCTION, REMOTE, Table, WAIT, WAIT_KINDS}
 use super::fields::{Entry, Path, Reader, unread};
 use super::http;
 use super::spec::{Field, Text};
-use super::values::{IDENTIFIER_RULE, NAME_RULE, is_identifier, is_name, parse_duration};
+use super::steps;
+use super::values::{INPUT_NAME_RULE, NAME_RULE, is_input_name, is_name, parse_duration};
 
 pub(super) fn read(
     reader: &mut Reader<'_, '_>,
@@ -29,6 +30,10 @@ pub(super) fn read(
                 texts.push(Text::new(Field::Script, id, path));
             }
             Some(Action::Run { script, bindings: Vec::new(), shell: None, cwd: None })
+        }
+        "steps" => {
+            let steps = steps::read(reader, id, path, texts)?;
+            Some(Action::Steps { steps, shell: None, cwd: None })
         }
         "function" => {
             let (handler, payload) = called(reader, id, path, &FUNCTION, texts)?;
@@ -141,9 +146,9 @@ pub(super) fn values(
     for (key, value) in reader.mapping(id, path).unwrap_or_default() {
         let name = reader.tree.scalar(*key);
         let path = path.key(name);
-        if !is_identifier(name) {
+        if !is_input_name(name) {
             let message = format!("{} is not a valid {what}", quoted(name));
-            reader.report.add_with_help(reader.place(*key), path, message, IDENTIFIER_RULE);
+            reader.report.add_with_help(reader.place(*key), path, message, INPUT_NAME_RULE);
             continue;
         }
         let value = reader.json(*value, path, "", &mut |pointer, node, path| seen(name, pointer, node, path));

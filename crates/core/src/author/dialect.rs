@@ -3,7 +3,7 @@
 
 use crate::retry::{Backoff, OnExhausted};
 use crate::rule::TriggerRule;
-use crate::workflow::{CatchupPolicy, InputKind, Notice, OnStoreLoss, OnTimeout, Overlap, RunEnd};
+use crate::workflow::{CatchupPolicy, InputKind, Notice, OnStoreLoss, OnTimeout, OutputFrom, Overlap, Pull, RunEnd};
 
 /// The keys of one mapping.
 #[derive(Debug)]
@@ -99,6 +99,7 @@ pub(crate) static WORKFLOW: Table = Table {
         key("triggers", Shape::List(&Shape::Table(&TRIGGER)), "what starts runs"),
         key("files", Shape::OneOrMany(&Shape::Text), "files stored with the version, unpacked beside each task"),
         key("env", Shape::Map(&Shape::Text), "variables of every task; values may hold expressions"),
+        key("env_file", Shape::OneOrMany(&Shape::Text), "files of variables for every script, stored with the version"),
         key("priority", Shape::Priority, "higher comes first within a queue"),
         key("timeout", Shape::Duration, "of the whole run"),
         key("concurrency", Shape::Table(&CONCURRENCY), "how many runs at once"),
@@ -107,6 +108,7 @@ pub(crate) static WORKFLOW: Table = Table {
         key("defaults", Shape::Table(&DEFAULTS), "for tasks that say nothing else"),
         key("tasks", TASKS, "the tasks"),
         key("on_failure", TASKS, "tasks after a failure or timeout of the main ones"),
+        key("on_success", TASKS, "tasks when none of the main ones failed"),
         key("finally", TASKS, "tasks at the end, in any case"),
         key("outputs", Shape::Map(&Shape::Any), "the run's own output: expressions over inputs and tasks"),
     ],
@@ -261,27 +263,47 @@ pub(crate) static RETRY: Table = Table {
             Shape::OneOrMany(&Shape::Text),
             "only these failures: `timeout`, `5xx`, `4xx`, `429`, `exit:75` or a kind",
         ),
+        key(
+            "if",
+            Shape::Either(&[Shape::Text, Shape::Boolean]),
+            "only failures of which this expression over `error` is true",
+        ),
     ],
 };
 
-pub(super) const KINDS: [&str; 7] = ["run", "http", "function", "workflow", "remote", "approval", "wait"];
+pub(super) const KINDS: [&str; 8] = ["run", "steps", "http", "function", "workflow", "remote", "approval", "wait"];
 
 pub(crate) static TASK: Table = Table {
     what: "a task",
     one_of: &KINDS,
     keys: &[
         key("run", Shape::Text, "a script"),
+        key(
+            "steps",
+            Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(&STEP)])),
+            "scripts one after the other in the same folder",
+        ),
         key("http", Shape::Either(&[Shape::Text, Shape::Table(&HTTP)]), "a request; a text is the URL to get"),
         key("function", Shape::Either(&[Shape::Text, Shape::Table(&FUNCTION)]), "a handler of the worker"),
         key("workflow", Shape::Either(&[Shape::Text, Shape::Table(&CHILD)]), "a run of another workflow"),
         key("remote", Shape::Either(&[Shape::Text, Shape::Table(&REMOTE)]), "a handler of another program"),
         key("approval", Shape::Table(&APPROVAL), "waits until somebody says yes"),
         key("wait", Shape::Table(&WAIT), "waits for a time, an event or a result"),
-        key("needs", Shape::OneOrMany(&Shape::Text), "tasks that must have ended before"),
+        key(
+            "needs",
+            Shape::OneOrMany(&Shape::Text),
+            "tasks that must have ended before; `previous` is the one written above",
+        ),
         key("trigger_rule", words!(TriggerRule), "how they must have ended; `all_success` unless given"),
         key("if", Shape::Either(&[Shape::Text, Shape::Boolean]), "an expression; false skips the task"),
         key("foreach", Shape::Either(&[Shape::Text, Shape::List(&Shape::Any)]), "repeats the task for every item"),
+        key(
+            "matrix",
+            Shape::Map(&Shape::Any),
+            "repeats the task for every combination of lists; `include` and `exclude` change them",
+        ),
         key("max_parallel", Shape::Integer(1, 10_000), "how many items at once"),
+        key("fail_fast", Shape::Boolean, "an item that fails stops the others; false unless given"),
         key("env", Shape::Map(&Shape::Text), "variables; values may hold expressions"),
         key("retry", Shape::Table(&RETRY), "attempts and delays"),
         key("timeout", Shape::Duration, "of one attempt"),
@@ -302,6 +324,57 @@ pub(crate) static TASK: Table = Table {
         key("cwd", Shape::Text, "the directory of `run`"),
         key("artifacts", Shape::OneOrMany(&Shape::Text), "files of `run` that are kept"),
         key("limits", Shape::Table(&LIMITS), "what `run` may use"),
+        key(
+            "image",
+            Shape::Either(&[Shape::Text, Shape::Table(&IMAGE)]),
+            "the container image that `run` or `steps` are executed in",
+        ),
+        key("exit_codes", Shape::Table(&EXIT_CODES), "exit codes that are no failures"),
+        key("output", words!(OutputFrom), "where the output of `run` comes from; `file` unless given"),
+        key("env_file", Shape::OneOrMany(&Shape::Text), "files of variables for `run`, stored with the version"),
+    ],
+};
+
+pub(crate) static IMAGE: Table = Table {
+    what: "`image`",
+    one_of: &[],
+    keys: &[
+        required("name", Shape::Text, "may hold expressions"),
+        key(
+            "command",
+            Shape::OneOrMany(&Shape::Text),
+            "without `run`: what is executed instead of the image's own command",
+        ),
+        key("user", Shape::Text, "a user, or user and group"),
+        key("network", Shape::Text, "like `none` or `host`; the engine's own unless given"),
+        key("memory", Shape::Size, "what the container may use at most"),
+        key("cpus", Shape::Number(0.01, 1024.0), "how many processors it may use"),
+        key("pull", words!(Pull), "when the image is fetched; `missing` unless given"),
+        key("username", Shape::Text, "at the registry; may hold `secrets`"),
+        key("password", Shape::Text, "at the registry; may hold `secrets`"),
+    ],
+};
+
+pub(crate) static STEP: Table = Table {
+    what: "a step",
+    one_of: &[],
+    keys: &[
+        key("name", Shape::Name, "for the log; `step-1` and so on unless given"),
+        required("run", Shape::Text, "a script"),
+        key("if", Shape::Either(&[Shape::Text, Shape::Boolean]), "an expression; false leaves the step out"),
+        key("env", Shape::Map(&Shape::Text), "variables of this step; values may hold expressions"),
+        key("shell", Shape::Text, "the interpreter; that of the task unless given"),
+        key("cwd", Shape::Text, "a folder below that of the task"),
+        key("continue_on_error", Shape::Boolean, "its failure does not end the task"),
+    ],
+};
+
+pub(crate) static EXIT_CODES: Table = Table {
+    what: "`exit_codes`",
+    one_of: &[],
+    keys: &[
+        key("skip", Shape::OneOrMany(&Shape::Integer(1, 255)), "the task is skipped"),
+        key("continue", Shape::OneOrMany(&Shape::Integer(1, 255)), "the task has succeeded"),
     ],
 };
 
@@ -430,13 +503,16 @@ pub(crate) static EXPECT_BODY: Table = Table {
 };
 
 /// What other programs call it, by the mapping that the key was written in.
-const OTHER_WORDS: [(&str, &str, &str); 26] = [
+const OTHER_WORDS: [(&str, &str, &str); 34] = [
     ("a workflow", "schedule", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "schedules", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "cron", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "every", "write `triggers: [{every: 15m}]`"),
     ("a workflow", "on", "write `triggers`: `[{cron: …}]`, `[{event: …}]`"),
     ("a workflow", "steps", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
+    ("a step", "uses", "write what it does in `run`"),
+    ("a step", "working-directory", "write `cwd`"),
+    ("a step", "continue-on-error", "write `continue_on_error`"),
     ("a workflow", "jobs", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
     ("a workflow", "dag", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
     ("a workflow", "id", "write `name`"),
@@ -456,6 +532,11 @@ const OTHER_WORDS: [(&str, &str, &str); 26] = [
     ("a task", "condition", "write `if`"),
     ("a task", "retries", "write `retry: {attempts: 3}`"),
     ("a task", "with_items", "write `foreach`"),
+    ("a task", "strategy", "write `matrix`, `fail_fast` and `max_parallel` in the task itself"),
+    ("a task", "container", "write `image`"),
+    ("a task", "dotenv", "write `env_file`"),
+    ("a task", "continue_on", "write `exit_codes: {continue: [3], skip: [99]}`, or `on_exhausted: continue`"),
+    ("a workflow", "dotenv", "write `env_file`"),
     ("a task", "working_directory", "write `cwd`"),
 ];
 
@@ -465,7 +546,10 @@ pub(super) fn other_word(table: &Table, key: &str) -> Option<&'static str> {
 }
 
 /// Keys of one mapping that cannot stand beside each other; the schema says so too.
-pub(crate) const EXCLUSIVE: [(&str, &str, &str); 14] = [
+pub(crate) const EXCLUSIVE: [(&str, &str, &str); 17] = [
+    ("a task", "foreach", "matrix"),
+    ("a task", "matrix", "wait"),
+    ("a task", "matrix", "approval"),
     ("a task", "foreach", "wait"),
     ("a task", "foreach", "approval"),
     ("`http`", "json", "form"),

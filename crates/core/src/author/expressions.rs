@@ -12,7 +12,7 @@ use crate::yaml::Tree;
 use super::places;
 use super::script::{self, VARIABLE};
 use super::slots;
-use super::spec::{Field, Text};
+use super::spec::{Field, StepField, Text};
 
 /// What the expressions of a workflow may refer to.
 pub(super) struct Checker<'a> {
@@ -50,6 +50,9 @@ pub(super) struct Read {
 struct Around<'e> {
     allowed: Allowed,
     own_env: Option<&'e IndexMap<String, String>>,
+    /// How many variables of the workflow, and of the task, exist by then; `None`: all.
+    made_env: Option<usize>,
+    made_own_env: Option<usize>,
     own_secret_env: Option<&'e HashSet<String>>,
 }
 
@@ -62,7 +65,12 @@ impl Checker<'_> {
         seen: &mut Seen,
         report: &mut Report,
     ) -> Option<String> {
-        let around = Around { allowed: places::of_workflow(&text.field, sources), own_env: None, own_secret_env: None };
+        let made_env = match &text.field {
+            Field::Env(name) => self.env.get_index_of(name),
+            _ => None,
+        };
+        let allowed = places::of_workflow(&text.field, sources);
+        let around = Around { allowed, own_env: None, made_env, made_own_env: None, own_secret_env: None };
         match text.field {
             Field::TriggerCondition(_) => self.bare(text, around, seen, report),
             _ => self.template(text, around, seen, report),
@@ -76,10 +84,20 @@ impl Checker<'_> {
         let is_env = |text: &&Text| matches!(text.field, Field::Env(_));
         for text in texts.iter().filter(is_env) {
             let mut own = Seen::default();
-            let around = Around { allowed: places::of_task(&text.field, task), own_env: None, own_secret_env: None };
+            let made_own_env = match &text.field {
+                Field::Env(name) => task.env.get_index_of(name),
+                _ => None,
+            };
+            let around = Around {
+                allowed: places::of_task(&text.field, task),
+                own_env: Some(&task.env),
+                made_env: None,
+                made_own_env,
+                own_secret_env: None,
+            };
             let stored = self.template(text, around, &mut own, report);
             if let (Field::Env(name), Some(stored)) = (&text.field, stored) {
-                if !own.secrets.is_empty() || self.reads_secret_env(&stored) {
+                if !own.secrets.is_empty() || self.reads_secret_env(&stored, &secret_env) {
                     secret_env.insert(name.clone());
                 }
                 task.env.insert(name.clone(), stored);
@@ -91,17 +109,21 @@ impl Checker<'_> {
         }
         for text in texts.iter().filter(|text| !is_env(text)) {
             let allowed = places::of_task(&text.field, task);
-            if text.field == Field::Script {
+            if matches!(text.field, Field::Script | Field::Step(_, StepField::Script)) {
                 self.script(task, text, allowed, &secret_env, seen, report);
                 continue;
             }
             // What decides comes before the task's own variables are made.
             let own_env = (!text.field.is_decisive()).then_some(&task.env);
-            let around = Around { allowed, own_env, own_secret_env: Some(&secret_env) };
+            let around =
+                Around { allowed, own_env, made_env: None, made_own_env: None, own_secret_env: Some(&secret_env) };
             let stored = match text.field {
-                Field::Condition | Field::Foreach | Field::WaitCondition | Field::ExpectJson => {
-                    self.bare(text, around, seen, report)
-                }
+                Field::Step(_, StepField::Condition)
+                | Field::Condition
+                | Field::RetryCondition
+                | Field::Foreach
+                | Field::WaitCondition
+                | Field::ExpectJson => self.bare(text, around, seen, report),
                 _ => self.template(text, around, seen, report),
             };
             if let Some(stored) = stored
@@ -112,13 +134,15 @@ impl Checker<'_> {
         }
     }
 
-    fn reads_secret_env(&self, stored: &str) -> bool {
+    /// Whether a variable with this text holds a secret; `own` are those of the task that do.
+    pub(super) fn reads_secret_env(&self, stored: &str, own: &HashSet<String>) -> bool {
         let Ok(parts) = split(stored) else { return false };
         parts.iter().any(|part| match part {
             Part::Text(_) => false,
             Part::Expression { source, .. } => crate::expr::references(source)
                 .iter()
-                .any(|one| one.root == "env" && one.path.first().is_none_or(|name| self.secret_env.contains(name))),
+                .filter(|one| one.root == "env")
+                .any(|one| one.path.first().is_none_or(|name| self.secret_env.contains(name) || own.contains(name))),
         })
     }
 
@@ -148,7 +172,16 @@ impl Checker<'_> {
         seen: &mut Seen,
         report: &mut Report,
     ) {
-        let Action::Run { script, bindings, shell, .. } = &mut task.action else { return };
+        let own = task.env.clone();
+        let (script, bindings, shell, env) = match (&mut task.action, &text.field) {
+            (Action::Run { script, bindings, shell, .. }, _) => (script, bindings, shell.clone(), own),
+            (Action::Steps { steps, shell, .. }, Field::Step(index, _)) => {
+                let Some(step) = steps.get_mut(*index) else { return };
+                let env = own.into_iter().chain(step.env.clone()).collect();
+                (&mut step.script, &mut step.bindings, step.shell.clone().or_else(|| shell.clone()), env)
+            }
+            _ => return,
+        };
         let source = self.tree.scalar(text.node);
         let bound = match script::bind(source, shell.as_deref()) {
             Ok(bound) => bound,
@@ -160,7 +193,13 @@ impl Checker<'_> {
                 return;
             }
         };
-        let around = Around { allowed, own_env: Some(&task.env), own_secret_env: Some(secret_env) };
+        let around = Around {
+            allowed,
+            own_env: Some(&env),
+            made_env: None,
+            made_own_env: None,
+            own_secret_env: Some(secret_env),
+        };
         for (number, (expression, offset)) in bound.expressions.iter().enumerate() {
             let whole = Whole { text, offset: *offset, around };
             if let Some(analysis) = self.expression(expression, &whole, seen, report) {
@@ -196,10 +235,11 @@ impl Checker<'_> {
 
     fn expression(&self, source: &str, whole: &Whole<'_>, seen: &mut Seen, report: &mut Report) -> Option<Analysis> {
         let locate = |offset: usize, length: usize| self.tree.locate(whole.text.node, whole.offset + offset, length);
-        let analysis = analyse(source, self.names, whole.around.allowed).and_then(|analysis| {
-            self.check_names(&analysis, whole)?;
-            Ok(analysis)
-        });
+        let analysis = analyse(source, self.names, &|name| self.inputs.contains_key(name), whole.around.allowed)
+            .and_then(|analysis| {
+                self.check_names(&analysis, whole)?;
+                Ok(analysis)
+            });
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(ExprError { offset, length, message, help }) => {
@@ -239,7 +279,7 @@ impl Checker<'_> {
             };
             if reference.root == "env"
                 && around.allowed.secrets.is_some()
-                && !matches!(whole.text.field, Field::Script)
+                && !matches!(whole.text.field, Field::Script | Field::Step(_, StepField::Script))
                 && let Some(name) = self.hidden(reference.path.first().map(String::as_str), around)
             {
                 let help = "secrets are for `env`, `headers`, `auth` and `payload` only".to_owned();
@@ -251,8 +291,13 @@ impl Checker<'_> {
                 "inputs" if !self.inputs.contains_key(name) => {
                     ("input", self.inputs.keys().map(String::as_str).collect())
                 }
-                "env" if !self.env.contains_key(name) && !around.own_env.is_some_and(|env| env.contains_key(name)) => {
-                    ("variable", self.env.keys().chain(own()).map(String::as_str).collect())
+                "env" if !self.is_made(name, around) => {
+                    if self.env.contains_key(name) || around.own_env.is_some_and(|env| env.contains_key(name)) {
+                        let help = format!("variables are made in the order written: put `{name}` above");
+                        return fail(format!("the variable {} is not made yet", quoted(name)), Some(help));
+                    }
+                    let known = self.env.keys().chain(own()).map(String::as_str);
+                    ("variable", known.filter(|name| self.is_made(name, around)).collect())
                 }
                 "secrets" if !self.secrets.contains(name) => {
                     ("secret", self.secrets.iter().map(String::as_str).collect())
@@ -270,6 +315,14 @@ impl Checker<'_> {
             return fail(format!("there is no {what} {}", quoted(name)), help);
         }
         Ok(())
+    }
+
+    /// Whether a variable has its value where a text is evaluated.
+    fn is_made(&self, name: &str, around: &Around<'_>) -> bool {
+        let before = |env: &IndexMap<String, String>, made: Option<usize>| {
+            env.get_index_of(name).is_some_and(|at| made.is_none_or(|made| at < made))
+        };
+        before(self.env, around.made_env) || around.own_env.is_some_and(|env| before(env, around.made_own_env))
     }
 
     /// The variable that is read (or one of all) if it holds a secret.

@@ -11,7 +11,7 @@ use crate::yaml::NodeId;
 use super::dialect::{INPUT, MAX_LENGTH};
 use super::fields::{Entry, Path, Reader, unread};
 use super::spec::{Field, Text};
-use super::values::{IDENTIFIER_RULE, is_identifier};
+use super::values::{INPUT_NAME_RULE, is_input_name};
 
 pub(super) fn read(
     reader: &mut Reader<'_, '_>,
@@ -23,9 +23,9 @@ pub(super) fn read(
     for (key, value) in reader.mapping(id, path).unwrap_or_default() {
         let name = reader.tree.scalar(*key);
         let path = path.key(name);
-        if !is_identifier(name) {
+        if !is_input_name(name) {
             let message = format!("{} is not a valid input name", quoted(name));
-            reader.report.add_with_help(reader.place(*key), path, message, IDENTIFIER_RULE);
+            reader.report.add_with_help(reader.place(*key), path, message, INPUT_NAME_RULE);
             continue;
         }
         if let Some(input) = input(reader, name, *value, path, texts) {

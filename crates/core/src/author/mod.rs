@@ -4,6 +4,7 @@
 
 mod actions;
 mod command;
+mod container;
 pub(crate) mod dialect;
 mod expressions;
 mod fields;
@@ -11,6 +12,7 @@ mod grammar;
 mod http;
 mod inputs;
 mod listed;
+mod matrix;
 mod notifications;
 mod places;
 mod python;
@@ -20,6 +22,7 @@ mod retry;
 mod script;
 mod slots;
 mod spec;
+mod steps;
 mod task;
 mod triggers;
 mod values;

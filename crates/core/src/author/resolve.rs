@@ -18,6 +18,8 @@ use super::spec::{Field, Spec, TaskSpec, Text, TriggerPlaces};
 /// Suggesting costs; a file with more unknown names than this is helped by none.
 const MAX_SUGGESTIONS: usize = 20;
 const MAX_CYCLES: usize = 10;
+/// In `needs`: the task written above. A task of that name hides it.
+const PREVIOUS: &str = "previous";
 
 pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> Option<Workflow> {
     let Spec { mut workflow, mut tasks, texts, trigger_places } = spec;
@@ -38,7 +40,9 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         let mut seen = Seen::default();
         let stored = checker.workflow_text(text, &sources, &mut seen, report);
         workflow.reads_schedule |= seen.schedule;
-        if let (Field::Env(name), false) = (&text.field, seen.secrets.is_empty()) {
+        if let (Field::Env(name), Some(stored)) = (&text.field, &stored)
+            && (!seen.secrets.is_empty() || checker.reads_secret_env(stored, &HashSet::new()))
+        {
             checker.secret_env.insert(name.clone());
         }
         store(&mut workflow, text, stored);
@@ -70,6 +74,14 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         report_cycles(&tasks, &order, report);
     }
     check_trigger_inputs(&workflow, &trigger_places, report);
+    let env_files: Vec<String> =
+        workflow.env_files.iter().chain(tasks.iter().flat_map(|spec| &spec.task.env_files)).cloned().collect();
+    for path in env_files {
+        let comes_along = |file: &String| *file == path || file.ends_with('/') && path.starts_with(file.as_str());
+        if !workflow.files.iter().any(comes_along) {
+            workflow.files.push(path);
+        }
+    }
     workflow.tasks = tasks.into_iter().map(|spec| spec.task).collect();
     for (task, dependents) in workflow.tasks.iter_mut().zip(dependents) {
         task.dependents = dependents;
@@ -101,7 +113,21 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
         let mut found: Vec<(i32, Place)> = Vec::with_capacity(spec.needs.len());
         for need in &spec.needs {
             let path = || format!("/{}/{}/needs", Spec::stage_key(stage), spec.name);
-            let Some(target) = names.get(need.name) else {
+            let above =
+                index.checked_sub(1).filter(|above| tasks[*above].task.stage == stage).map(|above| above as i32);
+            let target = match names.get(need.name) {
+                None if need.name == PREVIOUS => {
+                    if above.is_none() {
+                        let message = format!("no task is written above {}", quoted(spec.name));
+                        let help = "`previous` is the task written above this one; leave `needs` out of the first";
+                        report.add_with_help(need.place, path(), message, help);
+                        continue;
+                    }
+                    above
+                }
+                target => target.copied(),
+            };
+            let Some(target) = target else {
                 suggested += 1;
                 let help = if suggested <= MAX_SUGGESTIONS {
                     did_you_mean(need.name, tasks.iter().map(|other| other.name))
@@ -111,18 +137,18 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
                 report.push(need.place, path(), format!("there is no task {}", quoted(need.name)), help);
                 continue;
             };
-            let target_stage = tasks[*target as usize].task.stage;
-            if *target as usize == index {
+            let target_stage = tasks[target as usize].task.stage;
+            if target as usize == index {
                 report.add(need.place, path(), format!("the task {} needs itself", quoted(need.name)));
             } else if target_stage != stage {
                 report.add_with_help(
                     need.place,
                     path(),
                     format!("{} belongs to `{}`", quoted(need.name), Spec::stage_key(target_stage)),
-                    "a task needs tasks of its own part only; `on_failure` and `finally` begin when the others have ended",
+                    "a task needs tasks of its own part only; `on_failure`, `on_success` and `finally` begin when the others have ended",
                 );
             } else {
-                found.push((*target, need.place));
+                found.push((target, need.place));
             }
         }
         found.sort_unstable();
@@ -139,7 +165,13 @@ fn resolve_needs(tasks: &mut [TaskSpec<'_>], names: &NameTable<'_>, report: &mut
 /// A rule that counts outcomes can never hold where there is nothing to count.
 fn check_rule(spec: &TaskSpec<'_>, report: &mut Report) {
     let rule = spec.task.rule;
-    let counts = matches!(rule, TriggerRule::OneSuccess | TriggerRule::OneFailed | TriggerRule::AllFailed);
+    let counts = matches!(
+        rule,
+        TriggerRule::OneSuccess
+            | TriggerRule::OneFailed
+            | TriggerRule::AllFailed
+            | TriggerRule::NoneFailedMinOneSuccess
+    );
     if counts && spec.needs.is_empty() {
         let message = format!("`{rule}` looks at the tasks this one needs, but it needs none, so it could never run");
         let path = format!("/{}/{}/trigger_rule", Spec::stage_key(spec.task.stage), spec.name);
@@ -221,7 +253,9 @@ fn fill_reads(task: &mut Task, seen: &Seen, texts: &[Text]) {
     let mut secrets = seen.secrets.clone();
     secrets.sort_unstable();
     secrets.dedup();
-    let any = |decisive: bool| texts.iter().any(|text| text.field.is_decisive() == decisive);
+    // What is asked of a failure looks at nothing else.
+    let of_run = |text: &&Text| text.field != Field::RetryCondition;
+    let any = |decisive: bool| texts.iter().filter(of_run).any(|text| text.field.is_decisive() == decisive);
     task.condition_reads = Reads {
         any: any(true),
         tasks: targets(&seen.tasks, |read| read.decisive),

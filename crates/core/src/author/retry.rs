@@ -6,6 +6,7 @@ use crate::yaml::{Kind, NodeId, Style};
 
 use super::dialect::{DEFAULTS, RETRY};
 use super::fields::{Path, Reader, subject, unread};
+use super::spec::{Field, Text};
 
 /// What tasks get that say nothing themselves.
 #[derive(Debug, Default)]
@@ -26,12 +27,20 @@ pub(super) struct RetrySpec {
     jitter: Option<f64>,
     retryable: Option<bool>,
     on: Option<Vec<String>>,
+    /// As written, and where.
+    condition: Option<(String, NodeId, String)>,
 }
 
 impl RetrySpec {
     /// As written.
     pub(super) fn attempts(&self) -> Option<u16> {
         self.attempts
+    }
+
+    /// The expression of `if`, to be checked with the texts of the task.
+    pub(super) fn condition_text(&self) -> Option<Text> {
+        let (_, node, path) = self.condition.as_ref()?;
+        Some(Text { field: Field::RetryCondition, node: *node, path: path.clone() })
     }
 
     pub(super) fn over(self, base: &RetrySpec) -> RetrySpec {
@@ -44,6 +53,7 @@ impl RetrySpec {
             jitter: self.jitter.or(base.jitter),
             retryable: self.retryable.or(base.retryable),
             on: self.on.or_else(|| base.on.clone()),
+            condition: self.condition.or_else(|| base.condition.clone()),
         }
     }
 
@@ -59,6 +69,7 @@ impl RetrySpec {
             jitter: self.jitter.unwrap_or(usual.jitter),
             retryable: self.retryable.unwrap_or(usual.retryable),
             on: self.on.unwrap_or_default(),
+            condition: self.condition.map(|(text, ..)| text),
         }
     }
 }
@@ -96,6 +107,7 @@ pub(super) fn retry(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> 
             "jitter" => spec.jitter = reader.number(value, at, 0.0..=1.0),
             "retryable" => spec.retryable = reader.boolean(value, at),
             "on" => spec.on = on(reader, value, at),
+            "if" => spec.condition = reader.filled_text(value, at).map(|text| (text.to_owned(), value, at.to_string())),
             other => unread(other),
         }
     }

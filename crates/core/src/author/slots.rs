@@ -5,12 +5,22 @@ use serde_json::Value;
 use crate::Workflow;
 use crate::workflow::{Action, BodyExpect, Foreach, Http, HttpAuth, HttpBody, Task, Wait};
 
-use super::spec::Field;
+use super::spec::{Field, ImageField, StepField};
 
 /// The text of a task; `script` and the condition, which change their form, apart.
 pub(super) fn of_task<'m>(task: &'m mut Task, field: &Field) -> Option<&'m mut String> {
     match field {
         Field::Condition => task.condition.as_mut(),
+        Field::Image(field) => {
+            let container = task.container.as_mut()?;
+            match field {
+                ImageField::Name => Some(&mut container.image),
+                ImageField::Command(index) => container.command.get_mut(*index),
+                ImageField::Username => container.username.as_mut(),
+                ImageField::Password => container.password.as_mut(),
+            }
+        }
+        Field::RetryCondition => task.retry.condition.as_mut(),
         Field::Env(name) => task.env.get_mut(name),
         Field::Foreach | Field::ForeachMember(_) => of_foreach(task.foreach.as_mut()?, field),
         _ => of_action(&mut task.action, field),
@@ -25,13 +35,31 @@ fn of_foreach<'m>(foreach: &'m mut Foreach, field: &Field) -> Option<&'m mut Str
             let member = members.get_mut(index.parse::<usize>().ok()?)?;
             if rest.is_empty() { text(member) } else { text_at(member, &format!("/{rest}")) }
         }
+        (Foreach::Matrix(matrix), Field::ForeachMember(pointer)) => {
+            let (part, rest) = pointer.strip_prefix('/').and_then(|rest| rest.split_once('/'))?;
+            let part = match part {
+                "axes" => &mut matrix.axes,
+                "include" => &mut matrix.include,
+                _ => &mut matrix.exclude,
+            };
+            text_at(part, &format!("/{rest}"))
+        }
         _ => None,
     }
 }
 
 fn of_action<'m>(action: &'m mut Action, field: &Field) -> Option<&'m mut String> {
     match (action, field) {
-        (Action::Run { cwd, .. }, Field::Cwd) => cwd.as_mut(),
+        (Action::Run { cwd, .. } | Action::Steps { cwd, .. }, Field::Cwd) => cwd.as_mut(),
+        (Action::Steps { steps, .. }, Field::Step(index, field)) => {
+            let step = steps.get_mut(*index)?;
+            match field {
+                StepField::Condition => step.condition.as_mut(),
+                StepField::Env(name) => step.env.get_mut(name),
+                StepField::Cwd => step.cwd.as_mut(),
+                StepField::Script => None,
+            }
+        }
         (Action::Function { payload, .. } | Action::Remote { payload, .. }, Field::Payload(pointer)) => {
             text_at(payload, pointer)
         }

@@ -58,6 +58,9 @@ pub(super) enum Field {
     Env(String),
     // Of tasks.
     Condition,
+    Step(usize, StepField),
+    Image(ImageField),
+    RetryCondition,
     Foreach,
     ForeachMember(String),
     Script,
@@ -89,6 +92,24 @@ pub(super) enum Field {
     DebounceKey(usize),
 }
 
+/// A text of `image`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ImageField {
+    Name,
+    Command(usize),
+    Username,
+    Password,
+}
+
+/// A text of one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum StepField {
+    Condition,
+    Env(String),
+    Script,
+    Cwd,
+}
+
 impl Field {
     /// Whether it is evaluated by the decision about its task.
     pub(super) fn is_decisive(&self) -> bool {
@@ -102,6 +123,7 @@ impl Spec<'_> {
         match stage {
             Stage::Main => "tasks",
             Stage::OnFailure => "on_failure",
+            Stage::OnSuccess => "on_success",
             Stage::Finally => "finally",
         }
     }

@@ -8,14 +8,20 @@ use crate::diagnostic::{Place, quoted};
 use crate::expr::has_expression;
 use crate::retry::{OnExhausted, Retry};
 use crate::rule::TriggerRule;
-use crate::workflow::{Action, DEFAULT_MAX_LOST, DEFAULT_QUEUE, Foreach, Limits, OnStoreLoss, Reads, Stage, Task};
+use crate::workflow::{
+    Action, Container, DEFAULT_MAX_LOST, DEFAULT_QUEUE, ExitCodes, Foreach, Limits, OnStoreLoss, OutputFrom, Reads,
+    Stage, Task,
+};
 use crate::yaml::{Kind, NodeId};
 
 use super::actions;
-use super::dialect::{KINDS, LIMITS, TASK};
+use super::container;
+use super::dialect::{EXIT_CODES, KINDS, LIMITS, TASK};
 use super::fields::{Entry, Path, Reader, unread};
+use super::matrix;
 use super::retry::{Defaults, RetrySpec, retry};
 use super::spec::{Field, Need, TaskSpec, Text};
+use super::workflow::env_files;
 
 /// Reads one task; what is wrong with it is in the report.
 pub(super) fn read<'t>(
@@ -34,8 +40,16 @@ pub(super) fn read<'t>(
     for entry in entries {
         field(reader, &mut spec, &mut parts, entry, path);
     }
-    spec.task.retry = parts.retry.clone().over(&defaults.retry).build();
+    let retry = parts.retry.clone().over(&defaults.retry);
+    spec.texts.extend(retry.condition_text());
+    spec.task.retry = retry.build();
     match parts.kinds[..] {
+        // An image has a command of its own.
+        [] if parts.of_process.iter().any(|entry| entry.name == "image") => {
+            spec.task.action = Action::Run { script: String::new(), bindings: Vec::new(), shell: None, cwd: None };
+            process_options(reader, &mut spec, path, "run", &parts);
+            check_repetition(reader, &spec, path, "run", &parts);
+        }
         [] => {
             let message = format!("the task {} does not say what to do", quoted(name));
             reader.report.add_with_help(place, path, message, format!("give it one of {}", KINDS.join(", ")));
@@ -78,6 +92,7 @@ pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &De
         condition: None,
         foreach: None,
         max_parallel: None,
+        fail_fast: false,
         action: Action::Function { handler: String::new(), payload: serde_json::Value::Null },
         env: IndexMap::new(),
         retry: Retry::default(),
@@ -91,6 +106,10 @@ pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &De
         on_store_loss: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
+        container: None,
+        exit_codes: ExitCodes::default(),
+        output: OutputFrom::File,
+        env_files: Vec::new(),
         publishes_events: Vec::new(),
         reads: Reads::default(),
         condition_reads: Reads::default(),
@@ -106,9 +125,21 @@ struct Parts<'t> {
     /// Options of a process.
     of_process: Vec<Entry<'t>>,
     foreach: Option<Entry<'t>>,
-    max_parallel: Option<Entry<'t>>,
+    /// Keys that have a meaning only where something is repeated.
+    of_repetition: Vec<Entry<'t>>,
     /// It has a timeout of its own.
     has_timeout: bool,
+}
+
+impl<'t> Parts<'t> {
+    /// A task is repeated in one way.
+    fn repeated(&mut self, reader: &mut Reader<'t, '_>, entry: Entry<'t>, path: Path<'_>) {
+        if let Some(first) = self.foreach.replace(entry) {
+            let message =
+                format!("a task is repeated in one way, but this one has both `{}` and `{}`", first.name, entry.name);
+            reader.report.add_with_help(reader.place(entry.key), path.key(entry.name), message, "keep one of the two");
+        }
+    }
 }
 
 fn field<'t>(
@@ -122,7 +153,9 @@ fn field<'t>(
     let task = &mut spec.task;
     match entry.name {
         kind if KINDS.contains(&kind) => parts.kinds.push(entry),
-        "shell" | "cwd" | "artifacts" | "limits" => parts.of_process.push(entry),
+        "shell" | "cwd" | "artifacts" | "limits" | "output" | "env_file" | "exit_codes" | "image" => {
+            parts.of_process.push(entry);
+        }
         "retry" => parts.retry = retry(reader, id, at),
         "needs" => spec.needs = needs(reader, id, at),
         "if" => {
@@ -130,11 +163,19 @@ fn field<'t>(
             spec.texts.push(Text::new(Field::Condition, id, at));
         }
         "foreach" => {
-            parts.foreach = Some(entry);
+            parts.repeated(reader, entry, path);
             task.foreach = foreach(reader, id, at, &mut spec.texts);
         }
+        "matrix" => {
+            parts.repeated(reader, entry, path);
+            task.foreach = matrix::read(reader, id, at, &mut spec.texts).map(Foreach::Matrix);
+        }
+        "fail_fast" => {
+            parts.of_repetition.push(entry);
+            task.fail_fast = reader.boolean(id, at).unwrap_or_default();
+        }
         "max_parallel" => {
-            parts.max_parallel = Some(entry);
+            parts.of_repetition.push(entry);
             task.max_parallel = reader.integer(id, at, 1..=10_000).map(|number| number as u32);
         }
         "env" => {
@@ -201,15 +242,16 @@ fn check_repetition(reader: &mut Reader<'_, '_>, spec: &TaskSpec<'_>, path: Path
     if let Some(entry) = parts.foreach
         && matches!(kind, "approval" | "wait")
     {
-        let message = format!("`foreach` cannot repeat `{kind}`: every item would wait for the same thing");
+        let message = format!("`{}` cannot repeat `{kind}`: every item would wait for the same thing", entry.name);
         let help =
             format!("wait once, before the task that is repeated; or put the `{kind}` into a workflow and repeat that");
-        reader.report.add_with_help(reader.place(entry.key), path.key("foreach"), message, help);
+        reader.report.add_with_help(reader.place(entry.key), path.key(entry.name), message, help);
     }
-    if let (Some(entry), None) = (parts.max_parallel, parts.foreach) {
-        let message = "`max_parallel` has no meaning without `foreach`";
-        let help = "to bound tasks across runs use `pool`, to bound runs `concurrency`";
-        reader.report.add_with_help(reader.place(entry.key), path.key("max_parallel"), message, help);
+    for entry in parts.of_repetition.iter().filter(|_| parts.foreach.is_none()) {
+        let message = format!("`{}` has no meaning without `foreach` or `matrix`", entry.name);
+        let help = (entry.name == "max_parallel")
+            .then(|| "to bound tasks across runs use `pool`, to bound runs `concurrency`".to_owned());
+        reader.report.push(reader.place(entry.key), path.key(entry.name), message, help);
     }
     debug_assert!(spec.task.foreach.is_none() || parts.foreach.is_some());
 }
@@ -224,8 +266,9 @@ fn process_options(
 ) {
     for entry in &parts.of_process {
         let (id, at) = (entry.value, path.key(entry.name));
-        if kind != "run" {
-            let message = format!("`{}` has no meaning without `run`", entry.name);
+        let is_called = entry.name == "exit_codes" && matches!(kind, "function" | "remote");
+        if !matches!(kind, "run" | "steps") && !is_called {
+            let message = format!("`{}` has no meaning without `run` or `steps`", entry.name);
             reader.report.add(reader.place(entry.key), at, message);
             continue;
         }
@@ -235,9 +278,29 @@ fn process_options(
                     .members(id, at, "a path or a list of paths", |reader, id, path| reader.relative_path(id, path));
             }
             "limits" => spec.task.limits = limits(reader, id, at),
+            "exit_codes" => spec.task.exit_codes = exit_codes(reader, id, at),
+            "output" => spec.task.output = reader.word(id, at, OutputFrom::ALL).unwrap_or_default(),
+            "env_file" => spec.task.env_files = env_files(reader, id, at),
+            "image" => {
+                spec.task.container = container::read(reader, id, at, &mut spec.texts).map(Box::new);
+                let (label, value) = Container::LABEL;
+                spec.task.labels.entry(label.to_owned()).or_insert_with(|| value.to_owned());
+                let has_script = parts.kinds.iter().any(|kind| matches!(kind.name, "run" | "steps"));
+                if has_script && spec.task.container.as_ref().is_some_and(|container| !container.command.is_empty()) {
+                    let help = "keep one of the two: a script is given to a shell of the image";
+                    reader.report.add_with_help(
+                        reader.place(id),
+                        at,
+                        "the image has a `command` besides the script",
+                        help,
+                    );
+                }
+            }
             name => {
                 let Some(text) = reader.text(id, at) else { continue };
-                let Action::Run { shell, cwd, .. } = &mut spec.task.action else { continue };
+                let (Action::Run { shell, cwd, .. } | Action::Steps { shell, cwd, .. }) = &mut spec.task.action else {
+                    continue;
+                };
                 if name == "cwd" {
                     *cwd = Some(text.to_owned());
                     if has_expression(text) {
@@ -255,6 +318,29 @@ fn process_options(
             }
         }
     }
+}
+
+/// Codes from 1 to 255, each in one list.
+fn exit_codes(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> ExitCodes {
+    let mut read = ExitCodes::default();
+    for entry in reader.entries(id, path, &EXIT_CODES).unwrap_or_default() {
+        let at = path.key(entry.name);
+        let items = reader.one_or_many(entry.value, at, "an exit code or a list of exit codes").unwrap_or_default();
+        for (index, item) in items.into_iter().enumerate() {
+            let Some(code) = reader.integer(item, at.index(index), 1..=255) else { continue };
+            if read.meaning(code as i32).is_some() {
+                let message = format!("the exit code {code} is listed twice");
+                reader.report.add_with_help(reader.place(item), at.index(index), message, "a code means one thing");
+                continue;
+            }
+            match entry.name {
+                "skip" => read.skip.push(code as u8),
+                "continue" => read.succeed.push(code as u8),
+                other => unread(other),
+            }
+        }
+    }
+    read
 }
 
 fn limits(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Limits {

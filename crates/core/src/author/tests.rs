@@ -151,7 +151,7 @@ fn keys_that_do_not_exist() {
     check("name: w\ntask: {}", "2:1: a workflow has no key `task`\n  help: did you mean `tasks`?");
     check(
         "name: w\nzzz: {}",
-        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, callers, triggers, files, env, priority, timeout, concurrency, lifecycle, notifications, defaults, tasks, on_failure, finally, outputs",
+        "2:1: a workflow has no key `zzz`\n  help: a workflow has the keys name, namespace, title, description, version, tags, metadata, domain_events, inputs, secrets, callers, triggers, files, env, env_file, priority, timeout, concurrency, lifecycle, notifications, defaults, tasks, on_failure, on_success, finally, outputs",
     );
     check_task("run: x, need: other", "3:15: a task has no key `need`\n  help: did you mean `needs`?");
     check_task("run: x, for_each: other", "3:15: a task has no key `for_each`\n  help: did you mean `foreach`?");
@@ -166,7 +166,7 @@ fn keys_that_do_not_exist() {
 fn a_task_does_one_thing() {
     check_task(
         "needs: other",
-        "3:3: the task `t` does not say what to do\n  help: give it one of run, http, function, workflow, remote, approval, wait",
+        "3:3: the task `t` does not say what to do\n  help: give it one of run, steps, http, function, workflow, remote, approval, wait",
     );
     check_task(
         "run: x, function: noop",
@@ -251,7 +251,7 @@ fn needs_that_cannot_be() {
     );
     check(
         "name: w\ntasks: {a: {run: x}}\nfinally: {b: {run: x, needs: a}}",
-        "3:30: `a` belongs to `tasks`\n  help: a task needs tasks of its own part only; `on_failure` and `finally` begin when the others have ended",
+        "3:30: `a` belongs to `tasks`\n  help: a task needs tasks of its own part only; `on_failure`, `on_success` and `finally` begin when the others have ended",
     );
     check(
         "name: w\ntasks: {a: {run: x}}\nfinally: {a: {run: x}}",
@@ -328,7 +328,7 @@ fn expressions_are_checked_where_they_stand() {
         "name: w\nenv: {A: '${{ tasks.a.output }}'}\ntasks: {a: {run: x}}",
         "2:15: no task has run yet where this expression is evaluated",
     );
-    check("name: w\nenv: {A: '${{ env.A }}'}", "2:15: `env` cannot be read where it is made");
+    check("name: w\nenv: {A: '${{ env.A }}'}", "2:15: the variable `A` is not made yet\n  help: variables are made in the order written: put `A` above");
     check("name: w\ninputs: {a: {default: '${{ inputs.a }}'}}", "2:28: one input cannot read another");
     check("name: w\nconcurrency: {key: '${{ inputs.a }}'}", "2:25: there is no input `a`\n  help: declare it: `inputs: {a: {}}`");
 }
@@ -356,8 +356,8 @@ fn inputs_are_declared_sensibly() {
         "2:20: `type` cannot be `int`\n  help: write one of string, integer, number, boolean, object, list, date, datetime, duration",
     );
     check(
-        "name: w\ninputs: {a-b: {type: string}}",
-        "2:10: `a-b` is not a valid input name\n  help: write letters, digits and `_`, not beginning with a digit, at most 128",
+        "name: w\ninputs: {1-b: {type: string}}",
+        "2:10: `1-b` is not a valid input name\n  help: write letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, not ending with `-` or `.`, at most 128",
     );
     check(
         "name: w\ninputs: {a: {type: integer, default: x}}",

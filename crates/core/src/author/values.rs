@@ -24,6 +24,17 @@ pub(super) fn is_identifier(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
+pub(super) const INPUT_NAME_RULE: &str =
+    "write letters, digits, `_`, `-` and `.`, beginning with a letter or `_`, not ending with `-` or `.`, at most 128";
+
+/// `^[A-Za-z_]([A-Za-z0-9_.-]{0,126}[A-Za-z0-9_])?$`
+pub(super) fn is_input_name(text: &str) -> bool {
+    text.len() <= 128
+        && text.as_bytes().first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'_')
+        && text.as_bytes().last().is_some_and(|byte| !matches!(byte, b'-' | b'.'))
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.'))
+}
+
 /// `500ms 30s 5m 2h 1d`, or several of them with the largest first (`1h30m`), in milliseconds.
 pub(crate) fn parse_duration(text: &str) -> Result<u64, &'static str> {
     const TOO_LONG: &str = "a duration is at most ten years";

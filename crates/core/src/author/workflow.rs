@@ -47,13 +47,14 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             outputs: IndexMap::new(),
             output_reads: Reads::default(),
             reads_schedule: false,
+            env_files: Vec::new(),
             tasks: Vec::new(),
         },
         tasks: Vec::new(),
         texts: Vec::new(),
         trigger_places: Vec::new(),
     };
-    let mut stages: [Option<NodeId>; 3] = [None; 3];
+    let mut stages: [Option<NodeId>; 4] = [None; 4];
     let mut defaults = Defaults::default();
     let mut named = false;
     for entry in entries {
@@ -61,7 +62,8 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             "name" => named = true,
             "tasks" => stages[0] = Some(entry.value),
             "on_failure" => stages[1] = Some(entry.value),
-            "finally" => stages[2] = Some(entry.value),
+            "on_success" => stages[2] = Some(entry.value),
+            "finally" => stages[3] = Some(entry.value),
             "defaults" => defaults = retry::defaults(&mut reader, entry.value, root.key("defaults")),
             _ => {}
         }
@@ -81,7 +83,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
 fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, path: Path<'_>) {
     let (id, workflow, texts) = (entry.value, &mut spec.workflow, &mut spec.texts);
     match entry.name {
-        "tasks" | "on_failure" | "finally" | "defaults" => {}
+        "tasks" | "on_failure" | "on_success" | "finally" | "defaults" => {}
         "name" => workflow.name = reader.name(id, path).unwrap_or_default().into(),
         "namespace" => workflow.namespace = reader.name(id, path).unwrap_or(DEFAULT_NAMESPACE).into(),
         "title" => workflow.title = short(reader, id, path, 256),
@@ -116,6 +118,7 @@ fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, pat
             workflow.files =
                 reader.members(id, path, "a list of paths", |reader, id, path| reader.relative_path(id, path));
         }
+        "env_file" => workflow.env_files = env_files(reader, id, path),
         "env" => {
             workflow.env = reader.env(id, path, |name, node, path| {
                 texts.push(Text::new(Field::Env(name.into()), node, path));
@@ -133,6 +136,11 @@ fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, pat
         }
         other => unread(other),
     }
+}
+
+/// Files of variables, which travel with the version like every other file.
+pub(super) fn env_files(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Vec<String> {
+    reader.members(id, path, "a path or a list of paths", |reader, id, path| reader.relative_path(id, path))
 }
 
 fn short(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, longest: usize) -> Option<String> {

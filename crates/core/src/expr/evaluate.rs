@@ -171,6 +171,7 @@ fn context(used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> minij
             ("run", _) => _ = roots.entry("run").or_insert_with(|| Serde(&scope.run).into()),
             ("workflow", _) => _ = roots.entry("workflow").or_insert_with(|| Serde(&scope.workflow).into()),
             ("item", _) => _ = roots.entry("item").or_insert_with(|| Serde(&scope.item).into()),
+            ("matrix", _) => _ = roots.entry("matrix").or_insert_with(|| Serde(&scope.item).into()),
             ("index", _) => _ = roots.entry("index").or_insert_with(|| Serde(&scope.index).into()),
             ("event", _) => _ = roots.entry("event").or_insert_with(|| Serde(&scope.event).into()),
             ("secrets", _) => _ = roots.entry("secrets").or_insert_with(|| Serde(&scope.secrets).into()),
@@ -186,7 +187,7 @@ fn context(used: &[Reference], scope: &Scope, env: &Map<String, Value>) -> minij
         }
     }
     roots.insert("tasks", minijinja::Value::from(tasks));
-    for name in ["body", "status", "headers"] {
+    for name in ["body", "status", "headers", "error"] {
         if let Some(value) = scope.answer.get(name)
             && used.iter().any(|reference| reference.root == name)
         {
@@ -211,8 +212,9 @@ fn explain_missing(reference: &Reference, scope: &Scope, env: &Map<String, Value
             return Some(format!("the secret {} has no value", quoted(name)));
         }
         ("item", _) => (scope.item.clone().unwrap_or_default(), "item", &reference.path[..]),
+        ("matrix", _) => (scope.item.clone().unwrap_or_default(), "matrix", &reference.path[..]),
         ("event", _) => (scope.event.clone().unwrap_or_default(), "event", &reference.path[..]),
-        (name @ ("body" | "status" | "headers"), _) => {
+        (name @ ("body" | "status" | "headers" | "error"), _) => {
             (scope.answer.get(name).cloned().unwrap_or_default(), name, &reference.path[..])
         }
         _ => return None,

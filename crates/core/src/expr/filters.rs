@@ -26,6 +26,7 @@ pub(super) fn begin() {
 }
 
 pub(super) fn add(environment: &mut Environment<'_>) {
+    environment.add_function("range", range);
     environment.add_filter("replace", replace);
     environment.add_filter("join", join);
     environment.add_filter("map", map);
@@ -183,4 +184,17 @@ fn dirname(path: &str) -> String {
 
 fn trimprefix(text: &str, prefix: &str) -> String {
     text.strip_prefix(prefix).unwrap_or(text).to_owned()
+}
+
+/// As many as a task may be repeated.
+const MAX_RANGE: i64 = 10_000;
+
+/// `range(3)` is 0, 1, 2; `range(1, 3)` is 1, 2.
+fn range(first: i64, end: Option<i64>) -> Result<Vec<i64>, Error> {
+    let (first, end) = end.map_or((0, first), |end| (first, end));
+    if end.saturating_sub(first) > MAX_RANGE {
+        let message = format!("`range` gives at most {MAX_RANGE} numbers");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
+    Ok((first..end).collect())
 }

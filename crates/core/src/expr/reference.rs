@@ -44,10 +44,12 @@ impl Reference {
     pub(super) fn look_up<'s>(&self, scope: &'s Scope, env: &'s Map<String, Value>) -> Option<Cow<'s, Value>> {
         let (fields, path) = match self.root.as_str() {
             "tasks" => return self.look_up_task(scope),
-            "item" => return walk(scope.item.as_ref()?, &self.path).map(Cow::Borrowed),
+            "item" | "matrix" => return walk(scope.item.as_ref()?, &self.path).map(Cow::Borrowed),
             "event" => return walk(scope.event.as_ref()?, &self.path).map(Cow::Borrowed),
             "index" => return scope.index.map(|index| Cow::Owned(index.into())),
-            "body" | "status" | "headers" => return walk(scope.answer.get(&self.root)?, &self.path).map(Cow::Borrowed),
+            "body" | "status" | "headers" | "error" => {
+                return walk(scope.answer.get(&self.root)?, &self.path).map(Cow::Borrowed);
+            }
             "inputs" => (&scope.inputs, &self.path[..]),
             "run" => (&scope.run, &self.path[..]),
             "workflow" => (&scope.workflow, &self.path[..]),
@@ -103,7 +105,12 @@ pub(crate) struct ExprError {
 }
 
 /// Checks an expression and brings it into the stored form.
-pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> Result<Analysis, ExprError> {
+pub(crate) fn analyse(
+    source: &str,
+    names: &NameTable<'_>,
+    inputs: &dyn Fn(&str) -> bool,
+    allowed: Allowed,
+) -> Result<Analysis, ExprError> {
     let whole = |message: String| ExprError { offset: 0, length: source.chars().count(), message, help: None };
     if source.is_empty() {
         return Err(whole("the expression is empty".into()));
@@ -112,7 +119,8 @@ pub(crate) fn analyse(source: &str, names: &NameTable<'_>, allowed: Allowed) -> 
         return Err(whole(format!("the expression is longer than {} bytes", super::MAX_EXPRESSION)));
     }
     super::depth::check(source).map_err(whole)?;
-    let mut scan = Scan { source, names, at: 0, text: String::with_capacity(source.len()), references: Vec::new() };
+    let text = String::with_capacity(source.len());
+    let mut scan = Scan { source, names, inputs, at: 0, text, references: Vec::new() };
     scan.run()?;
     let Scan { text, references, .. } = scan;
     let compiled = environment()
@@ -155,7 +163,8 @@ fn has_single_equals(source: &str) -> bool {
 /// The references of an expression in stored form; used to explain a failed evaluation.
 pub(crate) fn references(source: &str) -> Vec<Reference> {
     let names = NameTable::new();
-    let mut scan = Scan { source, names: &names, at: 0, text: String::new(), references: Vec::new() };
+    let mut scan =
+        Scan { source, names: &names, inputs: &|_| false, at: 0, text: String::new(), references: Vec::new() };
     match scan.run() {
         Ok(()) => scan.references,
         Err(_) => Vec::new(),
@@ -172,6 +181,8 @@ pub(super) fn describe(error: &minijinja::Error) -> String {
 struct Scan<'s, 'n> {
     source: &'s str,
     names: &'n NameTable<'n>,
+    /// Whether there is an input of that name.
+    inputs: &'n dyn Fn(&str) -> bool,
     at: usize,
     text: String,
     references: Vec<Reference>,
@@ -259,8 +270,11 @@ impl Scan<'_, '_> {
             return Ok(Before::Nothing);
         }
         let mut path = Vec::new();
-        if word == "tasks" {
-            self.task_name(&mut path);
+        match word {
+            "tasks" => self.dashed_name(&mut path, |scan, name| scan.names.contains_key(name)),
+            // Plain names stay as they are written.
+            "inputs" => self.dashed_name(&mut path, |scan, name| name.contains(['-', '.']) && (scan.inputs)(name)),
+            _ => {}
         }
         self.accessors(&mut path);
         let length = self.source[start..self.at].chars().count();
@@ -268,8 +282,8 @@ impl Scan<'_, '_> {
         Ok(Before::Nothing)
     }
 
-    /// After `tasks`: the longest run of name characters that is the name of a task.
-    fn task_name(&mut self, path: &mut Vec<String>) {
+    /// After `tasks` or `inputs`: the longest run of name characters that is the name of one.
+    fn dashed_name(&mut self, path: &mut Vec<String>, is_known: impl Fn(&Self, &str) -> bool) {
         let rest = &self.source.as_bytes()[self.at..];
         if rest.first() != Some(&b'.') {
             return;
@@ -278,7 +292,7 @@ impl Scan<'_, '_> {
         let name_at = self.at + 1;
         let known = (1..=run).rev().find(|length| {
             let boundary = *length == run || !is_word(rest[1 + length]);
-            boundary && self.names.contains_key(&self.source[name_at..name_at + length])
+            boundary && is_known(self, &self.source[name_at..name_at + length])
         });
         if let Some(length) = known {
             let name = &self.source[name_at..name_at + length];

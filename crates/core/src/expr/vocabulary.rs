@@ -18,14 +18,21 @@ pub(crate) struct Allowed {
     pub(crate) env: Refusal,
     pub(crate) secrets: Refusal,
     pub(crate) item: Refusal,
+    /// The item under another name.
+    pub(crate) matrix: Refusal,
     pub(crate) event: Refusal,
     /// `body`, `status` and `headers`, and nothing else.
     pub(crate) answer: bool,
+    /// `error`, and nothing else.
+    pub(crate) error: bool,
 }
 
-pub(super) const ROOTS: [&str; 9] = ["inputs", "run", "workflow", "tasks", "secrets", "env", "item", "index", "event"];
+pub(super) const ROOTS: [&str; 10] =
+    ["inputs", "run", "workflow", "tasks", "secrets", "env", "item", "index", "matrix", "event"];
 const ANSWER: [&str; 3] = ["body", "status", "headers"];
-pub(super) const FUNCTIONS: [&str; 1] = ["dict"];
+const FAILURE: [&str; 1] = ["error"];
+const FAILURE_FIELDS: [&str; 5] = ["kind", "message", "exit_code", "status", "attempt"];
+pub(super) const FUNCTIONS: [&str; 2] = ["dict", "range"];
 pub(super) const KEYWORDS: [&str; 14] =
     ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None", "null"];
 /// Filters whose result is bounded by what goes in. Those that repeat or pad at will are left out.
@@ -123,18 +130,15 @@ pub(super) fn check_reference(reference: &Reference, names: &NameTable<'_>, allo
         Err(ExprError { offset: reference.offset, length: reference.length, message, help })
     };
     let root = reference.root.as_str();
-    let known: &[&str] = if allowed.answer { &ANSWER } else { &ROOTS };
+    let (known, over): (&[&str], &str) = match () {
+        () if allowed.answer => (&ANSWER, " over an answer"),
+        () if allowed.error => (&FAILURE, " over a failure"),
+        () => (&ROOTS, ""),
+    };
     if !known.contains(&root) {
         let help =
             did_you_mean(root, known.iter().copied()).unwrap_or_else(|| format!("there are {}", known.join(", ")));
-        return fail(
-            format!(
-                "nothing is called {} in expressions{}",
-                quoted(root),
-                if allowed.answer { " over an answer" } else { "" }
-            ),
-            Some(help),
-        );
+        return fail(format!("nothing is called {} in expressions{over}", quoted(root)), Some(help));
     }
     let refusal = match root {
         "inputs" => allowed.inputs,
@@ -143,6 +147,7 @@ pub(super) fn check_reference(reference: &Reference, names: &NameTable<'_>, allo
         "env" => allowed.env,
         "secrets" => allowed.secrets,
         "item" | "index" => allowed.item,
+        "matrix" => allowed.matrix,
         "event" => allowed.event,
         _ => None,
     };
@@ -168,6 +173,7 @@ pub(super) fn check_reference(reference: &Reference, names: &NameTable<'_>, allo
             check_field(reference, "`run`", 0, &known)
         }
         "workflow" => check_field(reference, "`workflow`", 0, &WORKFLOW_FIELDS),
+        "error" => check_field(reference, "`error`", 0, &FAILURE_FIELDS),
         _ => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use super::labels::{kind, marks, title};
 pub fn dot(workflow: &Workflow) -> String {
     let mut text = format!("digraph {} {{\n", quoted(&workflow.name));
     text.push_str("  rankdir=TB;\n  node [shape=box, style=rounded, fontname=\"Helvetica\"];\n");
-    for stage in [Stage::Main, Stage::OnFailure, Stage::Finally] {
+    for stage in Stage::ALL.iter().copied() {
         let range = workflow.stage(stage);
         if range.is_empty() {
             continue;

@@ -8,6 +8,7 @@ pub(super) fn title(stage: Stage) -> &'static str {
     match stage {
         Stage::Main => "tasks",
         Stage::OnFailure => "on_failure: when something failed",
+        Stage::OnSuccess => "on_success: when nothing failed",
         Stage::Finally => "finally: in every case",
     }
 }
@@ -22,7 +23,7 @@ pub(super) fn kind(task: &Task) -> String {
         Action::Wait(Wait::Until(_)) => "until",
         Action::Wait(Wait::Event { name, .. }) => name.as_str(),
         Action::Wait(Wait::Result { .. }) => "result",
-        Action::Run { .. } | Action::Approval(_) => "",
+        Action::Run { .. } | Action::Steps { .. } | Action::Approval(_) => "",
     };
     let kind = task.action.kind();
     if about.is_empty() { kind.to_owned() } else { format!("{kind} {}", shortened(about, 24)) }

@@ -9,7 +9,7 @@ use super::labels::{kind, marks, title};
 
 pub fn mermaid(workflow: &Workflow) -> String {
     let mut text = String::from("flowchart TD\n");
-    for stage in [Stage::Main, Stage::OnFailure, Stage::Finally] {
+    for stage in Stage::ALL.iter().copied() {
         let range = workflow.stage(stage);
         if range.is_empty() {
             continue;

@@ -42,7 +42,7 @@ pub fn placed(workflow: &Workflow) -> Placed {
     let mut picture =
         Placed { boxes: vec![(0, 0, 0); workflow.tasks.len()], edges: Vec::new(), height: BOX_HEIGHT, size: (0, 0) };
     let mut top = 0;
-    for stage in [Stage::Main, Stage::OnFailure, Stage::Finally] {
+    for stage in Stage::ALL.iter().copied() {
         if workflow.stage(stage).is_empty() {
             continue;
         }

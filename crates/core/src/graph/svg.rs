@@ -26,7 +26,7 @@ pub fn svg(workflow: &Workflow) -> String {
     let mut body = String::new();
     let mut top = MARGIN;
     let mut width = 200;
-    for stage in [Stage::Main, Stage::OnFailure, Stage::Finally] {
+    for stage in Stage::ALL.iter().copied() {
         if workflow.stage(stage).is_empty() {
             continue;
         }

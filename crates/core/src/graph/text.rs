@@ -28,7 +28,7 @@ pub struct Style {
 /// The whole workflow, stage by stage.
 pub fn text(workflow: &Workflow, style: Style) -> Vec<Line> {
     let mut lines = vec![heading(workflow, style)];
-    for stage in [Stage::Main, Stage::OnFailure, Stage::Finally] {
+    for stage in Stage::ALL.iter().copied() {
         let range = workflow.stage(stage);
         if range.is_empty() {
             continue;

@@ -3,8 +3,10 @@
 //! Only what means the same here is carried over. Everything else is named in a comment at its place, so that no user
 //! finds out later.
 
+mod argo;
 mod conditions;
 mod crontab;
+mod dagu;
 mod expressions;
 mod github;
 mod matrix;
@@ -15,7 +17,9 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use argo::argo;
 pub use crontab::crontab;
+pub use dagu::dagu;
 pub use github::github_actions;
 pub use tasker::tasker;
 

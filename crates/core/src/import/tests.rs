@@ -228,3 +228,45 @@ proptest! {
         prop_assert!(parse(&imported.text).is_ok(), "{:?}\n{}", parse(&imported.text), imported.text);
     }
 }
+
+#[test]
+fn a_workflow_of_dagu_becomes_a_chain_or_a_graph() {
+    let imported = super::dagu(
+        "name: Nightly Load\nschedule: '0 2 * * *'\nenv: [HOST: db]\nsmtp: {host: x}\nsteps:\n  - name: Extract\n    command: ./extract.sh\n    retryPolicy: {limit: 2, intervalSec: 5}\n    continueOn: {exitCode: [3]}\n  - name: Load\n    script: |\n      ./load.sh\n    output: ROWS\nhandlerOn: {failure: {command: ./tell.sh}}\n",
+    )
+    .unwrap();
+    let workflow = crate::parse(&imported.text).unwrap_or_else(|errors| panic!("{}\n{errors}", imported.text));
+    assert_eq!(
+        (workflow.name.as_str(), workflow.tasks.len(), imported.left_out),
+        ("nightly-load", 3, 2),
+        "{}",
+        imported.text
+    );
+    assert_eq!(workflow.tasks[1].needs, [0]);
+    assert_eq!(workflow.tasks[0].retry.attempts, 3);
+    assert_eq!(workflow.tasks[0].exit_codes.succeed, [3]);
+    let graph = super::dagu("name: g\ntype: graph\nsteps:\n  - {name: a, command: 'true'}\n  - {name: b, executor: {type: ssh}, depends: [a, zzz]}\n").unwrap();
+    let workflow = crate::parse(&graph.text).unwrap_or_else(|errors| panic!("{}\n{errors}", graph.text));
+    assert_eq!(workflow.tasks[1].needs, [0]);
+    assert!(graph.text.contains("was not carried over") && graph.text.contains("exit 1"), "{}", graph.text);
+    assert!(super::dagu("name: x").is_err());
+}
+
+#[test]
+fn a_workflow_of_argo_becomes_tasks_with_images() {
+    let imported = super::argo(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {generateName: diamond-}\nspec:\n  entrypoint: main\n  arguments: {parameters: [{name: who, value: world}]}\n  templates:\n  - name: echo\n    inputs: {parameters: [{name: message}]}\n    container: {image: 'alpine:3', command: [echo, '{{inputs.parameters.message}}'], resources: {}}\n    retryStrategy: {limit: 2}\n  - name: main\n    dag:\n      tasks:\n      - {name: A, template: echo, arguments: {parameters: [{name: message, value: '{{workflow.parameters.who}}'}]}}\n      - {name: B, dependencies: [A], template: echo, arguments: {parameters: [{name: message, value: b}]}, when: x}\n      - {name: C, dependencies: [A], template: gone}\n",
+    )
+    .unwrap();
+    let workflow = crate::parse(&imported.text).unwrap_or_else(|errors| panic!("{}\n{errors}", imported.text));
+    assert_eq!((workflow.name.as_str(), workflow.tasks.len()), ("diamond", 3), "{}", imported.text);
+    let container = workflow.tasks[0].container.as_ref().unwrap();
+    assert_eq!(
+        (container.image.as_str(), container.command.join(" ")),
+        ("alpine:3", "echo ${{ inputs.who }}".to_owned())
+    );
+    assert_eq!((workflow.tasks[1].needs.as_slice(), workflow.tasks[0].retry.attempts), (&[0][..], 3));
+    assert!(workflow.tasks[2].container.is_none() && imported.text.contains("exit 1"), "{}", imported.text);
+    assert!(imported.left_out >= 3, "{}", imported.text);
+    assert!(super::argo("kind: Pod").is_err());
+}

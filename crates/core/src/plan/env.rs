@@ -56,35 +56,40 @@ impl Needed {
         self
     }
 
+    /// Something nearer has this name.
+    fn found(&mut self, name: &str) {
+        self.names.retain(|needed| needed != name);
+    }
+
     fn has(&self, name: &str) -> bool {
         self.all || self.names.iter().any(|needed| needed == name)
     }
 }
 
 impl Workflow {
-    /// The values of the variables that are needed: those of the task over those of the workflow.
+    /// The values of the variables that are needed: those of the task over those of the workflow, each made from those
+    /// above it.
     pub(super) fn needed_env(
         &self,
         task: Option<&Task>,
-        needed: Needed,
+        mut needed: Needed,
         scope: &Scope,
     ) -> Result<Map<String, Value>, EvalError> {
-        let own: Vec<(&String, &String)> =
-            task.into_iter().flat_map(|task| &task.env).filter(|(name, _)| needed.has(name)).collect();
-        let below = own.iter().fold(Needed::default(), |below, (_, text)| below.and(Needed::template(text)));
-        let hidden = |name: &str| own.iter().any(|(own, _)| *own == name);
-        let nothing = Map::new();
-        let mut env = Map::new();
-        for (name, text) in &self.env {
-            if below.has(name) || needed.has(name) && !hidden(name) {
-                env.insert(name.clone(), Value::String(render_text(text, scope, &nothing)?));
+        // From the last to the first: what a variable reads stands above it.
+        let own = task.into_iter().flat_map(|task| task.env.iter().rev());
+        let mut wanted: Vec<(&String, &String)> = Vec::new();
+        for (name, text) in own.chain(self.env.iter().rev()) {
+            if needed.has(name) {
+                needed.found(name);
+                needed = needed.and(Needed::template(text));
+                wanted.push((name, text));
             }
         }
-        let mut made = Vec::with_capacity(own.len());
-        for (name, text) in own {
-            made.push((name.clone(), Value::String(render_text(text, scope, &env)?)));
+        let mut env = Map::with_capacity(wanted.len());
+        for (name, text) in wanted.into_iter().rev() {
+            let value = render_text(text, scope, &env)?;
+            env.insert(name.clone(), Value::String(value));
         }
-        env.extend(made);
         Ok(env)
     }
 

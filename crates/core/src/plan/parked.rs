@@ -12,7 +12,7 @@ use crate::workflow::{Action, Foreach, OnTimeout, Reads, Task, Trigger, Wait};
 use crate::{Micros, Workflow, time};
 
 use super::env::Needed;
-use super::failure;
+use super::{failure, matrix};
 
 /// The longest list a task is repeated over.
 pub const MAX_ITEMS: usize = 10_000;
@@ -73,6 +73,13 @@ impl Workflow {
                 let env = self.needed_env(None, needed, scope).map_err(within)?;
                 let rendered = members.iter().map(|member| render_json(member, scope, &env));
                 rendered.collect::<Result<_, _>>().map_err(within)?
+            }
+            Some(Foreach::Matrix(written)) => {
+                let within = |error| failure(&format!("`matrix` of task `{}`", task.name), error);
+                let texts = [&written.axes, &written.include, &written.exclude].map(Needed::value);
+                let needed = texts.into_iter().fold(Needed::default(), Needed::and);
+                let env = self.needed_env(None, needed, scope).map_err(within)?;
+                matrix::combinations(written, scope, &env).map_err(within)?
             }
         };
         if items.len() > MAX_ITEMS {

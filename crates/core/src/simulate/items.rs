@@ -26,12 +26,12 @@ impl Player<'_> {
 
     /// The workflow's variables with their values.
     pub(super) fn env(&self) -> Result<Map<String, Value>, String> {
-        let nothing = Map::new();
-        let rendered = self.workflow.env.iter().map(|(name, text)| {
-            let value = render_text(text, &self.scope, &nothing).map_err(|error| error.to_string())?;
-            Ok((name.clone(), Value::String(value)))
-        });
-        rendered.collect()
+        let mut env = Map::new();
+        for (name, text) in &self.workflow.env {
+            let value = render_text(text, &self.scope, &env).map_err(|error| error.to_string())?;
+            env.insert(name.clone(), Value::String(value));
+        }
+        Ok(env)
     }
 
     /// Evaluates the list and begins as many items as may run at once.
@@ -73,7 +73,7 @@ impl Player<'_> {
 
     pub(super) fn conclude_item(&mut self, index: usize, item: usize, conclusion: Conclusion) {
         // The run may have been stopped while the item was under way.
-        if self.tasks[index].ended.is_some() {
+        if self.tasks[index].ended.is_some() || self.items_of(index).outcomes[item].state.is_terminal() {
             return;
         }
         let task = &self.workflow.tasks[index];
@@ -96,6 +96,10 @@ impl Player<'_> {
                     return self.retry_item(index, item, failures);
                 }
                 outcome.state = TaskState::Failed;
+                if task.fail_fast && task.on_exhausted != OnExhausted::Continue {
+                    items.stop();
+                    return self.end_if_all_ended(index);
+                }
             }
         }
         items.open -= 1;
@@ -126,6 +130,15 @@ impl Player<'_> {
 }
 
 impl Items {
+    /// One has failed, and the others are not wanted any more.
+    fn stop(&mut self) {
+        for outcome in self.outcomes.iter_mut().filter(|outcome| !outcome.state.is_terminal()) {
+            outcome.state = TaskState::Cancelled;
+        }
+        self.open = 0;
+        self.next = self.values.len();
+    }
+
     fn new(values: Vec<Value>) -> Self {
         let nothing = ItemOutcome {
             state: TaskState::Pending,

@@ -49,7 +49,11 @@ impl Player<'_> {
                 self.within(index, ends, until)
             }
             Action::Wait(Wait::For(_) | Wait::Until(_)) => self.within(index, None, until),
-            Action::Run { .. } | Action::Function { .. } | Action::Http(_) | Action::Remote { .. } => None,
+            Action::Run { .. }
+            | Action::Steps { .. }
+            | Action::Function { .. }
+            | Action::Http(_)
+            | Action::Remote { .. } => None,
         }
     }
 

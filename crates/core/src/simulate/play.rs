@@ -13,6 +13,7 @@ use crate::plan::EndedTasks;
 use crate::state::{RunState, TaskState};
 use crate::time::rfc3339;
 use crate::work::{Failure, Order};
+use crate::workflow::ExitMeaning;
 use crate::{Micros, RunId, Scope, TaskError, TaskView, Workflow};
 
 use super::items::Items;
@@ -373,7 +374,11 @@ impl Player<'_> {
             return (micros(limit), Conclusion::Failed(timed_out(limit)));
         }
         let conclusion = match step.result {
-            StepResult::Fail(failure) => Conclusion::Failed(failure),
+            StepResult::Fail(failure) => match task.exit_codes.meaning_of(&failure) {
+                Some(ExitMeaning::Skip) => Conclusion::Skipped,
+                Some(ExitMeaning::Succeed) => Conclusion::Success(Value::Object(Map::new())),
+                None => Conclusion::Failed(failure),
+            },
             StepResult::Output(output) => Conclusion::Success(output),
             StepResult::Approve | StepResult::Reject | StepResult::Event(_) | StepResult::Never => {
                 Conclusion::Success(Value::Object(Map::new()))
@@ -434,7 +439,7 @@ impl Player<'_> {
                     self.schedule(delay, Event::Due { task: index, item: None });
                 }
             }
-            Conclusion::Skipped => _ = self.board.finish(index, Ending::Success),
+            Conclusion::Skipped => _ = self.board.finish(index, Ending::Skipped),
         }
     }
 

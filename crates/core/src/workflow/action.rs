@@ -29,6 +29,15 @@ pub enum Action {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cwd: Option<String>,
     },
+    /// Scripts one after the other in the same folder, as one attempt.
+    Steps {
+        steps: Vec<Step>,
+        /// Of the steps that say nothing else.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shell: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cwd: Option<String>,
+    },
     Function {
         handler: String,
         #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -50,7 +59,7 @@ pub enum Action {
 impl Action {
     pub fn slot_class(&self) -> SlotClass {
         match self {
-            Self::Run { .. } => SlotClass::Process,
+            Self::Run { .. } | Self::Steps { .. } => SlotClass::Process,
             Self::Remote { .. } => SlotClass::Remote,
             Self::Function { .. } | Self::Http(_) | Self::Workflow(_) | Self::Approval(_) | Self::Wait(_) => {
                 SlotClass::Function
@@ -62,6 +71,7 @@ impl Action {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Run { .. } => "run",
+            Self::Steps { .. } => "steps",
             Self::Function { .. } => "function",
             Self::Http(_) => "http",
             Self::Workflow(_) => "workflow",
@@ -75,6 +85,29 @@ impl Action {
     pub fn parks(&self) -> bool {
         matches!(self, Self::Workflow(_) | Self::Approval(_) | Self::Wait(_))
     }
+}
+
+/// One script among the steps of a task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    pub name: String,
+    /// An expression (without braces), evaluated before the attempt begins; false leaves the step out.
+    #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
+    pub condition: Option<String>,
+    /// Like that of a task with `run`.
+    pub script: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bindings: Vec<(String, String)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shell: Option<String>,
+    /// Below the folder of the task, unless it is a full path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub env: IndexMap<String, String>,
+    /// Its failure is logged, and the next step begins.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub continue_on_error: bool,
 }
 
 /// An HTTP request and what its answer must be.

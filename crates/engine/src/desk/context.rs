@@ -72,6 +72,7 @@ fn shown(order: &Order) -> Value {
     let env: Map<String, Value> = order.env.iter().map(|(name, value)| (name.clone(), value.clone().into())).collect();
     let action = match &order.action {
         OrderAction::Run { script, shell, cwd } => json!({"run": script, "shell": shell, "cwd": cwd}),
+        OrderAction::Steps { steps, cwd } => json!({"steps": steps, "cwd": cwd}),
         OrderAction::Function { handler, payload } => json!({"function": handler, "payload": payload}),
         OrderAction::Remote { handler, payload } => json!({"remote": handler, "payload": payload}),
         OrderAction::Http(http) => {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{Clock, Completion, Failure, Outcome};
-use mainspring_core::workflow::SlotClass;
+use mainspring_core::workflow::{ExitMeaning, SlotClass};
 use mainspring_store::{Ended, GoesOn, GoesOnAs, TaskToken};
 use tokio::sync::mpsc;
 
-use crate::bus::MAX_LANES;
+use crate::bus::{BusMessage, ClaimableRoutes, MAX_LANES};
 use crate::events::announcing::publish;
 use crate::exchange::gatherer::Gatherer;
 use crate::exchange::scopes::pause;
@@ -129,7 +130,7 @@ impl Lanes {
 }
 
 /// Puts a completion where its lane will find it, and says which lane that is.
-fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
+fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
     let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
     let mut ended = Ended {
         token,
@@ -159,8 +160,15 @@ fn hand_in(shared: &Shared, completion: Completion, held: Held) -> usize {
             };
             return shared.gatherer().push_goes_on(released);
         }
+        Outcome::Failed(failure) if let Some(meaning) = exit_meaning(shared, &held, token, &failure) => {
+            ended.state = match meaning {
+                ExitMeaning::Skip => TaskState::Skipped,
+                ExitMeaning::Succeed => TaskState::Success,
+            };
+        }
         Outcome::Failed(failure) => {
             let failure = without_nul(failure);
+            stop_siblings(shared, &held, token, &failure);
             if let Some(due_at) = retry_at(shared, &held, token, &failure) {
                 let retry = GoesOn {
                     token,
@@ -213,14 +221,43 @@ fn log_end(shared: &Shared, completion: &Completion, held: &Held) {
     }
 }
 
+/// What the task says of this exit code, if it is no failure.
+fn exit_meaning(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<ExitMeaning> {
+    let spec = shared.client.specs.cached(held.version)?;
+    spec.workflow.tasks.get(token.key.index as usize)?.exit_codes.meaning_of(failure)
+}
+
+/// An item of a task with `fail_fast` has failed for good: the others are called off. It makes the task end sooner and
+/// changes nothing about how it ends, so a process that dies before it has done that loses nothing but time.
+fn stop_siblings(shared: &Arc<Shared>, held: &Held, token: TaskToken, failure: &Failure) {
+    let Some(spec) = shared.client.specs.cached(held.version) else { return };
+    let Some(task) = spec.workflow.tasks.get(token.key.index as usize) else { return };
+    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+    if token.key.item < 0
+        || !task.fail_fast
+        || task.on_exhausted == OnExhausted::Continue
+        || task.retry.tries_again(failures, failure)
+    {
+        return;
+    }
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let stopped = shared.client.store.stop_items(shared.client.clock.now(), token.key).await;
+        match stopped {
+            Ok(()) => shared.client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any)),
+            Err(error) => tracing::warn!(%error, task = %token.key, "stopping the other items of a task"),
+        }
+    });
+}
+
 /// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.
 fn retry_at(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<i64> {
     let spec = shared.client.specs.cached(held.version)?;
     let task = spec.workflow.tasks.get(token.key.index as usize)?;
-    if failure.permanent || !task.retry.allows(&failure.kind, failure.code()) {
+    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+    if failure.permanent || !task.retry.repeats(failures, failure) {
         return None;
     }
-    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
     Some(shared.client.clock.now() + task.retry.delay_micros(failures, fastrand::f64()))
 }
 

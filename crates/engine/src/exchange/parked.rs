@@ -324,7 +324,9 @@ impl One<'_> {
         let key = self.claim.token.key;
         let results = self.shared.client.store.item_results(key.run, key.index).await?;
         let failed: Vec<&ItemResult> = results.iter().filter(|result| result.failed).collect();
-        if let Some(first) = failed.first() {
+        // One that was called off because of another does not say why.
+        let first = failed.iter().find(|result| result.state == TaskState::Failed).or(failed.first());
+        if let Some(first) = first {
             let named: Vec<String> =
                 failed.iter().take(5).map(|result| format!("{}[{}]", self.task.name, result.item)).collect();
             let more = if failed.len() > named.len() { ", …" } else { "" };

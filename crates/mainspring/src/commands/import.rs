@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mainspring_core::import::{Imported, crontab, github_actions, tasker};
+use mainspring_core::import::{Imported, argo, crontab, dagu, github_actions, tasker};
 
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::output::Output;
@@ -31,6 +31,8 @@ enum Kind {
     Crontab,
     GithubActions,
     Tasker,
+    Dagu,
+    Argo,
 }
 
 pub(crate) fn import(args: &ImportArgs, out: &Output) -> Result {
@@ -38,6 +40,8 @@ pub(crate) fn import(args: &ImportArgs, out: &Output) -> Result {
     let imported = match args.kind {
         Kind::Crontab => crontab(&source.text, args.system),
         Kind::GithubActions => github_actions(&source.text).map(|one| vec![one]),
+        Kind::Dagu => dagu(&source.text).map(|one| vec![one]),
+        Kind::Argo => argo(&source.text).map(|one| vec![one]),
         Kind::Tasker => tasker(&source.text).map(|one| vec![one]),
     };
     let imported = imported.map_err(|problems| {

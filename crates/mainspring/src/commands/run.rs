@@ -57,6 +57,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     let client = app.client(store);
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
+    require_engine(app, std::iter::once(&workflow).chain(children.iter().map(|child| &child.workflow)))?;
     require_secrets(&client, std::iter::once(&workflow).chain(children.iter().map(|child| &child.workflow)))?;
     for child in children {
         let workflow = Workflow { triggers: Vec::new(), ..child.workflow };
@@ -119,6 +120,19 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
         RunState::Success => Exit::Success,
         _ => Exit::WorkFailed,
     })
+}
+
+/// Tasks with an image need something that runs it, and there is no other worker.
+fn require_engine<'w>(app: &App<'_>, mut workflows: impl Iterator<Item = &'w Workflow>) -> Result<()> {
+    let contained =
+        |workflow: &Workflow| workflow.tasks.iter().find(|task| task.container.is_some()).map(|task| task.name.clone());
+    match workflows.find_map(contained).filter(|_| app.config.worker.container_engine.is_none()) {
+        None => Ok(()),
+        Some(task) => Err(Failure::bad_input(format!(
+            "task `{task}` runs in a container image, but there is no container engine here"
+        ))
+        .remedy("install podman or docker, or name one in MAINSPRING_WORKER_CONTAINER_ENGINE")),
+    }
 }
 
 /// Secrets that a workflow names must exist before anything starts.

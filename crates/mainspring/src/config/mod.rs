@@ -84,6 +84,7 @@ keys! {
     "worker.log_limit": "bytes of log kept per attempt",
     "worker.user": "the account that tasks of a server run as, if the server is root; mainspring-task unless given, where there is one",
     "worker.isolation": "auto: tasks of a server cannot see its files where the system has Landlock; off: they can",
+    "worker.container_engine": "the program that runs tasks with an image: docker, podman, a path, or none; the first of the two in PATH unless given",
     "worker.environment": "variables that tasks see besides the usual ones",
     "http.allow": "hosts and networks that http tasks may reach although they are private",
     "http.authorities": "PEM files of certificate authorities to trust besides the public ones",
@@ -155,6 +156,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) serves_remote: bool,
     pub(crate) grace: Duration,
     pub(crate) log_limit: usize,
+    pub(crate) container_engine: Option<PathBuf>,
     /// Besides the usual ones.
     pub(crate) environment: Vec<String>,
     /// The account of tasks.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mainspring_core::diagnostic::did_you_mean;
-use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity};
+use mainspring_core::workflow::Container;
+use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity, find_engine};
 
 use super::layers::{Layers, Word};
 use super::units::{parse_duration, parse_size};
@@ -120,12 +121,23 @@ fn worker(layers: &mut Layers) -> WorkerSettings {
             0
         }),
     };
+    let wanted = text(layers, "worker.container_engine");
+    let container_engine = find_engine(wanted.as_deref());
+    if let (Some(wanted), None) = (wanted.as_deref().filter(|wanted| *wanted != "none"), &container_engine) {
+        layers.complain_about("worker.container_engine", format!("`{wanted}` is not a program that can be found"));
+    }
+    let mut labels = labels(layers);
+    if container_engine.is_some() {
+        let (label, value) = Container::LABEL;
+        labels.entry(label.to_owned()).or_insert_with(|| value.to_owned());
+    }
     WorkerSettings {
+        container_engine,
         id: text(layers, "worker.id"),
         slots: integer(layers, "worker.slots", 0, MOST_SLOTS).map(|slots| slots as usize),
         function_slots: integer(layers, "worker.function_slots", 0, MOST_SLOTS).map_or(1_000, |slots| slots as usize),
         queues: list(layers, "worker.queues"),
-        labels: labels(layers),
+        labels,
         heartbeat,
         lease_ttl,
         on_store_loss,

@@ -48,8 +48,9 @@ flags! { RUN_FLAGS:
     RUN_HAS_PARENT "has_parent" = 128;
     /// Its end is followed: the unit that ends it leaves a row in `run_ends`.
     RUN_FOLLOWED "followed" = 256;
+    RUN_HAS_ON_SUCCESS "has_on_success" = 512;
     /// A stage comes after the main one.
-    RUN_HAS_FINALISERS "has_finalisers" = RUN_HAS_ON_FAILURE | RUN_HAS_FINALLY;
+    RUN_HAS_FINALISERS "has_finalisers" = RUN_HAS_ON_FAILURE | RUN_HAS_ON_SUCCESS | RUN_HAS_FINALLY;
     /// Its deadline does not matter: it is being made, cancelled, or past it.
     RUN_IGNORES_DEADLINE "ignores_deadline" = RUN_CANCELLING | RUN_TIMED_OUT | RUN_BEING_MADE;
 }
@@ -99,6 +100,9 @@ pub(crate) fn of_run(workflow: &Workflow) -> i16 {
     let mut flags = 0;
     if !workflow.stage(Stage::OnFailure).is_empty() {
         flags |= RUN_HAS_ON_FAILURE;
+    }
+    if !workflow.stage(Stage::OnSuccess).is_empty() {
+        flags |= RUN_HAS_ON_SUCCESS;
     }
     if !workflow.stage(Stage::Finally).is_empty() {
         flags |= RUN_HAS_FINALLY;

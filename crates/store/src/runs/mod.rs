@@ -20,6 +20,7 @@ pub(crate) mod retention;
 pub(crate) mod settle;
 pub(crate) mod single_task;
 pub(crate) mod starts;
+mod stop_items;
 pub(crate) mod submit;
 pub(crate) mod transitions;
 pub(crate) mod waits;

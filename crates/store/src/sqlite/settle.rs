@@ -20,8 +20,7 @@ use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::exchange::Reply;
 use crate::runs::flags::{
-    BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_PARENT,
-    upstream,
+    BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALISERS, RUN_HAS_PARENT, upstream,
 };
 use crate::runs::settle::{Count, Gone};
 
@@ -245,7 +244,7 @@ impl Settling<'_> {
             counted.limit = columns.get()?;
             counted.flags = columns.get()?;
             // Where stages may follow, whatever comes next numbers itself.
-            let ends = counted.open == 0 && counted.flags & (RUN_HAS_ON_FAILURE | RUN_HAS_FINALLY) == 0;
+            let ends = counted.open == 0 && counted.flags & RUN_HAS_FINALISERS == 0;
             counted.base = seq - i64::from(counted.ended) - i64::from(ends);
         }
         match runs.iter().find(|counted| counted.base < 0) {

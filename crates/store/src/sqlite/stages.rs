@@ -7,7 +7,9 @@ use mainspring_core::{Micros, RunId};
 use super::SqliteTx;
 use crate::error::{Error, Result};
 use crate::names::{sql, startable};
-use crate::runs::flags::{RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_NO_FINALISERS, RUN_TIMED_OUT};
+use crate::runs::flags::{
+    RUN_CANCELLING, RUN_HAS_FINALLY, RUN_HAS_ON_FAILURE, RUN_HAS_ON_SUCCESS, RUN_NO_FINALISERS, RUN_TIMED_OUT,
+};
 
 #[derive(sqlx::FromRow)]
 struct RunRow {
@@ -51,16 +53,23 @@ pub(crate) async fn next_stage(tx: &mut SqliteTx, now: Micros, run: RunId) -> Re
                 .await?
                 .ok_or_else(|| Error::not_found(format!("run {run}")))?;
         let has = |flag: i16| row.flags & flag != 0;
-        let next = if row.stage < Stage::OnFailure.code() && has(RUN_HAS_ON_FAILURE) {
-            Stage::OnFailure.code()
-        } else if row.stage < Stage::Finally.code() && has(RUN_HAS_FINALLY) {
-            Stage::Finally.code()
-        } else {
+        let later = [
+            (Stage::OnFailure, RUN_HAS_ON_FAILURE),
+            (Stage::OnSuccess, RUN_HAS_ON_SUCCESS),
+            (Stage::Finally, RUN_HAS_FINALLY),
+        ];
+        let Some((next, _)) = later.into_iter().find(|(stage, flag)| row.stage < stage.code() && has(*flag)) else {
             return end_run(tx, now, run).await;
         };
         let went_wrong = row.failed > 0 || has(RUN_TIMED_OUT);
-        // Recovery work for which there is no reason is skipped; what is called off is cancelled.
-        let leave_out = if next == Stage::OnFailure.code() && (has(RUN_CANCELLING) || !went_wrong) {
+        // What follows another end of the main tasks is skipped; what is called off is cancelled.
+        let unwanted = match next {
+            Stage::OnFailure => has(RUN_CANCELLING) || !went_wrong,
+            Stage::OnSuccess => has(RUN_CANCELLING) || went_wrong,
+            Stage::Main | Stage::Finally => false,
+        };
+        let next = next.code();
+        let leave_out = if unwanted {
             Some(TaskState::Skipped.code())
         } else if has(RUN_NO_FINALISERS) {
             Some(TaskState::Cancelled.code())

@@ -66,7 +66,7 @@ impl FunctionCall {
     pub fn payload(&self) -> &Value {
         match &self.order.action {
             OrderAction::Function { payload, .. } | OrderAction::Remote { payload, .. } => payload,
-            OrderAction::Run { .. } | OrderAction::Http(_) => &Value::Null,
+            OrderAction::Run { .. } | OrderAction::Steps { .. } | OrderAction::Http(_) => &Value::Null,
         }
     }
 

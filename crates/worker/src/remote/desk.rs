@@ -239,7 +239,7 @@ fn attempt_ref((key, attempt): Attempt) -> AttemptRef {
 
 fn class(assignment: &Assignment) -> usize {
     match assignment.order.action {
-        OrderAction::Run { .. } => 0,
+        OrderAction::Run { .. } | OrderAction::Steps { .. } => 0,
         OrderAction::Http(_) | OrderAction::Function { .. } => 1,
         OrderAction::Remote { .. } => 2,
     }

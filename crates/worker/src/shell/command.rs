@@ -22,7 +22,8 @@ use std::process::Stdio;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mainspring_core::work::{Assignment, Failure, Order};
+use mainspring_core::work::{Assignment, Failure, Order, OrderAction};
+use mainspring_core::workflow::Container;
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use tokio::process::{Child, Command};
@@ -30,7 +31,8 @@ use tokio::process::{Child, Command};
 use super::bundle::unpack;
 use super::direct::plain_command;
 use super::place::Place;
-use super::{interpreter, limits};
+use super::script::Script;
+use super::{container, env_file, interpreter, limits};
 use crate::config::PoolConfig;
 use crate::confine::{Confinement, is_meddling};
 use crate::text::{first_characters, locked};
@@ -53,6 +55,7 @@ pub(crate) struct Workbench {
     /// Where programs were found in the common PATH.
     programs: Mutex<HashMap<String, PathBuf>>,
     next: AtomicU64,
+    engine: Option<PathBuf>,
     /// Working directories to use again.
     directories: Mutex<Vec<PathBuf>>,
     confinement: Option<Confinement>,
@@ -100,14 +103,6 @@ impl Launch<'_> {
 
 type Environment<'a> = Vec<(&'a OsStr, Cow<'a, OsStr>)>;
 
-/// A script to start.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Script<'a> {
-    pub(crate) text: &'a str,
-    pub(crate) shell: Option<&'a str>,
-    pub(crate) cwd: Option<&'a str>,
-}
-
 impl Workbench {
     pub(crate) fn new(config: &PoolConfig) -> io::Result<Self> {
         let parent = config.root.clone().unwrap_or_else(std::env::temp_dir);
@@ -148,6 +143,7 @@ impl Workbench {
             default_shell,
             programs: Mutex::default(),
             next: AtomicU64::new(1),
+            engine: config.container_engine.clone(),
             directories: Mutex::default(),
             confinement: config.confinement.clone(),
         })
@@ -162,18 +158,35 @@ impl Workbench {
         drop(locked(&self.root).take());
     }
 
-    /// Starts the script in a process group of its own.
-    pub(super) fn start(&self, assignment: &Assignment, script: Script<'_>) -> Result<(Child, Place), Failure> {
+    /// Starts a script in a process group of its own.
+    pub(super) fn start(
+        &self,
+        assignment: &Assignment,
+        place: &mut Place,
+        script: &Script<'_>,
+    ) -> Result<Child, Failure> {
         if script.text.contains('\0') {
             return Err(refused("the script contains a NUL character"));
         }
-        let mut place = self.place(&assignment.order, script.cwd)?;
-        let directory = place.working.clone();
+        place.remove_script();
+        place.container = None;
+        if let Some(container) = &assignment.order.process.container {
+            return self.start_container(assignment, place, script, container);
+        }
+        let directory = match script.step.and_then(|step| step.cwd).filter(|cwd| !cwd.is_empty()) {
+            Some(cwd) => place.working.join(checked(cwd)?),
+            None => place.working.clone(),
+        };
         let output = place.output.clone();
         let files = place.directory().filter(|_| assignment.order.files.is_some()).map(Path::to_owned);
-        let mut environment = self.environment(assignment, &output)?;
+        let from_files = env_file::read_all(files.as_deref(), &assignment.order.process.env_files)?;
+        let mut environment = self.environment(assignment, &from_files, &output)?;
         if let Some(files) = &files {
             environment.push((OsStr::new("MAINSPRING_FILES"), Cow::from(files.as_os_str())));
+        }
+        if let Some(step) = &script.step {
+            environment.extend(step.env.iter().map(|(name, value)| (OsStr::new(name), Cow::from(OsStr::new(value)))));
+            environment.push((OsStr::new("MAINSPRING_STEP"), Cow::from(OsStr::new(step.name))));
         }
         let limits = limits::instruction(&assignment.order.limits);
         if limits.is_some() && environment.iter().any(|(name, _)| is_function(name)) {
@@ -184,12 +197,12 @@ impl Workbench {
         let shell = script.shell.map(str::trim).filter(|shell| !shell.is_empty()).unwrap_or(self.default_shell);
         let path = environment.iter().rev().find(|(name, _)| *name == "PATH").map_or(self.path.as_os_str(), |(_, v)| v);
         if limits.is_none()
-            && let Some(child) = self.start_directly(shell, script.text, path, launch, &mut place)
+            && let Some(child) = self.start_directly(shell, script.text, path, launch, place)
         {
-            return Ok((child, place));
+            return Ok(child);
         }
-        let words = self.words(shell, script.text, &mut place)?;
-        self.prepare_place(&mut place)?;
+        let words = self.words(shell, script.text, place)?;
+        self.prepare_place(place)?;
         let Some(program) = self.find(&words[0], path, &directory) else {
             return Err(refused(format!(
                 "the shell `{}` does not exist in PATH ({}); install it on this worker, or write its full path in `shell`",
@@ -209,7 +222,7 @@ impl Workbench {
             }
         };
         match command.args(&words[1..]).spawn() {
-            Ok(child) => Ok((child, place)),
+            Ok(child) => Ok(child),
             Err(error) => {
                 locked(&self.programs).remove(&words[0]);
                 Err(explain(&error, &program, &directory))
@@ -217,18 +230,80 @@ impl Workbench {
         }
     }
 
+    /// Starts the engine that runs the script in its image. Nothing of this machine's environment goes along.
+    fn start_container(
+        &self,
+        assignment: &Assignment,
+        place: &mut Place,
+        script: &Script<'_>,
+        container: &Container,
+    ) -> Result<Child, Failure> {
+        let engine = self.engine.as_deref().ok_or_else(container::missing)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let worker = self.root_path.file_name().unwrap_or_default().to_string_lossy();
+        let order = &assignment.order;
+        let (OrderAction::Run { cwd, .. } | OrderAction::Steps { cwd, .. }) = &order.action else {
+            return Err(container::missing());
+        };
+        let files = place.directory().map(Path::to_owned);
+        let from_files = env_file::read_all(files.as_deref(), &order.process.env_files)?;
+        let variables = self.environment(assignment, &from_files, Path::new(container::OUTPUT))?;
+        let mut variables: Vec<(OsString, OsString)> = variables
+            .into_iter()
+            .skip(self.environment.len())
+            .map(|(name, value)| (name.to_owned(), value.into_owned()))
+            .collect();
+        if order.files.is_some() {
+            variables.push(("MAINSPRING_FILES".into(), container::WORK.into()));
+        }
+        if let Some(step) = &script.step {
+            variables.extend(step.env.iter().map(|(name, value)| (name.into(), value.into())));
+            variables.push(("MAINSPRING_STEP".into(), step.name.into()));
+        }
+        let boxed = container::Box {
+            name: format!("{worker}-{number}"),
+            container,
+            limits: &order.limits,
+            root: &self.root_path,
+            working: &place.working,
+            output: &place.output,
+            cwd: script.step.and_then(|step| step.cwd).or(cwd.as_deref()),
+        };
+        let (mut words, own) = boxed.arguments(&variables)?;
+        match (script.text.is_empty(), script.shell) {
+            (true, _) => words.extend(container.command.iter().map(OsString::from)),
+            (false, Some("bash")) => words.extend(["bash", "-eo", "pipefail", "-c", script.text].map(OsString::from)),
+            (false, None | Some("sh")) => words.extend(["sh", "-e", "-c", script.text].map(OsString::from)),
+            (false, Some(shell)) => {
+                let split = interpreter::split(shell)
+                    .map_err(|why| refused(format!("the shell `{}` cannot be used: {why}", shown(shell))))?;
+                words.extend(split.into_iter().map(OsString::from));
+                words.extend(["-c", script.text].map(OsString::from));
+            }
+        }
+        let mut command = Command::new(engine);
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
+        for name in ["XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST", "CONTAINERS_CONF"] {
+            command.envs(std::env::var_os(name).map(|value| (name, value)));
+        }
+        command.envs(own).args(words).current_dir(&place.working).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| explain(&error, engine, &place.working))?;
+        place.container = Some(boxed.name);
+        Ok(child)
+    }
+
+    pub(super) fn engine(&self) -> Option<&Path> {
+        self.engine.as_deref()
+    }
+
     /// Where the script runs: in a private folder, or where `cwd` says. Files that the workflow brings are unpacked into a
     /// private folder, never elsewhere; a relative `cwd` leads into it then.
-    fn place(&self, order: &Order, cwd: Option<&str>) -> Result<Place, Failure> {
+    pub(super) fn place(&self, order: &Order, cwd: Option<&str>) -> Result<Place, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(Path::new);
-        if let Some(cwd) = cwd
-            && (cwd.as_os_str().as_encoded_bytes().contains(&0)
-                || cwd.is_relative() && cwd.components().any(|part| part == Component::ParentDir))
-        {
-            let shown = shown(&cwd.to_string_lossy());
-            return Err(refused(format!("the working directory `{shown}` leads elsewhere by `..`; write a full path")));
-        }
+        let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(checked).transpose()?;
+        // In a container `cwd` is a place inside of it.
+        let cwd = cwd.filter(|_| order.process.container.is_none());
         let Some(bundle) = &order.files else {
             let Some(cwd) = cwd else { return self.place_with_directory(number, true) };
             let mut place = Place::new(&self.root_path, number);
@@ -335,10 +410,16 @@ impl Workbench {
 
 impl Workbench {
     /// Nothing of the worker's own environment but the allowed names; then the order's; then ours, which always hold.
-    fn environment<'a>(&'a self, assignment: &'a Assignment, output: &'a Path) -> Result<Environment<'a>, Failure> {
+    fn environment<'a>(
+        &'a self,
+        assignment: &'a Assignment,
+        from_files: &'a [(String, String)],
+        output: &'a Path,
+    ) -> Result<Environment<'a>, Failure> {
         let order = &assignment.order;
         let mut environment: Environment<'a> = Vec::with_capacity(self.environment.len() + order.env.len() + 10);
         environment.extend(self.environment.iter().map(|(name, value)| (name.as_os_str(), Cow::from(value))));
+        environment.extend(from_files.iter().map(|(name, value)| (OsStr::new(name), Cow::from(OsStr::new(value)))));
         for (name, value) in &order.env {
             if name.is_empty() || name.contains(['=', '\0']) {
                 return Err(refused(format!(
@@ -366,6 +447,16 @@ impl Workbench {
         }
         Ok(environment)
     }
+}
+
+/// A directory that does not lead elsewhere by `..`.
+fn checked(cwd: &str) -> Result<&Path, Failure> {
+    let path = Path::new(cwd);
+    if cwd.contains('\0') || path.is_relative() && path.components().any(|part| part == Component::ParentDir) {
+        let shown = shown(cwd);
+        return Err(refused(format!("the working directory `{shown}` leads elsewhere by `..`; write a full path")));
+    }
+    Ok(path)
 }
 
 fn owned(text: String) -> Cow<'static, OsStr> {

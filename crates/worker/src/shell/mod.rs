@@ -3,15 +3,20 @@
 mod artifacts;
 mod bundle;
 mod command;
+pub(crate) mod container;
 mod direct;
+mod env_file;
 mod group;
 mod interpreter;
 mod limits;
 mod pipes;
 mod place;
+mod script;
 mod supervise;
 mod verdict;
 
 pub use artifacts::ARTIFACTS_LIMIT;
-pub(crate) use command::{Script, Workbench};
+pub(crate) use command::Workbench;
+pub use container::find_engine;
+pub(crate) use script::Scripts;
 pub(crate) use supervise::{Ended, Surroundings, run};

@@ -20,6 +20,8 @@ pub(super) struct Place {
     directory: Option<PathBuf>,
     pub(super) output: PathBuf,
     script: Option<PathBuf>,
+    /// The container of the script that was started last.
+    pub(super) container: Option<String>,
     /// Where the script runs.
     pub(super) working: PathBuf,
 }
@@ -27,7 +29,13 @@ pub(super) struct Place {
 impl Place {
     /// Without a working directory.
     pub(super) fn new(root: &Path, number: u64) -> Self {
-        Self { directory: None, output: root.join(format!("{number}.output")), script: None, working: root.to_owned() }
+        Self {
+            directory: None,
+            output: root.join(format!("{number}.output")),
+            script: None,
+            container: None,
+            working: root.to_owned(),
+        }
     }
 
     /// With a working directory, an earlier one if there is any to reuse.
@@ -105,6 +113,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // Usually there is no output and nothing in the directory. What is missing is as good as removed.
         let _ = fs::remove_file(&self.output);
+        let _ = fs::remove_dir_all(self.output.with_extension("registry"));
         self.remove_script();
         let Some(directory) = self.directory.take() else { return };
         let Err(error) = fs::remove_dir(&directory) else { return };

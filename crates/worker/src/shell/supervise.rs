@@ -14,26 +14,31 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_core::work::{Artifact, Assignment, Clock, Failure, LogChunk, Outcome};
+use mainspring_core::workflow::{ExitMeaning, OutputFrom};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::artifacts;
-use super::command::{Script, Workbench};
+use super::command::Workbench;
 use super::group::Group;
 use super::pipes::Pipes;
 use super::place::Place;
+use super::script::{Script, Scripts};
 use super::verdict::judge;
+use super::{artifacts, container};
 use crate::capture::Capture;
 use crate::config::PoolConfig;
 use crate::control::{Control, Stop};
 use crate::function::timed_out;
 use crate::mask::Mask;
-use crate::output::read_output;
+use crate::output::{OutputError, complete_output, read_output};
 use crate::text;
 use crate::watchdog::Guard;
 
+/// The exit code of `docker` and `podman` when the fault is theirs.
+const ENGINE_FAILED: i32 = 125;
 /// How long the log may hold up the report of an attempt that was asked to end.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -61,21 +66,94 @@ impl From<Failure> for Ended {
     }
 }
 
-/// Executes a script; `None` if the attempt was lost: its result would be refused.
+/// Executes scripts; `None` if the attempt was lost: its result would be refused.
 pub(crate) async fn run(
     around: Surroundings<'_>,
     assignment: &Assignment,
-    script: Script<'_>,
+    scripts: Scripts<'_>,
     control: &Control,
     mask: Arc<Mask>,
 ) -> Option<Ended> {
-    let (child, mut place) = match around.workbench.start(assignment, script) {
-        Ok(started) => started,
+    let mut place = match around.workbench.place(&assignment.order, scripts.cwd) {
+        Ok(place) => place,
         Err(failure) => return Some(failure.into()),
     };
-    let Some(leader) = child.id() else { return Some(unwatched("it has no process id").into()) };
+    let mut carried = Carried::new(around, assignment, mask);
+    let mut outcome = Some(Outcome::Success { output: None });
+    let mut deserted = true;
+    for script in &scripts.all {
+        if let Some(step) = script.step {
+            carried.capture.remark(step.heading(), around.clock.now());
+            if step.skipped {
+                continue;
+            }
+        }
+        let begun = Instant::now();
+        let (ended, alone, carries_on);
+        (ended, carried, alone, carries_on) = execute(around, assignment, &mut place, script, control, carried).await;
+        deserted &= alone;
+        outcome = ended;
+        let Some(step) = script.step else { break };
+        let failure = match &outcome {
+            Some(Outcome::Failed(failure)) => Some(failure),
+            Some(Outcome::Success { .. }) => None,
+            _ => break,
+        };
+        carried.capture.remark(step.ending(failure, begun.elapsed()), around.clock.now());
+        match outcome.take() {
+            Some(Outcome::Failed(failure)) if !(step.continue_on_error && carries_on) => {
+                outcome = Some(Outcome::Failed(step.failed(failure)));
+                break;
+            }
+            _ => outcome = Some(Outcome::Success { output: None }),
+        }
+    }
+    if let Some(Outcome::Success { .. }) = outcome {
+        outcome = Some(match carried.output(assignment, &place) {
+            Ok(output) => Outcome::Success { output },
+            Err(error) => Outcome::Failed(Failure {
+                kind: "output".into(),
+                message: error.to_string(),
+                detail: carried.capture.tail(),
+                ..Failure::default()
+            }),
+        });
+    }
+    carried.flush(around, assignment, control).await;
+    let ended = match outcome {
+        Some(outcome) => {
+            let tail = carried.capture.tail();
+            let (outcome, artifacts) = keep_artifacts(assignment, &mut place, outcome, tail).await;
+            Some(Ended { outcome, artifacts, logged: carried.logged })
+        }
+        None => None,
+    };
+    around.workbench.take_back(place, deserted);
+    ended
+}
+
+/// Executes one script: how it ended, what is carried on, whether none of its processes is left, and whether it ended by
+/// itself.
+async fn execute(
+    around: Surroundings<'_>,
+    assignment: &Assignment,
+    place: &mut Place,
+    script: &Script<'_>,
+    control: &Control,
+    carried: Carried,
+) -> (Option<Outcome>, Carried, bool, bool) {
+    let child = match around.workbench.start(assignment, place, script) {
+        Ok(child) => child,
+        Err(failure) => return (Some(Outcome::Failed(failure)), carried, true, true),
+    };
+    let Some(leader) = child.id() else {
+        return (Some(Outcome::Failed(unwatched("it has no process id"))), carried, false, true);
+    };
     let group = Group::new(leader, around.guard, control.patience);
-    let mut attempt = Attempt::new(around, assignment, control, &group, child, mask);
+    if let (Some(guard), Some(name)) = (around.guard, &place.container) {
+        guard.contain(leader.cast_signed(), name);
+    }
+    let mut attempt = Attempt::new(around, assignment, control, &group, child, carried);
     attempt.watch().await;
     if let (Some(_), Some((deadline, Deadline::Kill))) = (attempt.ending, attempt.deadline) {
         // The main process obeyed; the others of its group have the same grace.
@@ -84,32 +162,69 @@ pub(crate) async fn run(
             () = group.empties_before(deadline) => {}
         }
     }
-    attempt.flush().await;
-    let outcome = match attempt.conclude() {
-        Some(Outcome::Success { .. }) => Some(match read_output(&place.output) {
-            Ok(output) => Outcome::Success { output },
-            Err(error) => Outcome::Failed(Failure {
-                kind: "output".into(),
-                message: error.to_string(),
-                detail: attempt.capture.tail(),
-                ..Failure::default()
-            }),
-        }),
-        other => other,
-    };
-    let tail = attempt.capture.tail();
-    let logged = attempt.logged;
-    drop(attempt);
-    let deserted = group.end();
-    let ended = match outcome {
-        Some(outcome) => {
-            let (outcome, artifacts) = keep_artifacts(assignment, &mut place, outcome, tail).await;
-            Some(Ended { outcome, artifacts, logged })
+    let ended_by_itself =
+        attempt.ending.is_none() && matches!(&attempt.status, Some(Ok(status)) if status.code().is_some());
+    if let (Some(name), Some(engine), false) = (&place.container, around.workbench.engine(), ended_by_itself) {
+        // Its engine's command is gone; the container need not be.
+        group.signal(Signal::SIGKILL);
+        container::remove(engine, name).await;
+    }
+    let outcome = attempt.conclude();
+    let carries_on = attempt.ending.is_none();
+    let mut carried = attempt.carried;
+    carried.asked_to_end |= !carries_on;
+    (outcome, carried, group.end(), carries_on)
+}
+
+/// What all scripts of an attempt share.
+struct Carried {
+    capture: Capture,
+    /// Something was sent to the log.
+    logged: bool,
+    /// When the attempt must have ended.
+    limit: Option<Instant>,
+    asked_to_end: bool,
+}
+
+impl Carried {
+    fn new(around: Surroundings<'_>, assignment: &Assignment, mask: Arc<Mask>) -> Self {
+        let mut capture = Capture::new(around.config.log_limit, mask);
+        if assignment.order.process.output != OutputFrom::File {
+            capture.keep_stdout();
         }
-        None => None,
-    };
-    around.workbench.take_back(place, deserted);
-    ended
+        let limit = assignment.order.timeout_ms.map(Duration::from_millis);
+        let limit = limit.and_then(|limit| Instant::now().checked_add(limit));
+        Self { capture, logged: false, limit, asked_to_end: false }
+    }
+
+    /// What the scripts wrote or printed as their result.
+    fn output(&mut self, assignment: &Assignment, place: &Place) -> Result<Option<Value>, OutputError> {
+        let written = read_output(&place.output)?;
+        complete_output(assignment.order.process.output, written, self.capture.take_stdout())
+    }
+
+    /// Hands on the last lines. The report follows its log; only an attempt that was asked to end does not wait long.
+    async fn flush(&mut self, around: Surroundings<'_>, assignment: &Assignment, control: &Control) {
+        while self.capture.flush_at().is_some() {
+            self.logged = true;
+            let lines = self.capture.take();
+            let chunk = LogChunk { key: assignment.key, attempt: assignment.attempt, lines };
+            let sending = around.logs.send(chunk);
+            let sent = if self.asked_to_end {
+                timeout(LOG_PATIENCE, sending).await.is_ok()
+            } else {
+                tokio::select! {
+                    biased;
+                    _ = sending => true,
+                    () = control.stopped.cancelled() => false,
+                }
+            };
+            if !sent {
+                tracing::warn!(task = %assignment.key, "the log does not take the last lines of a task: dropped");
+                return;
+            }
+        }
+    }
 }
 
 /// A task that promised artifacts it cannot keep has failed; one that has failed keeps its own reason.
@@ -159,9 +274,7 @@ struct Attempt<'a> {
     group: &'a Group<'a>,
     child: Child,
     pipes: Pipes,
-    capture: Capture,
-    /// Something was sent to the log.
-    logged: bool,
+    carried: Carried,
     deadline: Option<(Instant, Deadline)>,
     ending: Option<Ending>,
     status: Option<io::Result<ExitStatus>>,
@@ -174,10 +287,9 @@ impl<'a> Attempt<'a> {
         control: &'a Control,
         group: &'a Group<'a>,
         mut child: Child,
-        mask: Arc<Mask>,
+        carried: Carried,
     ) -> Self {
-        let limit = assignment.order.timeout_ms.map(Duration::from_millis);
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let deadline = carried.limit;
         Self {
             around,
             assignment,
@@ -185,8 +297,7 @@ impl<'a> Attempt<'a> {
             group,
             pipes: Pipes::of(&mut child),
             child,
-            capture: Capture::new(around.config.log_limit, mask),
-            logged: false,
+            carried,
             deadline: deadline.map(|at| (at, Deadline::TimedOut)),
             ending: None,
             status: None,
@@ -199,11 +310,11 @@ impl<'a> Attempt<'a> {
         let mut flush_due = false;
         while self.status.is_none() || self.pipes.is_open() {
             let deadline = self.deadline.map(|(at, _)| at);
-            let flush_at = self.capture.flush_at();
-            flush_due = flush_at.is_some() && (flush_due || self.capture.is_full());
+            let flush_at = self.carried.capture.flush_at();
+            flush_due = flush_at.is_some() && (flush_due || self.carried.capture.is_full());
             // A slow log slows the process down, but never its end.
             let ends = self.ending.is_some() || self.status.is_some();
-            let reading = self.pipes.is_open() && (ends || !self.capture.is_full());
+            let reading = self.pipes.is_open() && (ends || !self.carried.capture.is_full());
             tokio::select! {
                 biased;
                 () = self.control.killed.cancelled(), if !killed => {
@@ -219,8 +330,8 @@ impl<'a> Attempt<'a> {
                 status = self.child.wait(), if self.status.is_none() => self.exited(status),
                 permit = self.around.logs.reserve(), if flush_due => {
                     flush_due = false;
-                    self.logged = true;
-                    let lines = self.capture.take();
+                    self.carried.logged = true;
+                    let lines = self.carried.capture.take();
                     if let Ok(permit) = permit {
                         permit.send(LogChunk { key: self.assignment.key, attempt: self.assignment.attempt, lines });
                     }
@@ -228,7 +339,7 @@ impl<'a> Attempt<'a> {
                 () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() && !flush_due => {
                     flush_due = true;
                 }
-                () = poll_fn(|context| self.pipes.poll(context, &mut self.capture, self.around.clock)), if reading => {}
+                () = poll_fn(|context| self.pipes.poll(context, &mut self.carried.capture, self.around.clock)), if reading => {}
             }
         }
     }
@@ -280,30 +391,15 @@ impl<'a> Attempt<'a> {
     }
 
     fn remark(&mut self, text: String) {
-        self.capture.remark(text, self.around.clock.now());
+        self.carried.capture.remark(text, self.around.clock.now());
     }
 
-    /// Hands on the last lines. The report follows its log; only an attempt that was asked to end does not wait long.
-    async fn flush(&mut self) {
-        while self.capture.flush_at().is_some() {
-            self.logged = true;
-            let lines = self.capture.take();
-            let chunk = LogChunk { key: self.assignment.key, attempt: self.assignment.attempt, lines };
-            let sending = self.around.logs.send(chunk);
-            let sent = if self.ending.is_some() {
-                timeout(LOG_PATIENCE, sending).await.is_ok()
-            } else {
-                tokio::select! {
-                    biased;
-                    _ = sending => true,
-                    () = self.control.stopped.cancelled() => false,
-                }
-            };
-            if !sent {
-                tracing::warn!(task = %self.assignment.key, "the log does not take the last lines of a task: dropped");
-                return;
-            }
-        }
+    fn is_contained(&self) -> bool {
+        self.assignment.order.process.container.is_some()
+    }
+
+    fn means(&self, failure: &Failure) -> Option<ExitMeaning> {
+        self.assignment.order.process.exit_codes.meaning_of(failure)
     }
 
     /// `Success` is still without output.
@@ -312,7 +408,7 @@ impl<'a> Attempt<'a> {
         if reason == Some(Stop::Lost) {
             return None;
         }
-        let tail = self.capture.tail();
+        let tail = self.carried.capture.tail();
         Some(match (self.ending, reason, self.status.take()) {
             (Some(Ending::Stopped), Some(Stop::Cancel(reason)), _) => Outcome::Cancelled { reason },
             (Some(Ending::Stopped), _, _) => Outcome::Released,
@@ -320,7 +416,16 @@ impl<'a> Attempt<'a> {
                 let limit = Duration::from_millis(self.assignment.order.timeout_ms.unwrap_or_default());
                 Outcome::Failed(Failure { detail: tail, ..timed_out(limit) })
             }
+            (None, _, Some(Ok(status))) if status.code() == Some(ENGINE_FAILED) && self.is_contained() => {
+                let said =
+                    tail.as_deref().and_then(|tail| tail.lines().last()).unwrap_or("it does not say why").to_owned();
+                let message = format!("the container could not be started: {}", text::first_characters(&said, 500));
+                Outcome::Failed(Failure { kind: "container".into(), message, detail: tail, ..Failure::default() })
+            }
             (None, _, Some(Ok(status))) => match judge(status, tail, &self.assignment.order.limits) {
+                Some(failure) if self.means(&failure) == Some(ExitMeaning::Succeed) => {
+                    Outcome::Success { output: None }
+                }
                 Some(failure) => Outcome::Failed(failure),
                 None => Outcome::Success { output: None },
             },

@@ -21,6 +21,7 @@ const UNSENT_LIMIT: usize = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Guard {
     command: Vec<OsString>,
+    engine: Option<PathBuf>,
     directory: PathBuf,
     alive: Duration,
     /// The worker itself ends what the store was silent about for too long, and hands it back: it comes first.
@@ -32,6 +33,8 @@ pub(crate) struct Guard {
 struct State {
     /// With what each may live without a beat.
     groups: HashMap<i32, Duration>,
+    /// Containers that end with their group.
+    containers: HashMap<i32, String>,
     helper: Option<Helper>,
     closed: bool,
 }
@@ -48,12 +51,13 @@ impl Guard {
     pub(crate) fn start(command: Vec<OsString>, directory: &Path, config: &PoolConfig) -> io::Result<Self> {
         let guard = Self {
             command,
+            engine: config.container_engine.clone(),
             directory: directory.to_owned(),
             alive: config.lease_ttl * 2,
             margin: config.lease_ttl / 2,
             state: Mutex::default(),
         };
-        let helper = guard.spawn(&HashMap::new())?;
+        let helper = guard.spawn(&State::default())?;
         locked(&guard.state).helper = Some(helper);
         Ok(guard)
     }
@@ -66,9 +70,17 @@ impl Guard {
         self.say(&mut state, format_args!("+{group} {}\n", patience.as_millis()));
     }
 
+    /// The group runs a container of this name, which ends with it.
+    pub(crate) fn contain(&self, group: i32, name: &str) {
+        let mut state = locked(&self.state);
+        state.containers.insert(group, name.to_owned());
+        self.say(&mut state, format_args!("container {group} {name}\n"));
+    }
+
     pub(crate) fn remove(&self, group: i32) {
         let mut state = locked(&self.state);
         state.groups.remove(&group);
+        state.containers.remove(&group);
         self.say(&mut state, format_args!("-{group}\n"));
     }
 
@@ -108,23 +120,33 @@ impl Guard {
                 let _ = child.wait();
             }
         }
-        match self.spawn(&state.groups) {
+        match self.spawn(state) {
             Ok(helper) => state.helper = Some(helper),
             Err(error) => tracing::error!(%error, "cannot replace the watchdog; trying again"),
         }
     }
 
-    fn spawn(&self, groups: &HashMap<i32, Duration>) -> io::Result<Helper> {
+    fn spawn(&self, state: &State) -> io::Result<Helper> {
         let (program, arguments) = self.command.split_first().ok_or(ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).env_clear().current_dir("/").process_group(0);
+        if self.engine.is_some() {
+            let needed = ["PATH", "HOME", "XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST", "CONTAINERS_CONF"];
+            command.envs(needed.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
         let pipe = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut helper = Helper { child, pipe, unsent: Vec::new() };
         helper.say(format_args!("directory {}\n", self.directory.display()))?;
-        for (group, patience) in groups {
+        if let Some(engine) = &self.engine {
+            helper.say(format_args!("engine {}\n", engine.display()))?;
+        }
+        for (group, patience) in &state.groups {
             helper.say(format_args!("+{group} {}\n", patience.as_millis()))?;
+        }
+        for (group, name) in &state.containers {
+            helper.say(format_args!("container {group} {name}\n"))?;
         }
         helper.say(format_args!("alive {}\nbeat\n", self.alive.as_millis()))?;
         Ok(helper)

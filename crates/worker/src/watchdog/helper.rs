@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg, sigprocmask};
 use nix::unistd::{Pid, getpgrp};
 
-use super::strays;
+use super::{containers, strays};
 
 /// After reading, the helper does not look again for so long, unless the pipe closes: a busy worker must not pay for
 /// a change of process with every line.
@@ -50,14 +50,22 @@ pub fn run(input: OwnedFd) -> io::Result<()> {
             if !drain(&mut input, &mut ledger)? {
                 break;
             }
-            kill(ledger.take_overdue(Instant::now()));
+            let overdue = ledger.take_overdue(Instant::now());
+            let containers = ledger.take_containers(&overdue);
+            kill(overdue);
+            ledger.remove_containers(&containers);
             continue;
         }
         wait(&input, PollFlags::empty(), Some(NAP))?;
     }
+    let containers: Vec<String> = ledger.containers.values().cloned().collect();
     kill(ledger.take_all());
+    ledger.remove_containers(&containers);
     if let Some(directory) = ledger.directory {
         strays::kill(&directory);
+        if let Some(engine) = &ledger.engine {
+            containers::sweep(engine, &directory);
+        }
         let _ = std::fs::remove_dir_all(directory);
     }
     Ok(())
@@ -99,6 +107,9 @@ struct Ledger {
     /// When the last one was heard.
     beat: Option<Instant>,
     directory: Option<PathBuf>,
+    engine: Option<PathBuf>,
+    /// By group.
+    containers: BTreeMap<i32, String>,
     partial: Vec<u8>,
 }
 
@@ -126,6 +137,11 @@ impl Ledger {
             }
         } else if let Some(group) = line.strip_prefix('-').and_then(group) {
             self.groups.remove(&group);
+            self.containers.remove(&group);
+        } else if let Some((id, name)) = line.strip_prefix("container ").and_then(|rest| rest.split_once(' ')) {
+            self.containers.extend(group(id).map(|group| (group, name.to_owned())));
+        } else if let Some(path) = line.strip_prefix("engine ") {
+            self.engine = Some(PathBuf::from(path));
         } else if let Some(ms) = line.strip_prefix("alive ") {
             self.alive = after(ms);
         } else if line == "beat" {
@@ -163,6 +179,16 @@ impl Ledger {
             .collect();
         self.groups.retain(|group, _| !overdue.contains(group));
         overdue
+    }
+
+    fn take_containers(&mut self, groups: &[i32]) -> Vec<String> {
+        groups.iter().filter_map(|group| self.containers.remove(group)).collect()
+    }
+
+    fn remove_containers(&self, names: &[String]) {
+        if let Some(engine) = self.engine.as_ref().filter(|_| !names.is_empty()) {
+            containers::remove(engine, names);
+        }
     }
 
     fn take_all(&mut self) -> Vec<i32> {

@@ -10,10 +10,13 @@
 //! | `alive MS` | the worker runs; kill everything if it does not say so again within MS milliseconds |
 //! | `beat` | the store renewed the lease |
 //! | `directory PATH` | to be removed at the end |
+//! | `engine PATH` | the program that removes containers |
+//! | `container ID NAME` | the group runs this container, which is removed with it |
 //!
 //! At the end it also looks for processes that the worker had no time to announce. Not covered: processes that left
 //! their group (`setsid`).
 
+mod containers;
 mod guard;
 mod helper;
 mod strays;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use mainspring_core::work::{
     Assignment, Clock, Completion, Failure, HttpOrder, LogChunk, LogLine, LogStream, Order, OrderAction, Outcome,
+    ProcessOrder,
 };
 use mainspring_core::workflow::{HttpExpect, Limits};
 use mainspring_core::{Micros, TaskKey};
@@ -148,6 +149,7 @@ pub fn order(action: OrderAction) -> Order {
         files: None,
         artifacts: Vec::new(),
         limits: Limits::default(),
+        process: ProcessOrder::default(),
         on_store_loss: None,
         secrets: Vec::new(),
     }

@@ -12,6 +12,7 @@ BEGIN
     LOOP
         SELECT * INTO STRICT r FROM runs WHERE id = p_run;
         next := CASE WHEN r.stage < {stage.on_failure} AND r.flags & {run_flag.has_on_failure} <> 0 THEN {stage.on_failure}
+                     WHEN r.stage < {stage.on_success} AND r.flags & {run_flag.has_on_success} <> 0 THEN {stage.on_success}
                      WHEN r.stage < {stage.finally} AND r.flags & {run_flag.has_finally} <> 0 THEN {stage.finally} END;
         IF next IS NULL THEN
             UPDATE runs SET finished_at = p_now, holds = NULL, deadline_at = NULL, seq = seq + 1,
@@ -27,8 +28,9 @@ BEGIN
             END IF;
             RETURN;
         END IF;
-        -- Recovery work for which there is no reason is skipped; what is called off is cancelled.
+        -- What follows another end of the main tasks is skipped; what is called off is cancelled.
         leave := CASE WHEN next = {stage.on_failure} AND (r.flags & {run_flag.cancelling} <> 0 OR (r.failed = 0 AND r.flags & {run_flag.timed_out} = 0)) THEN {task.skipped}
+                      WHEN next = {stage.on_success} AND (r.flags & ({run_flag.cancelling} | {run_flag.timed_out}) <> 0 OR r.failed > 0) THEN {task.skipped}
                       WHEN r.flags & {run_flag.no_finalisers} <> 0 THEN {task.cancelled} END;
         IF leave IS NULL THEN
             n := enter_stage_v1(p_now, p_run, next);

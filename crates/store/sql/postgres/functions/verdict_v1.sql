@@ -7,6 +7,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         WHEN rule = {rule.one_success} THEN CASE WHEN s > 0 THEN {verdict.start} WHEN o > 0 THEN {verdict.wait} WHEN f > 0 THEN {task.upstream_failed} ELSE {task.skipped} END
         WHEN rule = {rule.one_failed} THEN CASE WHEN f > 0 THEN {verdict.start} WHEN o > 0 THEN {verdict.wait} ELSE {task.skipped} END
         WHEN rule = {rule.none_failed} THEN CASE WHEN f > 0 THEN {task.upstream_failed} WHEN o > 0 THEN {verdict.wait} ELSE {verdict.start} END
+        WHEN rule = {rule.none_failed_min_one_success} THEN CASE WHEN f > 0 THEN {task.upstream_failed} WHEN o > 0 THEN {verdict.wait} WHEN s > 0 THEN {verdict.start} ELSE {task.skipped} END
         ELSE CASE WHEN o > 0 THEN {verdict.wait} ELSE {verdict.start} END
     END)::smallint
 $$;
