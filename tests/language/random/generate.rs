@@ -76,10 +76,17 @@ fn node(random: &mut Rng, stage: Stage, needs: Vec<usize>) -> Node {
         attempts: random.u32(1..=3),
         retryable: random.f64() < 0.9,
         on: (random.f64() < 0.2).then_some("a"),
+        steps: (random.f64() < 0.05).then(|| steps(random)),
         exit_codes: random.bool(),
         exhausted: random.choice(["dead_letter", "fail", "continue"]).unwrap_or("fail"),
         max_parallel: (random.f64() < 0.3).then(|| random.u32(1..=2)),
     }
+}
+
+/// Scripts that share an attempt.
+fn steps(random: &mut Rng) -> Vec<(i32, bool)> {
+    let code = |random: &mut Rng| random.choice([0, 0, 0, 1, 3, 99]).unwrap_or(0);
+    (0..random.usize(1..=3)).map(|_| (code(random), random.f64() < 0.3)).collect()
 }
 
 fn status(random: &mut Rng) -> &'static str {

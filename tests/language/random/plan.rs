@@ -19,6 +19,8 @@ pub(super) struct Node {
     pub(super) retryable: bool,
     /// Failures of this kind only are tried again.
     pub(super) on: Option<&'static str>,
+    /// Its steps, if it is no function: their exit codes, and whether the task goes on after a failure of each.
+    pub(super) steps: Option<Vec<(i32, bool)>>,
     /// It says that 99 skips and 3 succeeds.
     pub(super) exit_codes: bool,
     pub(super) exhausted: &'static str,
@@ -102,7 +104,14 @@ impl Plan {
 
 impl Node {
     fn text(&self) -> String {
-        let mut keys = vec!["function: outcome".to_owned()];
+        let mut keys = vec![match &self.steps {
+            None => "function: outcome".to_owned(),
+            Some(steps) => {
+                let each =
+                    steps.iter().map(|(code, goes_on)| format!("{{run: exit {code}, continue_on_error: {goes_on}}}"));
+                format!("steps: [{}]", each.collect::<Vec<_>>().join(", "))
+            }
+        }];
         if !self.needs.is_empty() {
             let needs: Vec<String> = self.needs.iter().copied().map(name).collect();
             keys.push(format!("needs: [{}], trigger_rule: {}", needs.join(", "), self.rule));

@@ -159,8 +159,12 @@ impl Run<'_> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let ended = outcome(self.seed, task, item, attempts);
+            let ended = match &node.steps {
+                Some(steps) => through(steps, node.exit_codes),
+                None => outcome(self.seed, task, item, attempts),
+            };
             let (kind, permanent) = match ended {
+                Outcome::Exit(0) => return TaskEnd { attempts, ..TaskEnd::unstarted("success") },
                 Outcome::Exit(99) if node.exit_codes => {
                     return TaskEnd { attempts, ..TaskEnd::unstarted("skipped") };
                 }
@@ -182,4 +186,10 @@ impl Run<'_> {
             }
         }
     }
+}
+
+/// How the steps of one attempt end: with the code of the first that fails and is not to be gone on from.
+fn through(steps: &[(i32, bool)], exit_codes: bool) -> Outcome {
+    let failed = steps.iter().find(|(code, goes_on)| *code != 0 && !goes_on && !(exit_codes && *code == 3));
+    Outcome::Exit(failed.map_or(0, |(code, _)| *code))
 }
