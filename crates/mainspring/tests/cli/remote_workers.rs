@@ -87,6 +87,28 @@ pub(crate) fn url(server: &Server) -> String {
     format!("http://{}", server.address)
 }
 
+fn a_worker_executes_steps_exit_codes_printed_output_and_files_of_variables(database: &str) {
+    let place = Place::on(database);
+    let server = place.server(FRONT);
+    let _worker = Worker::start(&place, "far-two", &url(&server), &token(&place), &[]);
+    place.write("more.env", "COLOUR=\"dark blue\"\n");
+    place.write(
+        "second.yaml",
+        "name: second\nenv_file: more.env\ntasks:\n  steps:\n    steps:\n      - echo \"$COLOUR\" > colour\n      - {name: bad, run: exit 4, continue_on_error: true}\n      - {name: last, run: 'echo \"colour=$(cat colour)\" >> \"$MAINSPRING_OUTPUT\"'}\n  skip: {run: exit 99, exit_codes: {skip: 99}}\n  go: {run: exit 3, exit_codes: {continue: 3}}\n  json: {run: \"echo '[1, 2]'\", output: json}\n  each: {matrix: {a: [1, 2], b: \"${{ tasks.json.output }}\"}, needs: json, run: \"echo ${{ matrix.a }}${{ matrix.b }}\", output: stdout}\non_success: {tell: {run: \"echo ${{ run.status }}\"}}\n",
+    );
+    let run = place.submit("second.yaml", &[]);
+    let shown = place.ended(&run);
+    assert_eq!(shown["status"], "success", "{shown:#}");
+    assert_eq!(task(&shown, "steps")["output"]["colour"], "dark blue");
+    for (name, status) in
+        [("skip", "skipped"), ("go", "success"), ("json", "success"), ("each", "success"), ("tell", "success")]
+    {
+        assert_eq!(task(&shown, name)["status"], status, "{name}: {shown:#}");
+    }
+    let logs = place.call(&["runs", "logs", &run]).expect(0);
+    logs.says(&["step 1 of 3: step-1", "step bad failed after", "and the task goes on", "step last succeeded after"]);
+}
+
 fn a_worker_executes_scripts_with_logs_output_files_and_artifacts(database: &str) {
     let place = Place::on(database);
     let server = place.server(FRONT);
@@ -228,6 +250,7 @@ on_both_databases! {
     the_task_of_a_killed_worker_is_claimed_elsewhere_within_seconds
     a_worker_finishes_what_it_has_when_it_is_told_to_stop
     answers_that_are_lost_between_worker_and_node_lose_and_double_nothing
+    a_worker_executes_steps_exit_codes_printed_output_and_files_of_variables
 }
 
 #[tokio::test(flavor = "multi_thread")]
