@@ -159,6 +159,10 @@ pub struct TaskRun {
     pub workflow_run_id: Uuid,
     /// The task's name, `name[index]` for an item.
     pub task_id: String,
+    /// Of an item of `foreach` or `matrix`: its value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub item: Option<Value>,
     pub status: TaskStatus,
     /// The same as `status`.
     pub current_state: TaskStatus,

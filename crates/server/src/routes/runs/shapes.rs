@@ -152,6 +152,7 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         id: row.key.to_string(),
         workflow_run_id: row.key.run,
         task_id: task_name(around.workflow, row.key),
+        item: None,
         current_state: status,
         status,
         attempt: row.attempt,

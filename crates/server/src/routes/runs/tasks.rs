@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::runs::TaskRun;
-use mainspring_core::RunId;
+use mainspring_core::{RunId, TaskKey};
 use mainspring_engine::Spec;
 use mainspring_store::{RunSummary, TaskRunRow, WaitKind};
 use serde::Deserialize;
@@ -79,7 +79,14 @@ pub(super) async fn listed(
         Some(first) => client.store().attempts_between(id, first, retried.last().unwrap_or(first)).await?,
     };
     let of = |row: &TaskRunRow| attempts.get(&row.key).map_or(&[][..], Vec::as_slice);
-    let items = shown.items.iter().map(|row| task_run(row, of(row), &around)).collect();
+    let keys: Vec<TaskKey> = shown.items.iter().map(|row| row.key).filter(|key| key.item >= 0).collect();
+    let values = match keys.is_empty() {
+        true => HashMap::new(),
+        false => client.store().expression_data(&[], &[], &keys).await?.items,
+    };
+    let with_item =
+        |row: &TaskRunRow| TaskRun { item: values.get(&row.key).cloned(), ..task_run(row, of(row), &around) };
+    let items = shown.items.iter().map(with_item).collect();
     Ok(List { items, next: shown.next, total: shown.total })
 }
 
@@ -167,6 +174,9 @@ pub(crate) async fn shown(
         now: client.now(),
     };
     let mut shown = task_run(row, &attempts, &around);
+    if row.key.item >= 0 {
+        shown.item = client.store().item_value(row.key).await?;
+    }
     shown.attempt_history = Some(attempts.iter().map(attempt).collect());
     let task = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index));
     if task.is_some_and(|task| task.action.parks())
