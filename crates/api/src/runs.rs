@@ -161,7 +161,6 @@ pub struct TaskRun {
     pub task_id: String,
     /// Of an item of `foreach` or `matrix`: its value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
     pub item: Option<Value>,
     pub status: TaskStatus,
     /// The same as `status`.
