@@ -576,7 +576,7 @@ table run_transitions
     created_at bigint not null
     CHECK (((kind >= 0) AND (kind <= 4)))
     PRIMARY KEY (run_id, seq)
-    CHECK (((stage >= 0) AND (stage <= 2)))
+    CHECK (((stage >= 0) AND (stage <= 3)))
     CHECK (((state >= 0) AND (state <= 5)))
 
 table runs with (fillfactor=70)
@@ -602,7 +602,7 @@ table runs with (fillfactor=70)
     reopened_at bigint
     CHECK ((open >= 0))
     PRIMARY KEY (id)
-    CHECK (((stage >= 0) AND (stage <= 2)))
+    CHECK (((stage >= 0) AND (stage <= 3)))
     CHECK (((state >= 0) AND (state <= 5)))
     CREATE INDEX runs_by_deadline ON public.runs USING btree (deadline_at) WHERE (deadline_at IS NOT NULL)
     CREATE INDEX runs_by_workflow ON public.runs USING btree (workflow_id, id)

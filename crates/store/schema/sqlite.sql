@@ -493,7 +493,7 @@ CREATE TABLE run_transitions (
     seq         INTEGER NOT NULL,
     kind        INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 4),
     state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
-    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 2),
+    stage       INTEGER NOT NULL CHECK (stage BETWEEN 0 AND 3),
     created_at  INTEGER NOT NULL,
     PRIMARY KEY (run_id, seq)
 ) WITHOUT ROWID;
@@ -503,7 +503,7 @@ CREATE TABLE runs (
     version     INTEGER NOT NULL,
     workflow_id BLOB NOT NULL,
     state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
-    stage       INTEGER NOT NULL DEFAULT 0 CHECK (stage BETWEEN 0 AND 2),
+    stage       INTEGER NOT NULL DEFAULT 0 CHECK (stage BETWEEN 0 AND 3),
     flags       INTEGER NOT NULL DEFAULT 0,
     rank        INTEGER NOT NULL,
     generation  INTEGER NOT NULL DEFAULT 0,
