@@ -987,7 +987,7 @@ function limits_v1(
 function next_stage_v1(
     p_now bigint,
     p_run uuid)
-    returns void set plan_cache_mode=force_generic_plan body 1292b00138e5e5b961033f94da257898
+    returns void set plan_cache_mode=force_generic_plan body 3aca7a998400808c5ee9800605c8b88c
 
 function runs_ended_v1(
     p_runs uuid[])
@@ -1056,7 +1056,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 20d49f04a1802ed423dcea61b373a6b4
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 56fbac8b7022a13f2793231776ab9e90
 
 function start_runs_v1(
     p_now bigint,
@@ -1086,7 +1086,7 @@ function startable_v1(
 function stopped_v1(
     flags smallint,
     stage smallint)
-    returns boolean body 173349c6155e36e9b20418005db9899c
+    returns boolean body 36976d48962d973052285d702ca90170
 
 function swap_triggers_v1(
     p_at bigint,
@@ -1109,4 +1109,4 @@ function verdict_v1(
     s integer,
     f integer,
     k integer)
-    returns smallint body c6252328475ad61fd0a36a99681529f2
+    returns smallint body 4a3560d89038117916c4e997f75738a3
