@@ -3,6 +3,7 @@
 //! Only what means the same here is carried over. Everything else is named in a comment at its place, so that no user
 //! finds out later.
 
+mod airflow;
 mod argo;
 mod conditions;
 mod crontab;
@@ -10,6 +11,7 @@ mod dagu;
 mod expressions;
 mod github;
 mod matrix;
+mod python;
 mod steps;
 mod tasker;
 mod writer;
@@ -17,6 +19,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use airflow::airflow;
 pub use argo::argo;
 pub use crontab::crontab;
 pub use dagu::dagu;

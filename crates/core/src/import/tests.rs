@@ -270,3 +270,34 @@ fn a_workflow_of_argo_becomes_tasks_with_images() {
     assert!(imported.left_out >= 3, "{}", imported.text);
     assert!(super::argo("kind: Pod").is_err());
 }
+
+#[test]
+fn a_file_of_airflow_is_read_without_executing_it() {
+    let source = r#"
+from airflow import DAG
+from airflow.operators.bash import BashOperator  # the operators
+
+with DAG("nightly_load", schedule="0 2 * * *", catchup=False) as dag:
+    start = EmptyOperator(task_id="start")
+    extract = BashOperator(
+        task_id="extract",  # the first
+        bash_command='./extract.sh "a, b" && echo \'done\'',
+        retries=2,
+    )
+    clean = PythonOperator(task_id="clean", python_callable=clean_up, trigger_rule="all_done")
+    late = BashOperator(task_id="late", bash_command="echo {{ ds }}")
+    start >> [extract, late]
+    clean << extract
+    for name in ["x"]:
+        pass
+"#;
+    let imported = super::airflow(source).unwrap();
+    let workflow = crate::parse(&imported.text).unwrap_or_else(|errors| panic!("{}\n{errors}", imported.text));
+    assert_eq!((workflow.name.as_str(), workflow.tasks.len(), workflow.triggers.len()), ("nightly_load", 4, 1));
+    let Action::Run { script, .. } = &workflow.tasks[1].action else { panic!("{}", imported.text) };
+    assert_eq!(script.trim(), r#"./extract.sh "a, b" && echo 'done'"#);
+    assert_eq!((workflow.tasks[1].retry.attempts, workflow.tasks[1].needs.as_slice()), (3, &[0][..]));
+    assert_eq!((workflow.tasks[2].needs.as_slice(), workflow.tasks[3].needs.as_slice()), (&[1][..], &[0][..]));
+    assert_eq!(imported.text.matches("exit 1").count(), 2, "{}", imported.text);
+    assert!(super::airflow("print(1)").is_err());
+}

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use mainspring_core::import::{Imported, argo, crontab, dagu, github_actions, tasker};
+use mainspring_core::import::{Imported, airflow, argo, crontab, dagu, github_actions, tasker};
 
 use crate::failure::{Exit, Failure, Result, cause};
 use crate::output::Output;
@@ -33,6 +33,7 @@ enum Kind {
     Tasker,
     Dagu,
     Argo,
+    Airflow,
 }
 
 pub(crate) fn import(args: &ImportArgs, out: &Output) -> Result {
@@ -41,6 +42,7 @@ pub(crate) fn import(args: &ImportArgs, out: &Output) -> Result {
         Kind::Crontab => crontab(&source.text, args.system),
         Kind::GithubActions => github_actions(&source.text).map(|one| vec![one]),
         Kind::Dagu => dagu(&source.text).map(|one| vec![one]),
+        Kind::Airflow => airflow(&source.text).map(|one| vec![one]),
         Kind::Argo => argo(&source.text).map(|one| vec![one]),
         Kind::Tasker => tasker(&source.text).map(|one| vec![one]),
     };
