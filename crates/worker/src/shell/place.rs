@@ -20,6 +20,8 @@ pub(super) struct Place {
     directory: Option<PathBuf>,
     pub(super) output: PathBuf,
     script: Option<PathBuf>,
+    /// It was given to the account of the task.
+    prepared: bool,
     /// The container of the script that was started last.
     pub(super) container: Option<String>,
     /// Where the script runs.
@@ -33,6 +35,7 @@ impl Place {
             directory: None,
             output: root.join(format!("{number}.output")),
             script: None,
+            prepared: false,
             container: None,
             working: root.to_owned(),
         }
@@ -73,6 +76,13 @@ impl Place {
 
     /// Makes what a task that is kept apart needs before it starts: its output file, and everything of it for its account.
     pub(super) fn prepare_for(&mut self, account: Option<(u32, u32)>) -> io::Result<()> {
+        // Once: what later steps find here was made by earlier ones, and may be links that lead elsewhere.
+        if std::mem::replace(&mut self.prepared, true) {
+            return match (account, &self.script) {
+                (Some((uid, gid)), Some(script)) => std::os::unix::fs::lchown(script, Some(uid), Some(gid)),
+                _ => Ok(()),
+            };
+        }
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&self.output)?;
         let Some((uid, gid)) = account else { return Ok(()) };
         std::os::unix::fs::chown(&self.output, Some(uid), Some(gid))?;
