@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_narrowest_rule_decides_how_long_runs_are_kept() {
-        let days = |days| Duration::from_secs(days * 24 * 3_600);
+        let days = |days: u64| Duration::from_secs(days * 24 * 3_600);
         let mut config = NodeConfig { retention: Some(days(30)), ..NodeConfig::default() };
         config.retention_rules.insert("reports".into(), days(7));
         config.retention_rules.insert("reports/audit".into(), days(365));

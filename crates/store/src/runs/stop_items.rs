@@ -8,7 +8,7 @@ use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, within};
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::operate::lock_run;
+use crate::runs::locked::lock_run;
 use crate::runs::settle::settle;
 
 impl Store {

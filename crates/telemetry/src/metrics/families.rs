@@ -170,11 +170,11 @@ impl Families {
     /// means that nothing is scraped.
     fn begin_at_zero(&self) {
         for kind in ["result", "term"] {
-            self.fenced_writes.get_or_create(&Kind::new(kind));
+            let _ = self.fenced_writes.get_or_create(&Kind::new(kind));
         }
         for dry_run in ["false", "true"] {
-            self.staleness_runs.get_or_create(&DryRun::new(dry_run));
-            self.staleness_duration.get_or_create(&DryRun::new(dry_run));
+            let _ = self.staleness_runs.get_or_create(&DryRun::new(dry_run));
+            let _ = self.staleness_duration.get_or_create(&DryRun::new(dry_run));
         }
     }
 
