@@ -60,7 +60,7 @@ pub struct RunOverview<R, T> {
 pub struct TaskItems {
     pub task: usize,
     /// `[letter, count]`
-    #[schema(value_type = Vec<Object>)]
+    #[schema(value_type = Vec<Vec<serde_json::Value>>)]
     pub counts: Vec<(char, i64)>,
 }
 

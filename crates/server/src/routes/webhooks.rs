@@ -53,7 +53,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
 
 /// Start what listens to a webhook
 #[utoipa::path(post, path = "/webhooks/{namespace}/{name}", tag = "events",
-    params(("namespace" = Name, Path), ("name" = Name, Path)), request_body(content = Option<Object>, description = "JSON, or any text"),
+    params(("namespace" = Name, Path), ("name" = Name, Path)), request_body(content = Option<Value>, description = "JSON, or any text"),
     responses((status = 202, body = Called), (status = 401, description = "Neither a signature nor a token that fits")))]
 pub(crate) async fn call(
     State(state): State<ApiState>,

@@ -45,6 +45,16 @@ on_both! {
         node.stop().await;
     }
 
+    async fn a_run_that_begins_later_hears_no_earlier_event(api: &TestApi) {
+        api.store("{name: w, tasks: {a: {wait: {event: go, timeout: 300ms}}}}").await;
+        let node = api.node().await;
+        let at = rfc3339(api.client.clock().wall() + 700_000);
+        let run = api.post("/api/v1/workflows/w/trigger").role(Role::Operator).json(json!({"at": at})).send().await.expect(201).body();
+        api.post("/api/v1/scheduler/events/trigger").role(Role::Operator).json(json!({"event_name": "go", "data": {}})).send().await.expect(201);
+        api.until(run["id"].as_str().unwrap(), "failed").await;
+        node.stop().await;
+    }
+
     async fn a_run_can_be_told_to_start_later(api: &TestApi) {
         api.store("name: w\ntasks:\n  a:\n    env: {AT: '${{ run.scheduled_for }}'}\n    run: echo \"at=$AT\" > $MAINSPRING_OUTPUT\n").await;
         let node = api.node().await;
@@ -64,7 +74,7 @@ on_both! {
         let key = TaskKey::new(never.parse().unwrap(), 0);
         assert_eq!(api.client.why(key).await.unwrap(), [format!("the run starts at {far}")]);
         api.post(&format!("/api/v1/workflow-runs/{never}/cancel")).role(Role::Operator).send().await.expect(200);
-        api.until(never, "cancelled").await;
+        assert_eq!(api.until(never, "cancelled").await["started_at"], json!(null), "it never began");
         let past = trigger("2020-01-01T00:00:00Z".into()).await.expect(201).body();
         api.until(past["id"].as_str().unwrap(), "success").await;
         for bad in ["tomorrow", "", "2026-02-30T00:00:00Z"] {

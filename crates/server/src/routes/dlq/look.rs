@@ -245,7 +245,7 @@ fn of_reason(line: &ReasonStatistics) -> DlqReasonStats {
 
 /// List pending dead letters, what to look at first coming first
 #[utoipa::path(get, path = "/dlq/investigation-queue", tag = "dead letters", params(PageParams, LetterParams),
-    responses((status = 200, body = List<DlqQueueItem>)))]
+    responses((status = 200, body = List<DlqQueueItem>), (status = 404, description = "There is no such workflow")))]
 pub(super) async fn queue(
     State(state): State<ApiState>,
     caller: Caller,
@@ -282,7 +282,7 @@ fn queued(form: Form, row: Queued) -> DlqQueueItem {
 /// List causes: dead letters with the same workflow, task, type of error and message, the most frequent first; pending ones
 /// unless `status` says otherwise
 #[utoipa::path(get, path = "/dlq/groups", tag = "dead letters", params(PageParams, LetterParams),
-    responses((status = 200, body = List<DlqGroup>)))]
+    responses((status = 200, body = List<DlqGroup>), (status = 404, description = "There is no such workflow")))]
 pub(super) async fn groups(
     State(state): State<ApiState>,
     caller: Caller,

@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_api::workflows::{
-    Fires, Graph, GraphEdge, GraphLayout, GraphNode, Validation, Version, WorkflowDocument,
+    Fires, Graph, GraphEdge, GraphLayout, GraphNode, Validation, Version,
 };
 use mainspring_core::dag;
 use mainspring_core::schedule::{Next, Schedule};
@@ -168,7 +168,7 @@ fn order(workflow: &Parsed) -> dag::Order {
 
 /// Check a workflow: all errors at once, the order of its tasks, when it would be started
 #[utoipa::path(post, path = "/workflows/validate", tag = "workflows",
-    request_body(content((WorkflowDocument = "application/json"), (serde_json::Value = "application/yaml"))),
+    request_body(content((serde_json::Value = "application/json"), (serde_json::Value = "application/yaml"))),
     responses((status = 200, body = Validation)))]
 pub(crate) async fn validate(State(state): State<ApiState>, document: Document) -> Json<Validation> {
     Json(match intake::read(document, None) {
