@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_engine::{Client, JobRequest, JobTiming, NewEvent, SystemClock};
-use mainspring_store::{Connect, ExecutionFilter, ExecutionStatus, Flavor, HandlerAction, HandlerRow, JobRow, Operator, RunFilter, Store};
+use mainspring_store::{
+    Connect, ExecutionFilter, ExecutionStatus, Flavor, HandlerAction, HandlerRow, JobRow, Operator, RunFilter, Store,
+};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::invariants::check_jobs;
 use mainspring_testkit::server::ServerPlan;
@@ -116,7 +118,8 @@ async fn killed_servers_count_once(flavor: Flavor) {
 async fn retry_something(client: &Client) {
     let hopeless = client.store().job_named("default", "hopeless").await.unwrap();
     let failed = until("an execution has failed", PATIENCE, async || {
-        let executions = client.executions(&hopeless, ExecutionFilter { limit: 50, ..ExecutionFilter::default() }).await?;
+        let executions =
+            client.executions(&hopeless, ExecutionFilter { limit: 50, ..ExecutionFilter::default() }).await?;
         Ok(executions.into_iter().find(|execution| execution.status == ExecutionStatus::Failed))
     })
     .await

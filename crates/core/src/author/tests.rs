@@ -134,8 +134,14 @@ fn a_long_delay_raises_the_usual_cap() {
 fn texts_that_are_no_workflow() {
     check("", "1:1: the text is empty\n  help: the smallest workflow is `name: …`");
     check("# only a comment", "1:1: nothing could be read");
-    check("[]", "1:1: a workflow must be a mapping, not a list\n  help: begin with `name: …`, and `tasks:` with a name for each below");
-    check("hello", "1:1: a workflow must be a mapping, not a text\n  help: begin with `name: …`, and `tasks:` with a name for each below");
+    check(
+        "[]",
+        "1:1: a workflow must be a mapping, not a list\n  help: begin with `name: …`, and `tasks:` with a name for each below",
+    );
+    check(
+        "hello",
+        "1:1: a workflow must be a mapping, not a text\n  help: begin with `name: …`, and `tasks:` with a name for each below",
+    );
     check("tasks: {}", "1:1: the workflow has no name\n  help: add `name: …`");
     check(
         "name: w\ntasks: []",
@@ -330,7 +336,10 @@ fn expressions_are_checked_where_they_stand() {
     );
     check("name: w\nenv: {A: '${{ env.A }}'}", "2:15: the variable `A` is not made yet\n  help: variables are made in the order written: put `A` above");
     check("name: w\ninputs: {a: {default: '${{ inputs.a }}'}}", "2:28: one input cannot read another");
-    check("name: w\nconcurrency: {key: '${{ inputs.a }}'}", "2:25: there is no input `a`\n  help: declare it: `inputs: {a: {}}`");
+    check(
+        "name: w\nconcurrency: {key: '${{ inputs.a }}'}",
+        "2:25: there is no input `a`\n  help: declare it: `inputs: {a: {}}`",
+    );
 }
 
 #[test]

@@ -142,8 +142,18 @@ fn every_test_of_an_example_fits_the_schema_of_tests() {
         }
     }
     assert!(count >= 10, "{count}");
-    assert_eq!(complaints("{workflow: a.yaml, strict: true, cases: [{tasks: {a: {fail: x, times: 2}}}]}"), Vec::<String>::new());
-    for wrong in ["[]", "{}", "[{task: {}}]", "[{expect: {status: sucess}}]", "[{tasks: {a: {otput: 1}}}]", "[{tasks: {a: {takes: soon}}}]"] {
+    assert_eq!(
+        complaints("{workflow: a.yaml, strict: true, cases: [{tasks: {a: {fail: x, times: 2}}}]}"),
+        Vec::<String>::new()
+    );
+    for wrong in [
+        "[]",
+        "{}",
+        "[{task: {}}]",
+        "[{expect: {status: sucess}}]",
+        "[{tasks: {a: {otput: 1}}}]",
+        "[{tasks: {a: {takes: soon}}}]",
+    ] {
         assert!(!complaints(wrong).is_empty(), "{wrong}");
     }
 }

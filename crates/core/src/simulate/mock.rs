@@ -8,7 +8,8 @@ use crate::work::Failure;
 
 use crate::document::{Doc, unknown_key};
 
-pub(crate) const OUTCOME_KEYS: &[&str] = &["output", "fail", "times", "takes", "after", "approve", "event", "never", "tasks"];
+pub(crate) const OUTCOME_KEYS: &[&str] =
+    &["output", "fail", "times", "takes", "after", "approve", "event", "never", "tasks"];
 pub(crate) const FAIL_KEYS: &[&str] = &["message", "kind", "exit_code", "permanent"];
 
 /// The script of one task (or of one item of a `foreach`).

@@ -16,7 +16,8 @@ const USUAL_NOW: Micros = 1_767_225_600_000_000;
 pub(crate) const SUITE_KEYS: &[&str] = &["workflow", "strict", "cases"];
 pub(crate) const CASE_KEYS: &[&str] = &["name", "inputs", "now", "secrets", "event", "strict", "tasks", "expect"];
 pub(crate) const EXPECT_KEYS: &[&str] = &["status", "tasks", "outputs", "order", "not_run", "duration", "refused"];
-pub(crate) const TASK_KEYS: &[&str] = &["status", "attempts", "output", "error", "env", "payload", "url", "inputs", "items"];
+pub(crate) const TASK_KEYS: &[&str] =
+    &["status", "attempts", "output", "error", "env", "payload", "url", "inputs", "items"];
 
 /// A value and where the file says it.
 #[derive(Debug, Clone, PartialEq)]

@@ -13,7 +13,9 @@ const HELLO: &str = "name: hello\ntasks:\n  greet: {run: echo \"hello from $MAIN
 #[test]
 fn metrics_of_every_type_are_collected() {
     let place = Place::new();
-    let task = |kind: &str| format!("  {kind}: {{function: {{handler: 'metrics:collect', payload: {{metric_type: {kind}}}}}}}\n");
+    let task = |kind: &str| {
+        format!("  {kind}: {{function: {{handler: 'metrics:collect', payload: {{metric_type: {kind}}}}}}}\n")
+    };
     let tasks: String = ["all", "runs", "workers", "pools", "performance"].into_iter().map(task).collect();
     place.write("w.yaml", format!("name: w\ntasks:\n{tasks}"));
     place.call(&["run", "w.yaml"]).expect(0);

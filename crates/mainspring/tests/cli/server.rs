@@ -150,7 +150,8 @@ fn listening_for_other_machines_without_tls_is_a_warning() {
     for (listen, warns) in [("127.0.0.1:0", false), ("0.0.0.0:0", true)] {
         let place = Place::new();
         let mut command = place.command(&["server", "--listen", listen]);
-        let mut child = command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child =
+            command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();

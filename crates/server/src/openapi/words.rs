@@ -1,9 +1,9 @@
 //! Words and forms of parameters, for the description: the tables of the program itself say which there are.
 
+use mainspring_api::schedules::TriggerKind;
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::staleness::Health;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_api::schedules::TriggerKind;
 use mainspring_store::{ExecutionStatus, JobKind, JobStatus, NotificationState};
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};

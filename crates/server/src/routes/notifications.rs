@@ -14,8 +14,8 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Json as Body, Name, Path, Query};
-use crate::page::{List, Page, PageParams};
 use crate::openapi::words::NotificationWord;
+use crate::page::{List, Page, PageParams};
 use crate::problem::{Fault, Problem};
 use crate::state::ApiState;
 

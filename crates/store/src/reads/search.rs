@@ -93,9 +93,8 @@ impl Store {
 
     /// Reads the documents that a statement makes, and keeps those with every word.
     async fn look(&self, select: &str, namespace: &str, words: &[&str], limit: i64) -> Result<Vec<Found>> {
-        let has: Vec<String> = (3..3 + words.len())
-            .map(|number| format!("lower(title || ' ' || body) LIKE ${number}"))
-            .collect();
+        let has: Vec<String> =
+            (3..3 + words.len()).map(|number| format!("lower(title || ' ' || body) LIKE ${number}")).collect();
         let sql = sqlx::AssertSqlSafe(format!(
             "SELECT kind, id, title, substr(body, 1, 500) AS body FROM ({select}) d WHERE {} LIMIT $2",
             has.join(" AND ")

@@ -22,15 +22,8 @@ pub enum ExecutionStatus {
 }
 
 impl ExecutionStatus {
-    pub const ALL: [Self; 7] = [
-        Self::Pending,
-        Self::Running,
-        Self::Retrying,
-        Self::Waiting,
-        Self::Success,
-        Self::Failed,
-        Self::Cancelled,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Pending, Self::Running, Self::Retrying, Self::Waiting, Self::Success, Self::Failed, Self::Cancelled];
 
     pub fn word(self) -> &'static str {
         match self {

@@ -3,9 +3,9 @@
 //! A job has no state of its own besides being cancelled: whether it is active, paused or completed is what its trigger
 //! says. So a fire, a pause and an end cannot leave the two at odds.
 
+use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::Workflow;
-use mainspring_core::Micros;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;

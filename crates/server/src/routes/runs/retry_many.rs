@@ -88,9 +88,8 @@ impl RetryMany {
             Some(_) => return Err(Problem::invalid("/status", "must be failed or cancelled")),
         };
         let time = |field: &str, text: Option<&str>| {
-            instant(field, text).map_err(|_| {
-                Problem::invalid(&format!("/{field}"), "must be a time like 2026-01-31T08:00:00Z")
-            })
+            instant(field, text)
+                .map_err(|_| Problem::invalid(&format!("/{field}"), "must be a time like 2026-01-31T08:00:00Z"))
         };
         Ok(RunFilter {
             state: Some(state),

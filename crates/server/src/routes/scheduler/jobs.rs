@@ -3,7 +3,9 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use mainspring_api::jobs::{Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing};
+use mainspring_api::jobs::{
+    Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing,
+};
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::{JobFault, JobRequest};
 use mainspring_store::{ExecutionFilter, JobFilter, JobKind, JobRow, JobStatus};
@@ -356,8 +358,8 @@ pub(crate) async fn list_executions(
 ) -> Result<Json<List<Execution>>, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
     let wanted = of.status.as_deref().map(one_of::<ExecutionStatus>).transpose()?;
-    let status =
-        wanted.and_then(|word| mainspring_store::ExecutionStatus::ALL.into_iter().find(|one| one.word() == word.word()));
+    let status = wanted
+        .and_then(|word| mainspring_store::ExecutionStatus::ALL.into_iter().find(|one| one.word() == word.word()));
     let before = page.after::<Uuid>("executions")?;
     let filter = ExecutionFilter { status, before, limit: page.fetch(), offset: page.offset };
     let rows = state.client().executions(&job, filter).await?;

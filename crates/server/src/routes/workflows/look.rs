@@ -5,9 +5,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use mainspring_api::workflows::{
-    Fires, Graph, GraphEdge, GraphLayout, GraphNode, Validation, Version,
-};
+use mainspring_api::workflows::{Fires, Graph, GraphEdge, GraphLayout, GraphNode, Validation, Version};
 use mainspring_core::dag;
 use mainspring_core::schedule::{Next, Schedule};
 use mainspring_core::time::rfc3339;
