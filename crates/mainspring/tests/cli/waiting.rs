@@ -162,6 +162,9 @@ fn files_are_kept_and_errors_are_found(database: &str) {
     let found = place.call(&["search", "zanzibar"]).expect(0).json();
     let kinds: Vec<&str> = found["items"].as_array().unwrap().iter().map(|one| one["kind"].as_str().unwrap()).collect();
     assert!(kinds.contains(&"error") && kinds.contains(&"workflow"), "{found:#}");
+    let error = found["items"].as_array().unwrap().iter().find(|one| one["kind"] == "error").unwrap();
+    let shown = place.call(&["runs", "get", error["id"].as_str().unwrap()]).expect(0).json();
+    assert_eq!((&shown["id"], &error["run_id"]), (&json!(run), &json!(run)), "what was found can be looked at");
     for hostile in ["\" OR 1=1 --", "a* NEAR(b)", "'; DROP TABLE runs; --", "((("] {
         place.call(&["search", hostile]).expect(0);
     }
