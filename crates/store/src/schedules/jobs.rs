@@ -308,7 +308,7 @@ impl Store {
         Ok(count)
     }
 
-    /// The condition of a filter, with the parameters that [`bound!`] binds.
+    /// The condition of a filter, with the parameters that `bound!` binds.
     fn which_jobs(&self, filter: &JobFilter) -> String {
         let mut which = String::from(
             "(CAST($1 AS smallint) IS NULL OR j.kind = $1) AND (CAST($2 AS text) IS NULL OR EXISTS (SELECT 1 FROM job_tags g WHERE g.tag = $2 AND g.job_id = j.id)) \
