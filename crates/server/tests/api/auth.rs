@@ -99,7 +99,7 @@ on_both! {
 
     async fn a_secret_is_there_as_soon_as_it_is_set(api: &TestApi) {
         let node = api.trusted_node().await;
-        api.store("{name: w, tasks: {t: {run: 'test \"$KEY\" = now', env: {KEY: '${{ secrets.FRESH }}'}}}}").await;
+        api.store("{name: w, secrets: [FRESH], tasks: {t: {run: 'test \"$KEY\" = now', env: {KEY: '${{ secrets.FRESH }}'}}}}").await;
         // What is missing is looked for again, however lately it was looked for.
         let early = api.start("w").await;
         api.until(&early, "failed").await;

@@ -157,7 +157,7 @@ on_both! {
 
     async fn one_name_is_taken_by_one_of_two_requests_at_once(api: &TestApi) {
         let body = json!({"name": "nightly", "schedule": "0 0 1 1 *", "handler_name": "noop"});
-        let make = || api.post("/api/v1/scheduler/jobs/cron").role(Role::Operator).json(body.clone()).send();
+        let make = || api.post("/api/v1/scheduler/jobs/cron").role(Role::Author).json(body.clone()).send();
         let answers = futures_util::future::join_all((0..8).map(|_| make())).await;
         let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
         statuses.sort_unstable();
@@ -165,7 +165,7 @@ on_both! {
         let listed = api.get("/api/v1/scheduler/jobs?count=true").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&listed["items"][0]["name"], &listed["total"]), (&json!("nightly"), &json!(1)));
         // A name that fires no more may be used again, with a number.
-        api.delete("/api/v1/scheduler/jobs/nightly").role(Role::Operator).send().await.expect(204);
+        api.delete("/api/v1/scheduler/jobs/nightly").role(Role::Author).send().await.expect(204);
         assert_eq!(make().await.expect(201).body()["name"], "nightly-2");
     }
 
