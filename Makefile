@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
-.PHONY: help run ui ui-dev ui-test bench-ui test test-long chaos check bench fmt clean
+.PHONY: help run ui ui-dev ui-test bench-ui test test-long chaos chaos-cluster check bench fmt clean
 
 help: ## Show this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -19,6 +19,9 @@ test-long: ## Run the long tests, with a throwaway PostgreSQL
 
 chaos: ## Run the fault tests at full length, with a throwaway PostgreSQL
 	@scripts/postgres with --fast -- scripts/test chaos
+
+chaos-cluster: ## Three servers, four remote workers, PostgreSQL, etcd and Redis under faults: MINUTES=5 SEED=any
+	@MAINSPRING_TEST_MINUTES=$(MINUTES) MAINSPRING_TEST_SEED=$(SEED) scripts/postgres with --fast -- scripts/test chaos-cluster
 
 check: ## Check format, lints, documentation, dependencies and licences
 	@scripts/check

@@ -95,3 +95,40 @@ async fn a_transaction_that_was_left_open_is_found() {
     sqlx::raw_sql("ROLLBACK").execute(&mut forgotten).await.unwrap();
     assert_eq!(transactions::check(database.url()).await.unwrap(), []);
 }
+
+/// A request whose client vanishes while its handler is inside a transaction.
+async fn dropped_handler(begins_by_hand: bool) -> Vec<String> {
+    let database = TestDatabase::postgres().await;
+    let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+    let (entered, inside) = tokio::sync::oneshot::channel();
+    let write = "INSERT INTO namespaces (name, created_at, updated_at) VALUES ('cut', 0, 0)";
+    let handler = async {
+        if begins_by_hand {
+            // The pool knows nothing of it: the connection goes back as it is.
+            let mut connection = pool.acquire().await.unwrap();
+            sqlx::raw_sql("BEGIN").execute(&mut *connection).await.unwrap();
+            sqlx::raw_sql(write).execute(&mut *connection).await.unwrap();
+            entered.send(()).unwrap();
+            std::future::pending::<()>().await;
+        } else {
+            let mut transaction = pool.begin().await.unwrap();
+            sqlx::raw_sql(write).execute(&mut *transaction).await.unwrap();
+            entered.send(()).unwrap();
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = handler => {}
+        _ = inside => {}
+    }
+    if begins_by_hand {
+        return transactions::open(database.url()).await.unwrap();
+    }
+    transactions::check(database.url()).await.unwrap().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_handler_that_is_dropped_inside_its_transaction_is_found() {
+    assert_eq!(dropped_handler(false).await, [""; 0], "the sound version");
+    assert_eq!(dropped_handler(true).await.len(), 1);
+}

@@ -67,7 +67,7 @@ impl Driver {
             session,
             client,
             node,
-            evidence: Evidence::default(),
+            evidence: Evidence { hands_back_unbegun: true, ..Evidence::default() },
             ahead: 0,
             counts_apart: false,
         }
@@ -134,6 +134,17 @@ impl Driver {
         let now = self.now();
         let how = GoesOnAs::Retry { due_at };
         GoesOn { token: claim.token, how, started_at: Some(now), finished_at: now, failure: Some(failure) }
+    }
+
+    /// Hands an attempt back that it has not begun.
+    pub(crate) fn release(&self, claim: &Claimed) -> GoesOn {
+        GoesOn {
+            token: claim.token,
+            how: GoesOnAs::Released,
+            started_at: None,
+            finished_at: self.now(),
+            failure: None,
+        }
     }
 
     /// Dies with everything it holds in memory and comes back. Who leads finds the old session dead.

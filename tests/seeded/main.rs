@@ -11,6 +11,7 @@
 //! a statement inside the program; a trigger can undo a write but not let one happen.
 
 mod bugs;
+mod cluster;
 mod corruption;
 mod doubts;
 mod driver;

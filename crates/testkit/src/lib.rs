@@ -3,6 +3,7 @@
 pub mod audit;
 pub mod binary;
 pub mod chaos;
+pub mod cluster;
 pub mod customer;
 pub mod database;
 pub mod effects;

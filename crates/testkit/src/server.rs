@@ -25,6 +25,10 @@ pub struct ServerPlan {
     pub settings: Vec<(&'static str, String)>,
     /// Whether the program that starts it has left descriptors open: 7, 9 and 12.
     pub left_open: bool,
+    /// Where it listens; port 0 takes a free one.
+    pub listen: String,
+    /// Further arguments.
+    pub arguments: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -40,7 +44,14 @@ pub type ProcessMark = (i32, String);
 
 impl ServerPlan {
     pub fn new(url: impl Into<String>, folder: impl Into<PathBuf>) -> Self {
-        Self { url: url.into(), folder: folder.into(), settings: Vec::new(), left_open: false }
+        Self {
+            url: url.into(),
+            folder: folder.into(),
+            settings: Vec::new(),
+            left_open: false,
+            listen: "127.0.0.1:0".into(),
+            arguments: Vec::new(),
+        }
     }
 
     pub fn set(mut self, variable: &'static str, value: impl Into<String>) -> Self {
@@ -55,20 +66,28 @@ impl ServerPlan {
 
     /// Starts it and returns at once.
     pub fn start(&self) -> anyhow::Result<ServerProcess> {
-        let log = self.folder.join("server.log");
-        let file = File::options().create(true).append(true).open(&log).context("opening the server's log")?;
-        let log_start = usize::try_from(file.metadata().context("measuring the server's log")?.len())?;
         let mut command = Command::new(if self.left_open { Path::new("bash") } else { binary::mainspring() });
         if self.left_open {
             command.args(["-c", "exec 7</dev/zero 9>/dev/full 12<>/dev/null; exec \"$0\" \"$@\""]);
             command.arg(binary::mainspring());
         }
+        command.args(["server", "--listen", &self.listen, "--log-format", "text"]).args(&self.arguments);
+        command.env("MAINSPRING_DATABASE", &self.url);
+        self.spawn(command, "server.log")
+    }
+
+    /// Starts any program in the place of the server, with the settings of this plan.
+    pub fn spawn(&self, mut command: Command, log: &str) -> anyhow::Result<ServerProcess> {
+        let log = self.folder.join(log);
+        let file = File::options().create(true).append(true).open(&log).context("opening the server's log")?;
+        let log_start = usize::try_from(file.metadata().context("measuring the server's log")?.len())?;
+        let given: Vec<_> =
+            command.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))).collect();
         let child = command
-            .args(["server", "--listen", "127.0.0.1:0", "--log-format", "text"])
             .env_clear()
+            .envs(given)
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("MAINSPRING_TEST_FOLDER", &self.folder)
-            .env("MAINSPRING_DATABASE", &self.url)
             // Tasks of these tests leave their traces beside the database.
             .env("MAINSPRING_WORKER_ISOLATION", "off")
             .envs(self.settings.iter().map(|(name, value)| (name, value)))

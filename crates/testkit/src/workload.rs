@@ -162,6 +162,61 @@ finally: {clean: {run: 'EFFECT', max_lost: 1000}}",
     },
 ];
 
+/// What only a cluster has: workers with handlers of their own, and a leader that looks for stale runs every second.
+const CLUSTER_RECIPES: &[Recipe] = &[
+    Recipe {
+        name: "remote",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {remote: {handler: 'chaos:effect', payload: {file: 'FILE'}}, max_lost: 1000}
+  b: {needs: a, function: noop, max_lost: 1000}
+  c: {needs: a, remote: {handler: 'chaos:effect', payload: {file: 'FILE'}}, max_lost: 1000}",
+    },
+    Recipe {
+        name: "list",
+        ends: SUCCESS,
+        text: "
+tasks:
+  a: {foreach: [1, 2, 3, 4, 5, 6], max_parallel: 3, function: noop, max_lost: 1000}
+  b: {needs: a, run: 'EFFECT', max_lost: 1000}
+  c: {foreach: [1, 2, 3], function: {handler: fail, payload: {times: 1}}, retry: {attempts: 3, delay: 10ms}, max_lost: 1000}",
+    },
+    Recipe {
+        name: "stale",
+        ends: FAILED,
+        text: "
+lifecycle: {steps_in_process: 3s}
+tasks: {a: {run: sleep 600, max_lost: 1000}, b: {needs: a, function: noop}}",
+    },
+    Recipe { name: LETTERS, ends: EITHER, text: "
+tasks:
+  a: {function: fail, max_lost: 1000, retry: {attempts: 2, delay: 10ms}}
+  b: {needs: a, function: noop, max_lost: 1000}" },
+];
+
+/// Runs of this workflow end in the dead letter queue, where operators act on them.
+pub const LETTERS: &str = "letters";
+
+/// Twelve to twenty tasks, each after some of those before it: most do nothing, some fail at first, share a pool, or leave
+/// an effect here or at a remote worker.
+fn random_dag(rng: &mut fastrand::Rng) -> String {
+    let mut text = String::from("tasks:\n");
+    for at in 0..rng.usize(12..=20) {
+        let needs: Vec<String> = (0..at).filter(|_| rng.u8(..4) == 0).map(|other| format!("t{other}")).collect();
+        let action = match rng.u8(..24) {
+            0 => "run: 'EFFECT'",
+            1 => "remote: {handler: 'chaos:effect', payload: {file: 'FILE'}}",
+            2 => "function: noop, pool: narrow",
+            3 => "function: {handler: sleep, payload: {ms: 200}}",
+            4 | 5 => "function: {handler: fail, payload: {times: 1}}, retry: {attempts: 4, delay: 20ms, jitter: 0}",
+            _ => "function: noop",
+        };
+        text.push_str(&format!("  t{at}: {{needs: [{}], {action}, max_lost: 1000}}\n", needs.join(", ")));
+    }
+    text
+}
+
 /// A stored kind of run.
 #[derive(Debug, Clone)]
 pub struct Kind {
@@ -204,6 +259,8 @@ pub struct Workload {
     kinds: Vec<Kind>,
     /// Runs so large that they are made, let go, cancelled and counted in chunks.
     broad: Kind,
+    /// One run in so many is broad.
+    broad_every: usize,
 }
 
 /// Stores every kind of run. Their effects go to the file.
@@ -215,7 +272,20 @@ pub async fn store(client: &Client, effects: &Path) -> anyhow::Result<Workload> 
     }
     kinds.push(put(client, effects, ("wide", SUCCESS), &wide()).await?);
     let broad = put(client, effects, ("broad", SUCCESS), &broad()).await?;
-    Ok(Workload { kinds, broad })
+    Ok(Workload { kinds, broad, broad_every: BROAD_EVERY })
+}
+
+/// Stores every kind of run, and those that take remote workers, lists and the detection of stale runs besides.
+pub async fn store_for_cluster(client: &Client, effects: &Path, rng: &mut fastrand::Rng) -> anyhow::Result<Workload> {
+    let mut workload = store(client, effects).await?;
+    for Recipe { name, ends, text } in CLUSTER_RECIPES {
+        workload.kinds.push(put(client, effects, (name, ends), text).await?);
+    }
+    for name in ["dag-a", "dag-b", "dag-c", "dag-d", "dag-e", "dag-f", "dag-g", "dag-h"] {
+        workload.kinds.push(put(client, effects, (name, SUCCESS), &random_dag(rng)).await?);
+    }
+    workload.broad_every = 2_000;
+    Ok(workload)
 }
 
 async fn put(
@@ -224,7 +294,7 @@ async fn put(
     (name, ends): (&'static str, &'static [RunState]),
     text: &str,
 ) -> anyhow::Result<Kind> {
-    let text = text.replace("EFFECT", APPEND);
+    let text = text.replace("EFFECT", APPEND).replace("FILE", &effects.display().to_string());
     let source = format!("name: {name}\nenv: {{EFFECTS: '{}'}}\n{}\n", effects.display(), text.trim_start());
     let workflow = mainspring_core::parse(&source).map_err(|errors| anyhow!("{name}: {errors}\n{source}"))?;
     let effects =
@@ -236,7 +306,11 @@ async fn put(
 }
 
 fn leaves_effect(task: &Task) -> bool {
-    matches!(&task.action, Action::Run { script, .. } if script.contains("$EFFECTS"))
+    match &task.action {
+        Action::Run { script, .. } => script.contains("$EFFECTS"),
+        Action::Remote { handler, .. } => handler == "chaos:effect",
+        _ => false,
+    }
 }
 
 fn wide() -> String {
@@ -267,7 +341,7 @@ fn broad() -> String {
 impl Workload {
     /// The next request of a client.
     pub fn draw(&self, rng: &mut fastrand::Rng, number: usize) -> Order {
-        let is_broad = number % BROAD_EVERY == BROAD_EVERY / 3;
+        let is_broad = number % self.broad_every == self.broad_every / 3;
         // Each kind comes in turn, so that a short workload has them all.
         let kind = if is_broad { &self.broad } else { &self.kinds[number % self.kinds.len()] }.clone();
         let mut submission = Submission { idempotency_key: Some(format!("order-{number}")), ..Submission::default() };
@@ -278,12 +352,14 @@ impl Workload {
             let who = Value::from(format!("customer-{}", rng.u8(..3)));
             submission.inputs = Map::from_iter([("who".to_owned(), who)]);
         }
-        let cancel = kind.name == "endless" || rng.u8(..12) == 0;
+        let by_hand = kind.name == LETTERS;
+        let cancel = kind.name == "endless" || (!by_hand && rng.u8(..12) == 0);
         // A cancel or a deadline would let a paused run go on, and rightly.
-        let pause = !cancel && kind.name != "overdue" && rng.u8(..5) == 0;
+        let pause = !cancel && !by_hand && !["overdue", "stale"].contains(&kind.name) && rng.u8(..5) == 0;
         // An endless run would have to be cancelled again; a broad one is revived row by row, in one transaction that
         // hardly survives that many faults.
-        let reopen = (cancel || kind.ends != SUCCESS) && kind.name != "endless" && !is_broad && rng.u8(..3) == 0;
+        let reopens = (cancel || kind.ends != SUCCESS) && !["endless", "stale"].contains(&kind.name) && !by_hand;
+        let reopen = reopens && !is_broad && rng.u8(..3) == 0;
         Order { kind, submission, cancel, pause, reopen, from_the_start: rng.bool() }
     }
 }

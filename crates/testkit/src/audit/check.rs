@@ -6,7 +6,7 @@ use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
 
 use super::evidence::{Attempts, Evidence};
-use super::record::Record;
+use super::record::{End, Record};
 use crate::effects::Effect;
 use crate::invariants::{self, Violation};
 
@@ -24,6 +24,7 @@ pub(super) fn compare(record: &Record, evidence: &Evidence) -> Vec<Violation> {
     check_cancels(record, evidence, &mut found);
     check_pauses(record, evidence, &mut found);
     check_reopenings(record, evidence, &mut found);
+    check_letters(record, evidence, &mut found);
     check_ends(record, &mut found);
     check_retries(record, evidence, &mut found);
     check_effects(record, evidence, &mut found);
@@ -61,6 +62,10 @@ fn check_submissions(record: &Record, evidence: &Evidence, found: &mut Findings)
             Some(_) => {}
         }
     }
+    asked_for.extend(&evidence.requested);
+    asked_for.extend(&record.fired);
+    // A new run for a dead letter is made under a key of its own.
+    asked_for.extend(record.submissions.iter().filter(|(key, _)| key.starts_with("dead-letter-")).map(|(_, run)| run));
     for run in record.runs.keys().filter(|run| !asked_for.contains(run)) {
         found.add("every run was asked for", run.to_string());
     }
@@ -109,13 +114,29 @@ fn check_reopenings(record: &Record, evidence: &Evidence, found: &mut Findings) 
         let latest = asked.entry(reopened.run).or_default();
         *latest = reopened.generation.max(*latest);
     }
-    for (run, generation) in &record.generations {
+    let by_letters: BTreeSet<RunId> = evidence.acted.iter().map(|(_, run)| *run).collect();
+    for (run, generation) in record.generations.iter().filter(|(run, _)| !by_letters.contains(run)) {
         let asked = asked.get(run).copied().unwrap_or(0);
         if *generation != asked {
             found.add(
                 "a run is reopened exactly as often as was acknowledged",
                 format!("{run} is of generation {generation}, and {asked} was acknowledged"),
             );
+        }
+    }
+}
+
+fn check_letters(record: &Record, evidence: &Evidence, found: &mut Findings) {
+    for (letter, run) in evidence.acted.iter().filter_map(|(letter, run)| Some((letter.as_ref()?, run))) {
+        match record.letters.get(letter) {
+            None => found.add("a dead letter that was acted on is kept", format!("{letter} of {run}")),
+            Some(true) => found.add("a dead letter that was acted on is closed", format!("{letter} of {run}")),
+            Some(false) => {}
+        }
+    }
+    for run in &evidence.requested {
+        if !record.runs.contains_key(run) {
+            found.add("an acknowledged run exists", run.to_string());
         }
     }
 }
@@ -177,6 +198,9 @@ fn check_effects(record: &Record, evidence: &Evidence, found: &mut Findings) {
             found.add("only what was claimed is executed", format!("{effect:?}"));
         }
     }
+    if evidence.hands_back_unbegun {
+        check_handed_back(record, &counts, found);
+    }
     let writers: BTreeSet<(RunId, i32)> = evidence
         .acknowledged
         .iter()
@@ -194,6 +218,17 @@ fn check_effects(record: &Record, evidence: &Evidence, found: &mut Findings) {
                     format!("{key} attempt {} of session {:?} left {count}", end.attempt, end.session),
                 );
             }
+        }
+    }
+}
+
+/// What a worker hands back for others is not executed by it.
+fn check_handed_back(record: &Record, counts: &BTreeMap<Effect, usize>, found: &mut Findings) {
+    for effect in counts.keys() {
+        let ends = record.ends.get(&effect.key).map(Vec::as_slice).unwrap_or_default();
+        let is_same = |end: &&End| end.attempt == effect.attempt && end.session == Some(effect.session);
+        if ends.iter().find(is_same).is_some_and(|end| end.released) {
+            found.add("what was handed back for others is not executed", format!("{effect:?}"));
         }
     }
 }

@@ -57,6 +57,14 @@ pub struct Evidence {
     pub paused: Vec<Paused>,
     pub reopened: Vec<Reopened>,
     pub effects: Vec<Effect>,
+    /// Runs that were asked for in another way than by a submission with a key: by requests over HTTP.
+    pub requested: Vec<RunId>,
+    /// Dead letters that somebody acted on, by their ids where that was acknowledged, and the runs they belong to: those may be
+    /// reopened more often.
+    pub acted: Vec<(Option<String>, RunId)>,
+    /// Whether attempts were handed back only before they began, so that none of them may have left an effect. A server that
+    /// stops hands back what runs, too.
+    pub hands_back_unbegun: bool,
     /// Processes of killed servers that were still there when they should not have been.
     pub survivors: Vec<String>,
 }

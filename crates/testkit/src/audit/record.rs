@@ -19,6 +19,8 @@ pub(super) struct End {
     pub(super) state: Option<TaskState>,
     /// The attempt failed and another one was due later.
     pub(super) retries: bool,
+    /// The attempt was handed back.
+    pub(super) released: bool,
     pub(super) started_at: Option<Micros>,
     pub(super) finished_at: Micros,
 }
@@ -49,6 +51,7 @@ impl EndRow {
             seq: self.seq,
             state,
             retries: self.outcome == Some(FAILED),
+            released: self.outcome == Some(RELEASED),
             started_at: self.started_at,
             finished_at: self.finished_at,
         })
@@ -57,6 +60,8 @@ impl EndRow {
 
 /// The outcome of an attempt that failed.
 const FAILED: i16 = 0;
+/// … and of one that was handed back.
+const RELEASED: i16 = 2;
 
 const ENDS: &str = "\
     SELECT ID(run_id) AS run, idx, item, generation, attempt, session, seq, state, CAST(NULL AS smallint) AS outcome, started_at, finished_at FROM history \
@@ -70,6 +75,10 @@ pub(super) struct Record {
     pub(super) runs: BTreeMap<RunId, RunState>,
     pub(super) generations: BTreeMap<RunId, i16>,
     pub(super) submissions: BTreeMap<String, RunId>,
+    /// Runs that the clock started.
+    pub(super) fired: BTreeSet<RunId>,
+    /// Dead letters by id: whether they are still pending.
+    pub(super) letters: BTreeMap<String, bool>,
     pub(super) ends: BTreeMap<TaskKey, Vec<End>>,
     /// Tokens (session, attempt) that are held.
     pub(super) held: BTreeSet<(TaskKey, i64, i32)>,
@@ -88,6 +97,12 @@ impl Record {
         }
         for (key, run) in snapshot.rows::<(String, String)>("SELECT key, ID(run_id) FROM submissions").await? {
             record.submissions.insert(key, run.parse()?);
+        }
+        for (run,) in snapshot.rows::<(String,)>("SELECT ID(run_id) FROM fires WHERE run_id IS NOT NULL").await? {
+            record.fired.insert(run.parse()?);
+        }
+        for (id, status) in snapshot.rows::<(String, i16)>("SELECT ID(id), status FROM dead_letters").await? {
+            record.letters.insert(id, status == 0);
         }
         for sql in [ENDS, ATTEMPTS] {
             for row in snapshot.rows::<EndRow>(sql).await? {

@@ -29,6 +29,7 @@ fn sound() -> (Record, Evidence) {
         seq: 1,
         state: None,
         retries: true,
+        released: false,
         started_at: Some(100),
         finished_at: 200,
     };
@@ -56,7 +57,7 @@ fn sound() -> (Record, Evidence) {
         paused: vec![Paused { run: run(), generation: 0, before: vec![(key(), 1)], after: vec![(key(), 1)] }],
         reopened: Vec::new(),
         effects: vec![effect(1, 5), effect(2, 6)],
-        survivors: Vec::new(),
+        ..Evidence::default()
     };
     (record, evidence)
 }

@@ -1,7 +1,7 @@
 //! The storm: servers are killed and stopped at random moments, and replies are lost, while clients submit, cancel, pause
 //! and reopen.
 
-mod demand;
+pub(crate) mod demand;
 mod havoc;
 
 use std::path::PathBuf;

@@ -63,6 +63,17 @@ pub async fn check_pace(url: &str, pace: Pace) -> anyhow::Result<Vec<Violation>>
     Ok(violations)
 }
 
+/// A session that still beats is not found dead, whatever etcd or anything but the database says: between its last beat and
+/// its mark lies a whole TTL.
+pub async fn check_patience(url: &str, ttl: Duration) -> anyhow::Result<Vec<Violation>> {
+    let too_soon = |reap: &Reap| reap.at - reap.last_beat < ttl.as_micros() as i64;
+    let violation = |reap: Reap| Violation {
+        invariant: "a session is found dead only after it was silent for a whole TTL",
+        subject: format!("{reap:?} came {} µs after its last beat", reap.at - reap.last_beat),
+    };
+    Ok(reaps(url).await?.into_iter().filter(too_soon).map(violation).collect())
+}
+
 /// By how many microseconds the bound was missed, given the turns of the leader that reaped.
 fn late_by(reap: &Reap, turns: &[i64], pace: Pace) -> i64 {
     let turn = pace.turn.as_micros() as i64;

@@ -1,0 +1,188 @@
+//! A proxy that knows nothing of what it carries: it refuses, swallows one or both directions, and cuts.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use anyhow::Context;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// What becomes of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Passage {
+    Open = 0,
+    /// Connections are cut and refused.
+    Refused = 1,
+    /// Nothing arrives, and neither side learns of it.
+    Silent = 2,
+    /// Requests arrive and are acted on; their answers do not come back.
+    AnswersLost = 3,
+    /// Requests do not arrive; what the server says by itself does.
+    RequestsLost = 4,
+}
+
+/// A running proxy in front of one address. It ends with this value, and so do its connections.
+#[derive(Debug)]
+pub struct TcpProxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    passage: AtomicU8,
+    cut: Notify,
+}
+
+impl Shared {
+    fn is(&self, passages: &[Passage]) -> bool {
+        let now = self.passage.load(Ordering::SeqCst);
+        passages.iter().any(|passage| *passage as u8 == now)
+    }
+}
+
+impl TcpProxy {
+    /// Stands before `host:port`, which need not listen yet.
+    pub async fn start(upstream: impl Into<String>) -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("listening for a proxy")?;
+        let address = listener.local_addr()?;
+        let shared = Arc::<Shared>::default();
+        let accepting = tokio::spawn(accept(listener, upstream.into(), Arc::clone(&shared)));
+        Ok(Self { address, shared, accepting })
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What happens from now on. Whoever is connected when the way opens again has missed something and is cut.
+    pub fn set(&self, passage: Passage) {
+        self.shared.passage.store(passage as u8, Ordering::SeqCst);
+        if matches!(passage, Passage::Open | Passage::Refused) {
+            self.cut_all();
+        }
+    }
+
+    /// Cuts every connection there is.
+    pub fn cut_all(&self) {
+        self.shared.cut.notify_waiters();
+    }
+}
+
+impl Drop for TcpProxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+        self.cut_all();
+    }
+}
+
+async fn accept(listener: TcpListener, upstream: String, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let (upstream, shared) = (upstream.clone(), Arc::clone(&shared));
+        tokio::spawn(async move {
+            let cut = shared.cut.notified();
+            if shared.is(&[Passage::Refused]) {
+                return;
+            }
+            tokio::select! {
+                // A connection that breaks is what the proxy is for.
+                _ = relay(client, &upstream, &shared) => {}
+                () = cut => {}
+            }
+        });
+    }
+}
+
+/// Returns when one side has hung up; both sockets are closed then.
+async fn relay(client: TcpStream, upstream: &str, shared: &Shared) -> io::Result<()> {
+    let server = TcpStream::connect(upstream).await?;
+    client.set_nodelay(true)?;
+    server.set_nodelay(true)?;
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        ended = pump(from_client, to_server, shared, &[Passage::Silent, Passage::RequestsLost]) => ended,
+        ended = pump(from_server, to_client, shared, &[Passage::Silent, Passage::AnswersLost]) => ended,
+    }
+}
+
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+    swallows: &[Passage],
+) -> io::Result<()> {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let read = from.read(&mut buffer).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        if !shared.is(swallows) {
+            to.write_all(&buffer[..read]).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Answers every byte with itself, and counts what arrived.
+    async fn echo() -> (SocketAddr, Arc<AtomicU8>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, seen) = (listener.local_addr().unwrap(), Arc::new(AtomicU8::new(0)));
+        let counted = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Ok((mut peer, _)) = listener.accept().await {
+                let counted = Arc::clone(&counted);
+                tokio::spawn(async move {
+                    let mut byte = [0; 1];
+                    while peer.read_exact(&mut byte).await.is_ok() {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        _ = peer.write_all(&byte).await;
+                    }
+                });
+            }
+        });
+        (address, seen)
+    }
+
+    async fn ask(stream: &mut TcpStream) -> bool {
+        let mut byte = [7; 1];
+        let answer = async {
+            stream.write_all(&byte).await?;
+            stream.read_exact(&mut byte).await
+        };
+        tokio::time::timeout(Duration::from_millis(300), answer).await.is_ok_and(|answer| answer.is_ok())
+    }
+
+    #[tokio::test]
+    async fn it_loses_what_it_says_it_loses() {
+        let (address, seen) = echo().await;
+        let proxy = TcpProxy::start(address.to_string()).await.unwrap();
+        let connect = async || TcpStream::connect(proxy.address()).await.unwrap();
+        assert!(ask(&mut connect().await).await);
+        proxy.set(Passage::AnswersLost);
+        assert!(!ask(&mut connect().await).await);
+        assert_eq!(seen.load(Ordering::SeqCst), 2, "the request arrived");
+        proxy.set(Passage::RequestsLost);
+        assert!(!ask(&mut connect().await).await);
+        assert_eq!(seen.load(Ordering::SeqCst), 2);
+        let mut waiting = connect().await;
+        proxy.set(Passage::Open);
+        assert!(!ask(&mut waiting).await, "who missed something is cut");
+        assert!(ask(&mut connect().await).await);
+        proxy.set(Passage::Refused);
+        assert!(!ask(&mut connect().await).await);
+    }
+}

@@ -1,0 +1,90 @@
+//! Remote workers between nodes, where the moment decides: who carries a session, and what is repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_engine::{
+    Client, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerSession,
+};
+use mainspring_testkit::TestDatabase;
+use mainspring_testkit::node::TestNode;
+use mainspring_testkit::wait::until;
+use mainspring_worker::Registry;
+use sqlx::{Connection, PgConnection};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SOURCE: &str = "{name: away, tasks: {work: {run: 'echo hello', queue: far}}}";
+
+/// A node that executes nothing itself, with a client of its own.
+async fn node(database: &TestDatabase, name: &str) -> TestNode {
+    let config = NodeConfig {
+        name: name.into(),
+        heartbeat: Duration::from_millis(50),
+        lease_ttl: Duration::from_secs(60),
+        process_slots: 0,
+        function_slots: 0,
+        ..NodeConfig::default()
+    };
+    let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+    TestNode::start_as(client, config, Registry::builder().build()).await.unwrap()
+}
+
+fn request(seq: i64) -> WorkerExchange {
+    WorkerExchange { seq, finished: Vec::new(), holding: Vec::new(), want: [4; 3], wait: Duration::from_secs(1) }
+}
+
+async fn exchange(node: &TestNode, session: &WorkerSession, request: WorkerExchange) -> WorkerAnswer {
+    node.client().workers().unwrap().exchange(session, request).await.unwrap()
+}
+
+/// The renewal of leases passes while a session that comes from another node is still being moved here.
+#[tokio::test]
+async fn a_session_on_its_way_to_a_node_is_not_taken_for_one_that_has_left() {
+    let database = TestDatabase::postgres().await;
+    let (first, second) = (node(&database, "first").await, node(&database, "second").await);
+    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
+    let id = first.client().workers().unwrap().register(worker).await.unwrap();
+    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
+    let workflow = mainspring_core::parse(SOURCE).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = first.client().put_workflow(workflow, SOURCE).await.unwrap();
+    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let mut seq = 1;
+    let assigned = until("the task is assigned", PATIENCE, async || {
+        let answer = exchange(&first, &session, request(seq)).await;
+        seq += 1;
+        Ok(answer.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    // The worker never got it and asks at the other node, whose guard has to wait for the row.
+    let mut holder = PgConnection::connect(database.url()).await.unwrap();
+    sqlx::query("BEGIN").execute(&mut holder).await.unwrap();
+    sqlx::query("SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE").bind(id).execute(&mut holder).await.unwrap();
+    let asking = {
+        let (gate, session) = (second.client().workers().unwrap(), session.clone());
+        tokio::spawn(async move { gate.exchange(&session, request(seq - 1)).await })
+    };
+    let mut looking = PgConnection::connect(database.url()).await.unwrap();
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+               AND query LIKE 'UPDATE sessions SET seq%'";
+    until("the guard waits", PATIENCE, async || {
+        let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(&mut looking).await?;
+        Ok((waiting > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    let beat = "SELECT beat FROM sessions WHERE worker = 'second'";
+    let (before,): (i64,) = sqlx::query_as(beat).fetch_one(&mut looking).await.unwrap();
+    until("the node has renewed its leases", PATIENCE, async || {
+        let (now,): (i64,) = sqlx::query_as(beat).fetch_one(&mut looking).await?;
+        Ok((now > before + 2).then_some(()))
+    })
+    .await
+    .unwrap();
+    sqlx::query("ROLLBACK").execute(&mut holder).await.unwrap();
+    let answer = asking.await.unwrap().unwrap();
+    let given: Vec<_> = answer.assignments.iter().map(|given| (given.key, given.attempt)).collect();
+    assert_eq!(given, [(assigned.key, 1)], "it is carried here, with what it was to execute");
+    first.stop().await;
+    second.stop().await;
+}
