@@ -40,7 +40,7 @@ export class Server {
 
   async launch(listen) {
     // What is meant for the tests is no configuration of the server.
-    const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^MAINSPRING_(TEST|UPDATE)_/.test(name)));
+    const own = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^MAINSPRING_(TEST|UPDATE|BENCH)_/.test(name)));
     const env = { ...own, MAINSPRING_HTTP_ALLOW: "127.0.0.1", MAINSPRING_WORKER_SERVES_REMOTE: "true", ...this.more };
     this.process = spawn(binary(), ["server", "--database", this.made.url, "--listen", listen], { env, cwd: this.folder });
     let text = "";

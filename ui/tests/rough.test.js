@@ -87,7 +87,7 @@ for (const kind of DATABASES) {
         await server.store(large(10_000));
         await open("/w/default/large-10000?tab=graph");
         await page.locator("canvas").waitFor({ timeout: 60_000 });
-        await page.waitForFunction(() => document.querySelector("canvas")?.width > 0);
+        await server.until("it is drawn", () => page.evaluate(() => document.querySelector("canvas").width > 0));
         const run = await server.start("large-10000");
         await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
         await open(`/r/${run.id}?view=list`);

@@ -30,9 +30,18 @@ export function relative(at: number, now: number): string {
   return ms < 0 ? `${text} ago` : `in ${text}`;
 }
 
+// Making one costs more than a hundred uses, and a page of rows uses several a second.
+const formatters = new Map<string, Intl.DateTimeFormat>();
+function formatter(timeZone: string | undefined, options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat {
+  const key = `${timeZone ?? ""} ${Object.keys(options).join(" ")}`;
+  let known = formatters.get(key);
+  if (!known) formatters.set(key, (known = new Intl.DateTimeFormat("en-GB", { hourCycle: "h23", ...options, timeZone })));
+  return known;
+}
+
 function parts(at: number, zone: Zone, options: Intl.DateTimeFormatOptions): Record<string, string> {
   const timeZone = zone === "local" ? undefined : zone === "utc" ? "UTC" : zone;
-  const format = new Intl.DateTimeFormat("en-GB", { hourCycle: "h23", ...options, timeZone });
+  const format = formatter(timeZone, options);
   return Object.fromEntries(format.formatToParts(at).map((part) => [part.type, part.value]));
 }
 

@@ -15,7 +15,16 @@ export interface Palette extends Record<Family, string> {
   sans: string;
 }
 
+let known: { theme: string; colors: Palette } | null = null;
+
+/** The colours of the theme that is shown; read from the page only when the theme changes. */
 export function palette(): Palette {
+  const theme = document.documentElement.dataset.theme ?? "";
+  if (known?.theme !== theme) known = { theme, colors: readPalette() };
+  return known.colors;
+}
+
+function readPalette(): Palette {
   const style = getComputedStyle(document.documentElement);
   const token = (name: string): string => style.getPropertyValue(`--${name}`).trim();
   return {
