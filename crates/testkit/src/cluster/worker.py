@@ -9,7 +9,9 @@ worker = Worker(slots=4, grace=1.0)
 
 @worker.task("chaos:effect")
 def effect(payload, context):
-    line = f"{context.idempotency_key} {context.attempt} {context.fencing_token}\n"
+    # The token ends with session and attempt, which is all that scripts are given.
+    token = ".".join(context.fencing_token.rsplit(".", 2)[1:])
+    line = f"{context.idempotency_key} {context.attempt} {token}\n"
     # One write of one short line to a file opened for appending is never torn.
     file = os.open(payload["file"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
