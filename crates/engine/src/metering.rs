@@ -10,6 +10,7 @@ use mainspring_core::workflow::ExitMeaning;
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{Claimed, Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
+use tokio::sync::Semaphore;
 
 use crate::client::Client;
 use crate::exchange::session_inbox::Held;
@@ -128,8 +129,12 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micro
     }
 }
 
+/// Of many runs that fail at once one is counted after the other: the connections are for what moves work.
+static COUNTING: Semaphore = Semaphore::const_new(1);
+
 /// Counts the task runs that a failure upstream or a cancellation ended before they were executed.
 async fn count_unexecuted(client: Client, run: RunId) {
+    let Ok(_turn) = COUNTING.acquire().await else { return };
     let ended = match client.store.ends_without_attempt(run).await {
         Ok(ended) => ended,
         Err(error) => return tracing::debug!(%error, run_id = %run, "counting what ended with a run"),
