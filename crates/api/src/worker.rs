@@ -190,8 +190,8 @@ pub struct Assignment {
     /// The same for every attempt of one generation, so that a sink recognises a repetition.
     pub idempotency_key: String,
     pub generation: i32,
-    /// What to execute: `namespace`, `workflow`, `task`, `action` (`{kind: run | http | function | remote, …}`),
-    /// `timeout_ms`, `artifacts`, `limits`, `on_store_loss`.
+    /// What to execute: `namespace`, `workflow`, `task`, `action` (`{kind: run | steps | http | function | remote, …}`),
+    /// `timeout_ms`, `artifacts`, `limits`, `process` (`output`, `exit_codes`, `env_files`, `container`), `on_store_loss`.
     #[schema(value_type = Object)]
     pub order: Value,
     /// Added to the environment of the task, in order; later ones win.

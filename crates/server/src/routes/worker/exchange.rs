@@ -170,6 +170,7 @@ fn order_value(order: &work::Order) -> Value {
         "timeout_ms": order.timeout_ms,
         "artifacts": order.artifacts,
         "limits": order.limits,
+        "process": order.process,
         "on_store_loss": order.on_store_loss,
     })
 }
