@@ -25,7 +25,7 @@ Write and try workflows
   fmt          Lay out workflow files alike; comments stay
   diff         Show how a file differs from the stored workflow
   import       Make workflows of a crontab, a GitHub Actions or a Tasker file
-  schema       Print the JSON Schema of workflow files
+  schema       Print the JSON Schema of workflow files, or of their tests
   cron         Explain cron expressions
 
 Serve
