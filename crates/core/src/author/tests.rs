@@ -181,7 +181,7 @@ fn a_task_does_one_thing() {
     check_task("run: ''", "3:12: the script is empty");
     check_task("run: [x]", "3:12: `run` must be a text, not a list");
     check_task("run:", "3:10: `run` must be a text, not nothing");
-    check_task("function: noop, cwd: x", "3:23: `cwd` has no meaning without `run`");
+    check_task("function: noop, cwd: x", "3:23: `cwd` has no meaning without `run` or `steps`");
     check_task("function: {payload: 1}", "3:17: `function` has no handler\n  help: write `function: {handler: …}`");
     check_task("function: 'a b'", "3:17: `a b` is not the name of a handler");
     check("name: w\ntasks:\n  t: echo", "3:6: `t` must be a mapping, not a text");
