@@ -24,7 +24,7 @@ Write and try workflows
   graph        Draw a workflow
   fmt          Lay out workflow files alike; comments stay
   diff         Show how a file differs from the stored workflow
-  import       Make workflows of a crontab, a GitHub Actions or a Tasker file
+  import       Make workflows of files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow
   schema       Print the JSON Schema of workflow files, or of their tests
   cron         Explain cron expressions
 
@@ -146,7 +146,7 @@ pub(crate) enum Command {
     Fmt(commands::fmt::FmtArgs),
     /// Show how a file differs from the stored workflow
     Diff(commands::diff::DiffArgs),
-    /// Make workflows of a crontab, a GitHub Actions or a Tasker file
+    /// Make workflows of files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow
     Import(commands::import::ImportArgs),
     /// Print the JSON Schema of workflow files, or of their tests
     Schema(commands::schema::SchemaArgs),
