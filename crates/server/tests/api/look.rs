@@ -42,8 +42,8 @@ on_both! {
             assert!(list["items"][0].get(field).is_some(), "{list} lacks {field}");
         }
         assert_eq!((&list["items"][0]["id"], &list["items"][0]["status"]), (&json!("test"), &json!("active")));
-        let cluster = api.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
-        assert_eq!(cluster["members"][0]["workers"], json!(["test"]));
+        // A node tells of itself beside its start.
+        let cluster = api.wait("/api/v1/cluster", |cluster| cluster["members"][0]["workers"] == json!(["test"])).await;
         for field in ["node", "name", "address", "roles", "version", "since", "alive", "leads"] {
             assert!(cluster["members"][0].get(field).is_some(), "{cluster} lacks {field}");
         }
