@@ -207,7 +207,7 @@ pub(super) const ALWAYS: &[(&str, &str)] = &[
     (
         "a cancelled stage starts nothing",
         "SELECT ID(t.run_id) || '.' || t.idx || ' state ' || t.state FROM task_runs t JOIN runs r ON r.id = t.run_id \
-         WHERE (r.flags & 16 <> 0 OR (r.flags & 4 <> 0 AND r.stage < 2) OR (r.flags & 8 <> 0 AND r.stage = 0)) \
+         WHERE (r.flags & 16 <> 0 OR (r.flags & 4 <> 0 AND r.stage < 3) OR (r.flags & 8 <> 0 AND r.stage = 0)) \
          AND t.state NOT IN (2, 4) AND NOT EXISTS (SELECT 1 FROM continuations c WHERE c.run_id = r.id)",
     ),
     (

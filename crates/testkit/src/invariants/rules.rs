@@ -32,6 +32,7 @@ struct TaskRow {
     state: i16,
     flags: i16,
     generation: i16,
+    attempt: i32,
     open: i32,
     succeeded: i32,
     failed: i32,
@@ -55,9 +56,9 @@ pub(super) async fn check(snapshot: &mut Snapshot) -> anyhow::Result<Vec<Violati
         .collect();
     let rows: Vec<TaskRow> = snapshot
         .rows(
-            "SELECT ID(t.run_id) AS run, t.version, t.idx, t.state, t.flags, t.generation, t.open, t.succeeded, t.failed, t.skipped \
+            "SELECT ID(t.run_id) AS run, t.version, t.idx, t.state, t.flags, t.generation, t.attempt, t.open, t.succeeded, t.failed, t.skipped \
              FROM task_runs t WHERE t.item = -1 \
-             UNION ALL SELECT ID(h.run_id), r.version, h.idx, h.state, h.flags, h.generation, 0, 0, 0, 0 \
+             UNION ALL SELECT ID(h.run_id), r.version, h.idx, h.state, h.flags, h.generation, h.attempt, 0, 0, 0, 0 \
              FROM history h JOIN runs r ON r.id = h.run_id WHERE h.item = -1",
         )
         .await?;
@@ -125,6 +126,8 @@ fn check_task(
             stored == counters && verdict == Verdict::Wait
         }
         TaskState::UpstreamFailed => verdict == Verdict::UpstreamFailed,
+        // Its exit code says that there was nothing to do.
+        TaskState::Skipped if verdict == Verdict::Start && row.attempt > 0 => true,
         // A condition, an operator, or a stage that is left out skips whatever the rule says.
         TaskState::Skipped => verdict == Verdict::Skip || template.has_condition || by_hand || template.stage > 0,
         TaskState::Cancelled | TaskState::ResolvedManually => true,
