@@ -47,7 +47,7 @@ conformance! {
         expect(w, &["run:ended=success/0"]).await;
         w.submit("{name: v, tasks: {}, finally: {clean: {run: x}}}").await;
         w.play(&[], &[]).await;
-        expect(w, &["run:enteredstage=running/2", "task:clean=success/1", "run:ended=success/2"]).await;
+        expect(w, &["run:enteredstage=running/3", "task:clean=success/1", "run:ended=success/3"]).await;
     }
 
     async fn attempts_and_actions_stand_between(w: &mut World) {
@@ -67,7 +67,7 @@ conformance! {
     async fn stages_are_entered_with_a_number_and_the_end_is_the_last(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x}}, on_failure: {page: {run: x}}, finally: {clean: {run: x}}}").await;
         w.play(&[], &[]).await;
-        expect(w, &["task:a=success/1", "task:page=skipped/0", "run:enteredstage=running/2", "task:clean=success/1", "run:ended=success/2"]).await;
+        expect(w, &["task:a=success/1", "task:page=skipped/0", "run:enteredstage=running/3", "task:clean=success/1", "run:ended=success/3"]).await;
         w.submit("{name: v, tasks: {a: {run: x}}, on_failure: {page: {run: x}}}").await;
         w.play(&["a"], &[]).await;
         expect(w, &["task:a=failed/1", "run:enteredstage=running/1", "task:page=success/1", "run:ended=failed/1"]).await;
@@ -89,7 +89,7 @@ conformance! {
         let last = w.log(w.run, 100).await;
         assert_eq!(last[..5], before[..]);
         let ends: Vec<String> = told(w, &last).into_iter().filter(|event| event.starts_with("run:ended")).collect();
-        assert_eq!(ends, ["run:ended=failed/2", "run:ended=failed/2", "run:ended=success/2"]);
+        assert_eq!(ends, ["run:ended=failed/3", "run:ended=failed/3", "run:ended=success/3"]);
     }
 
     async fn a_queued_run_tells_when_it_begins(w: &mut World) {
@@ -110,7 +110,7 @@ conformance! {
         let term = w.lead().await;
         assert_eq!(w.store.expire_runs(w.now, &term).await.unwrap(), 1);
         w.play(&[], &[]).await;
-        expect(w, &["run:timedout=running/0", "task:a=cancelled/0", "run:enteredstage=running/2", "task:clean=success/1", "run:ended=failed/2"]).await;
+        expect(w, &["run:timedout=running/0", "task:a=cancelled/0", "run:enteredstage=running/3", "task:clean=success/1", "run:ended=failed/3"]).await;
     }
 
     async fn big_runs_are_read_by_number(w: &mut World) {
