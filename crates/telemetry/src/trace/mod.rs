@@ -107,10 +107,11 @@ impl Tracer {
     }
 }
 
-/// The last bytes of an id are random.
+/// The last bytes of an id are random. As many bits are taken as a number with a point holds: more would be rounded up
+/// to 1, which no ratio is above.
 fn is_drawn(trace_id: [u8; 16], ratio: f64) -> bool {
     let [.., a, b, c, d, e, f, g] = trace_id;
-    let drawn = u64::from_be_bytes([0, a, b, c, d, e, f, g]) as f64 / (1_u64 << 56) as f64;
+    let drawn = (u64::from_be_bytes([0, a, b, c, d, e, f, g]) >> 3) as f64 / (1_u64 << 53) as f64;
     drawn < ratio
 }
 
