@@ -32,7 +32,7 @@ impl Away {
     fn component(self) -> &'static str {
         match self {
             Self::Etcd => "coordination",
-            Self::Redis => "redis",
+            Self::Redis => "bus",
         }
     }
 }
