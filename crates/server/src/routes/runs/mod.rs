@@ -18,6 +18,7 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use mainspring_api::runs::{Progress, Run};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, time};
@@ -91,6 +92,9 @@ pub(crate) struct ListParams {
     id: Option<String>,
 }
 
+/// The most seconds of `longer_than`, as its description says.
+const LONGEST: u32 = 31_536_000;
+
 /// A time of the query.
 pub(crate) fn instant(name: &str, text: Option<&str>) -> Result<Option<Micros>, Problem> {
     let read = |text| {
@@ -154,7 +158,8 @@ impl ListParams {
         match self.sort.as_deref() {
             None | Some("-created") => Ok(false),
             Some("created") if self.id.is_none() => Ok(true),
-            Some("created") => Err(Problem::malformed("the query does not fit: `id` lists the newest first only")),
+            Some("created") => Err(Problem::malformed("the query does not fit: `id` lists the newest first only")
+                .with_status(StatusCode::UNPROCESSABLE_ENTITY)),
             Some(_) => Err(Problem::malformed("the query does not fit: sort is `created` or `-created`")),
         }
     }
@@ -189,6 +194,9 @@ pub(crate) async fn list(
 ) -> Result<Json<List<Run>>, Problem> {
     let (with_progress, with_trigger) = besides(params.include.as_deref())?;
     let mut filter = params.filter(&caller)?;
+    if params.longer_than.is_some_and(|seconds| seconds > LONGEST) {
+        return Err(Problem::malformed(format!("the query does not fit: longer_than is at most {LONGEST} seconds, a year")));
+    }
     let least = params.longer_than.map(|seconds| Micros::from(seconds) * 1_000_000);
     filter.longer_than = least.map(|least| (least, state.client().now()));
     (filter.before, filter.offset, filter.limit) = (page.after(LIST)?, page.offset, page.fetch());
