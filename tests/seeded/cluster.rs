@@ -99,7 +99,10 @@ async fn admission(counts_live_rows: bool) -> Vec<Violation> {
         // Two nodes look at the same time, and both see that one slot is free.
         let mut nodes = [PgConnection::connect(&url).await.unwrap(), PgConnection::connect(&url).await.unwrap()];
         for node in &mut nodes {
-            sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM task_runs").execute(node).await.unwrap();
+            sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM task_runs")
+                .execute(node)
+                .await
+                .unwrap();
         }
         for (node, index) in nodes.iter_mut().zip([1, 2]) {
             let sql = format!(

@@ -138,13 +138,7 @@ impl Driver {
 
     /// Hands an attempt back that it has not begun.
     pub(crate) fn release(&self, claim: &Claimed) -> GoesOn {
-        GoesOn {
-            token: claim.token,
-            how: GoesOnAs::Released,
-            started_at: None,
-            finished_at: self.now(),
-            failure: None,
-        }
+        GoesOn { token: claim.token, how: GoesOnAs::Released, started_at: None, finished_at: self.now(), failure: None }
     }
 
     /// Dies with everything it holds in memory and comes back. Who leads finds the old session dead.

@@ -368,7 +368,12 @@ impl Workflow {
                 && other(namespace)
             {
                 let namespace = namespace.as_deref().unwrap_or_default();
-                crossings.push(Crossing { namespace, name, follows: true, pointer: format!("/triggers/{nth}/workflow") });
+                crossings.push(Crossing {
+                    namespace,
+                    name,
+                    follows: true,
+                    pointer: format!("/triggers/{nth}/workflow"),
+                });
             }
         }
         crossings

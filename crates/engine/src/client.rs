@@ -570,7 +570,8 @@ impl Client {
         let inputs = Value::Object(inputs).to_string();
         let unit = || {
             let (action, workflow, what) = (self.clock.new_id(), &spec.workflow, what.clone());
-            let request = ReopenRequest { action, run, workflow, what, inputs: Some(inputs.clone()), letters: Vec::new() };
+            let request =
+                ReopenRequest { action, run, workflow, what, inputs: Some(inputs.clone()), letters: Vec::new() };
             self.store.reopen_one(self.now(), request, &operator)
         };
         let reopened = self.repeat(unit).await?;

@@ -36,8 +36,8 @@ pub use client::{Client, Submission, SubmitError};
 pub use clock::SystemClock;
 pub use coordination::{CoordinationError, CoordinationHealth, EtcdSettings, LEADERSHIP, LockGuard};
 pub use desk::{
-    BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome, MOST_ENTRIES_AT_ONCE, Message, Messenger,
-    MessengerFuture,
+    BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome,
+    MOST_ENTRIES_AT_ONCE, Message, Messenger, MessengerFuture,
 };
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
 pub use health::{ComponentHealth, Health, HealthStatus, LONGEST_WAIT};

@@ -322,7 +322,10 @@ mod tests {
 
 /// How many rows of a list to show.
 pub(crate) fn limit(text: &str) -> Result<u16, String> {
-    text.parse().ok().filter(|limit| (1..=500).contains(limit)).ok_or_else(|| "write a whole number from 1 to 500".into())
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=500).contains(limit))
+        .ok_or_else(|| "write a whole number from 1 to 500".into())
 }
 
 /// The same as a wider number.

@@ -50,6 +50,7 @@ pub use events::deliveries::{
 pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use events::notifications::{NewNotification, NotificationRow, NotificationState, UnnoticedRun};
 pub use events::run_ends::{Concluded, Lineage};
+pub use mainspring_core::reopen::Reopen;
 pub use mainspring_core::staleness::Phase;
 pub use migrate::{MigrationStatus, SchemaState};
 pub use reads::interface::{
@@ -71,7 +72,6 @@ pub use runs::exchange::{
 pub use runs::limits::{LimitRow, PoolRow};
 pub use runs::operate::{CancelOutcome, Operator};
 pub use runs::parking::{Parked, Parking};
-pub use mainspring_core::reopen::Reopen;
 pub use runs::reopen::{ReopenRequest, Reopened};
 pub use runs::repair::{Repair, Repaired};
 pub use runs::retention::Purged;

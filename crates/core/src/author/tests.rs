@@ -334,7 +334,10 @@ fn expressions_are_checked_where_they_stand() {
         "name: w\nenv: {A: '${{ tasks.a.output }}'}\ntasks: {a: {run: x}}",
         "2:15: no task has run yet where this expression is evaluated",
     );
-    check("name: w\nenv: {A: '${{ env.A }}'}", "2:15: the variable `A` is not made yet\n  help: variables are made in the order written: put `A` above");
+    check(
+        "name: w\nenv: {A: '${{ env.A }}'}",
+        "2:15: the variable `A` is not made yet\n  help: variables are made in the order written: put `A` above",
+    );
     check("name: w\ninputs: {a: {default: '${{ inputs.a }}'}}", "2:28: one input cannot read another");
     check(
         "name: w\nconcurrency: {key: '${{ inputs.a }}'}",

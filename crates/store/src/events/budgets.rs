@@ -38,9 +38,8 @@ pub(crate) async fn spend(
     event: &EventRow,
     budget: CauseBudget,
 ) -> Result<Option<Overspent>> {
-    let (started,): (i64,) =
-        within!(tx, |conn| {
-            sqlx::query_as(
+    let (started,): (i64,) = within!(tx, |conn| {
+        sqlx::query_as(
         "INSERT INTO event_causes AS c (cause, since, started) VALUES ($1, $2, 1) ON CONFLICT (cause) DO UPDATE SET \
          started = CASE WHEN c.since <= $3 THEN 1 ELSE c.started + 1 END, \
          since = CASE WHEN c.since <= $3 THEN $2 ELSE c.since END RETURNING started"
@@ -50,7 +49,7 @@ pub(crate) async fn spend(
     .bind(now.saturating_sub(budget.window))
     .fetch_one(conn)
     .await?
-        });
+    });
     if started <= budget.most {
         return Ok(None);
     }

@@ -204,7 +204,8 @@ impl Store {
 
     /// The open runs from the oldest on. They are found from the newest on, so all of them are looked at.
     async fn oldest_open_runs(&self, filter: &RunFilter, left_out: usize, wanted: usize) -> Result<Vec<RunSummary>> {
-        let newest_first = RunFilter { oldest_first: false, before: None, offset: 0, limit: i64::MAX, ..filter.clone() };
+        let newest_first =
+            RunFilter { oldest_first: false, before: None, offset: 0, limit: i64::MAX, ..filter.clone() };
         let mut found = Box::pin(self.list_open_runs(&newest_first)).await?;
         found.retain(|run| filter.before.is_none_or(|before| run.id > before));
         found.reverse();

@@ -240,7 +240,8 @@ impl Scene {
     async fn restart_database(&mut self) -> anyhow::Result<bool> {
         self.postgres.restart().await?;
         let back = Instant::now();
-        let Some(now) = self.looking.number("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint").await else {
+        let Some(now) = self.looking.number("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint").await
+        else {
             return Ok(true);
         };
         let claimed = format!(

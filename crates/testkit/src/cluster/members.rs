@@ -138,8 +138,7 @@ impl RemoteWorker {
 
     pub(super) fn restart(&mut self) -> anyhow::Result<()> {
         self.started += 1;
-        (self.name, self.process) =
-            start_worker(&self.plan, &self.servers, &self.label, self.started, self.is_python)?;
+        (self.name, self.process) = start_worker(&self.plan, &self.servers, &self.label, self.started, self.is_python)?;
         Ok(())
     }
 

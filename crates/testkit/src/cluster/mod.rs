@@ -86,14 +86,8 @@ where
     let effects_path = folder.path().join("effects");
     let workload = workload::store_for_cluster(&direct, &effects_path, &mut rng).await?;
     let (etcd, redis) = (Service::etcd().await?, Service::redis().await?);
-    let at = Surroundings {
-        folder: folder.path(),
-        url: &url,
-        etcd: &etcd,
-        redis: &redis,
-        tokens: &tokens,
-        seed: plan.seed,
-    };
+    let at =
+        Surroundings { folder: folder.path(), url: &url, etcd: &etcd, redis: &redis, tokens: &tokens, seed: plan.seed };
     let mut nodes = Vec::new();
     for number in 0..NODES {
         let node = Node::start(&at, number).await?;
@@ -189,8 +183,7 @@ impl Demanded {
         };
         let demand = Demand::new(&storm, url, Customer::new(client.clone()));
         let demand = tokio::task::spawn_local(demand.make(workload, allowed));
-        let servers: Vec<SocketAddr> =
-            scene.nodes.iter().map(|node| node.address.parse()).collect::<Result<_, _>>()?;
+        let servers: Vec<SocketAddr> = scene.nodes.iter().map(|node| node.address.parse()).collect::<Result<_, _>>()?;
         let requests = tokio::task::spawn_local(load::request(servers, tokens.admin.clone(), plan.seed, calm.clone()));
         let desk = tokio::task::spawn_local(load::act_on_letters(client, plan.seed, calm));
         let giving = tokio::spawn(give_quota(quota.clone(), Looking::new(url)));
@@ -222,8 +215,8 @@ impl Demanded {
         report.operations.insert("trigger over HTTP", requested.operations);
         report.operations.insert("act on a dead letter", acted.operations);
         report.clients_cut = requested.cut;
-        report.lost_trips = self.proxy.injected().len()
-            + scene.nodes.iter().map(|node| node.trips.injected().len()).sum::<usize>();
+        report.lost_trips =
+            self.proxy.injected().len() + scene.nodes.iter().map(|node| node.trips.injected().len()).sum::<usize>();
         evidence.requested = requested.runs;
         evidence.acted = acted.letters;
         Ok(evidence)
@@ -279,7 +272,8 @@ async fn count(scene: &mut Scene, report: &mut ClusterReport) {
     report.faults = std::mem::take(&mut scene.injected);
     report.times = std::mem::take(&mut scene.times);
     let mut number = async |sql: &str| scene.looking.number(sql).await.unwrap_or(0);
-    report.task_runs = number("SELECT (SELECT count(*) FROM history) + (SELECT count(*) FROM history_superseded)").await;
+    report.task_runs =
+        number("SELECT (SELECT count(*) FROM history) + (SELECT count(*) FROM history_superseded)").await;
     report.lost_attempts = number("SELECT count(*) FROM attempts WHERE outcome = 1").await;
     report.attempts = number(
         "SELECT (SELECT count(*) FROM attempts) + (SELECT count(*) FROM history WHERE session IS NOT NULL) \

@@ -195,7 +195,9 @@ pub(crate) async fn list(
     let (with_progress, with_trigger) = besides(params.include.as_deref())?;
     let mut filter = params.filter(&caller)?;
     if params.longer_than.is_some_and(|seconds| seconds > LONGEST) {
-        return Err(Problem::malformed(format!("the query does not fit: longer_than is at most {LONGEST} seconds, a year")));
+        return Err(Problem::malformed(format!(
+            "the query does not fit: longer_than is at most {LONGEST} seconds, a year"
+        )));
     }
     let least = params.longer_than.map(|seconds| Micros::from(seconds) * 1_000_000);
     filter.longer_than = least.map(|least| (least, state.client().now()));
