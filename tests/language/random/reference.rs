@@ -168,7 +168,7 @@ impl Run<'_> {
                 Outcome::Exit(99) if node.exit_codes => {
                     return TaskEnd { attempts, ..TaskEnd::unstarted("skipped") };
                 }
-                Outcome::Exit(_) if node.exit_codes => {
+                Outcome::Exit(3) if node.exit_codes => {
                     return TaskEnd { attempts, ..TaskEnd::unstarted("success") };
                 }
                 Outcome::Well(count) => {
