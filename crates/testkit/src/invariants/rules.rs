@@ -43,6 +43,8 @@ struct Template {
     stage: i16,
     rule: TriggerRule,
     has_condition: bool,
+    /// Exit codes of its own may skip it.
+    skips_itself: bool,
     needs: Vec<i32>,
 }
 
@@ -92,7 +94,18 @@ async fn read_templates(snapshot: &mut Snapshot) -> anyhow::Result<HashMap<(i64,
     for row in rows {
         let rule = TriggerRule::try_from(row.rule)?;
         let has_condition = row.flags & HAS_CONDITION != 0;
-        templates.insert((row.version, row.idx), Template { stage: row.stage, rule, has_condition, needs: Vec::new() });
+        let template = Template { stage: row.stage, rule, has_condition, skips_itself: false, needs: Vec::new() };
+        templates.insert((row.version, row.idx), template);
+    }
+    let specs: Vec<(i64, String)> =
+        snapshot.rows("SELECT id, spec FROM versions WHERE spec LIKE '%\"exit_codes\"%'").await?;
+    for (version, spec) in specs {
+        let spec: serde_json::Value = serde_json::from_str(&spec)?;
+        for (idx, task) in (0..).zip(spec["tasks"].as_array().into_iter().flatten()) {
+            if let Some(template) = templates.get_mut(&(version, idx)) {
+                template.skips_itself = task["exit_codes"]["skip"].as_array().is_some_and(|codes| !codes.is_empty());
+            }
+        }
     }
     for (version, idx, dependent) in edges {
         if let Some(template) = templates.get_mut(&(version, dependent)) {
@@ -127,7 +140,7 @@ fn check_task(
         }
         TaskState::UpstreamFailed => verdict == Verdict::UpstreamFailed,
         // Its exit code says that there was nothing to do.
-        TaskState::Skipped if verdict == Verdict::Start && row.attempt > 0 => true,
+        TaskState::Skipped if template.skips_itself && verdict == Verdict::Start && row.attempt > 0 => true,
         // A condition, an operator, or a stage that is left out skips whatever the rule says.
         TaskState::Skipped => verdict == Verdict::Skip || template.has_condition || by_hand || template.stage > 0,
         TaskState::Cancelled | TaskState::ResolvedManually => true,
