@@ -185,7 +185,7 @@ impl ListParams {
 
 /// List runs, newest first unless asked otherwise
 #[utoipa::path(get, path = "/workflow-runs", tag = "runs", params(PageParams, ListParams),
-    responses((status = 200, body = List<Run>)))]
+    responses((status = 200, body = List<Run>), (status = 422, description = "Oldest first was asked for together with `id`")))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
