@@ -1,4 +1,4 @@
-//! Servers that lead: a leader that stands still is succeeded and refused, and the dead are found in time. Whoever was
+//! Servers that lead: a leader that stands still is succeeded and refused, and the dead are found in time. A node that was
 //! taken for dead goes on with one session.
 //!
 //! Time is measured on the database's clock and only while a leader looked, so a busy machine fails nothing here.

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(1);
 /// Anybody may ask, so the parts are asked at most this often.
 const REMEMBERED: Duration = Duration::from_millis(500);
-/// Nobody waits longer for an answer.
+/// The longest wait for an answer.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Schedules that are later are degraded.
 const LATE: Micros = 60_000_000;
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Looks in a task of its own: whoever asks may go away.
+    /// Looks in a task of its own: the caller may go away.
     fn begin_look(&self) -> watch::Receiver<Option<Arc<Health>>> {
         let (tell, looking) = watch::channel(None);
         let client = self.clone();

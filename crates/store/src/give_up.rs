@@ -148,7 +148,7 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
     Ok(())
 }
 
-/// Takes out what nobody executes or decides of these runs, calls off what they wait for, and asks what runs to stop.
+/// Takes out the task runs of these runs that no worker executes and no node decides, calls off what they wait for, and asks what runs to stop.
 async fn clear(tx: &mut Tx, now: Micros, runs: &[RunId]) -> Result<Vec<LiveRow>> {
     macro_rules! among {
         ($database:ty, $head:expr, $bind:expr, $middle:expr, $tail:expr) => {{

@@ -1,4 +1,4 @@
-//! What whoever chooses a part of a request must not achieve, by class of attack.
+//! What an author of a part of a request must not achieve, by class of attack.
 
 mod common;
 

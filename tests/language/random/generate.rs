@@ -37,7 +37,7 @@ pub(super) fn plan(random: &mut Rng) -> Plan {
     Plan { tasks }
 }
 
-/// Tasks of one stage, the first of which will have the number `first`.
+/// Tasks of one stage; the first will have the number `first`.
 fn nodes(random: &mut Rng, stage: Stage, count: usize, first: usize) -> Vec<Node> {
     // The order of the text is not that of the edges.
     let mut order: Vec<usize> = (0..count).collect();

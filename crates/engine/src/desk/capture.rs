@@ -20,7 +20,7 @@ const AT_ONCE: i64 = 200;
 const MINUTE: f64 = 60_000_000.0;
 
 impl Client {
-    /// Completes the entries that are not complete yet, at most so many; how many there were. Whoever reads entries asks
+    /// Completes the entries that are not complete yet, at most `most`; how many there were. Readers of entries ask
     /// for it first: an entry is never shown without what belongs to it for long.
     pub async fn capture_letters(&self, most: usize) -> Result<usize> {
         let mut seen = 0;

@@ -60,7 +60,7 @@ fn settle_remote(shared: &Shared, asked: Instant, heard: &[i64], renewed: &[(i64
     }
 }
 
-/// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While ours is alive nobody
+/// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While ours is alive no one else
 /// opens another.
 async fn end_strangers(shared: &Shared, own: i64, renewed: &[(i64, bool, bool)]) {
     for (stranger, ..) in renewed.iter().filter(|(id, _, remote)| *id != own && !remote) {

@@ -130,8 +130,8 @@ impl Client {
         self.store.events_matched(event.id).await
     }
 
-    /// Tells a waiting task run of the first event it waits for, of all that were announced since its run was made. Whoever
-    /// is the first to look comes to the same one.
+    /// Tells a waiting task run of the first event it waits for, of all that were announced since its run was made. Every node that
+    /// looks first comes to the same one.
     pub(crate) async fn tell_first(&self, wait: &WaitRow) -> Result<()> {
         let (Some(namespace), Some(name)) = (&wait.namespace, &wait.event) else { return Ok(()) };
         let since = self.store.hears_events_since(wait.key.run).await?;

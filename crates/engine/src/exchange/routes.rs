@@ -27,7 +27,7 @@ pub(crate) struct Route {
     floor: Option<(i16, Micros)>,
     floor_since: Instant,
     warm_until: Option<Instant>,
-    /// Whether any look at it was answered: before that nobody knows what waits.
+    /// Whether any look at it was answered: before that it is unknown what waits.
     known: bool,
 }
 
@@ -70,7 +70,7 @@ impl Route {
         full
     }
 
-    /// Up to which rank new runs may start without having waited, for nobody waits who came before.
+    /// Up to which rank new runs may start without having waited, because no earlier row waits.
     pub(crate) fn start_rank(&self) -> Option<i16> {
         match (self.known, self.drained) {
             (false, _) => None,

@@ -18,7 +18,7 @@ use crate::live::Hint;
 use crate::metering;
 use crate::node::Shared;
 
-/// How long callers wait while nobody can say whether their unit was applied.
+/// How long callers wait while it is unknown whether their unit was applied.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -105,7 +105,7 @@ impl Slots {
         self.wants.iter().map(|want| want.session).take(1).collect()
     }
 
-    /// Asks what became of a unit until somebody says, for the sake of what it claimed.
+    /// Asks what became of a unit until the store answers, because the unit may have claimed tasks.
     async fn find_out(self, mut lane: Lane, now: Micros) {
         let mut backoff = LONGEST_BACKOFF;
         loop {

@@ -57,7 +57,7 @@ impl Bench {
         Ok(())
     }
 
-    /// N open runs of which a tenth is stale: how long a dry run takes, and giving them up by four calls at once. Then the
+    /// N open runs, a tenth of them stale: how long a dry run takes, and giving them up by four calls at once. Then the
     /// same again by one call alone.
     pub(crate) async fn staleness(&self, n: usize) -> anyhow::Result<()> {
         let stale = n / 10;

@@ -192,7 +192,7 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
         }
         api = Some((listener, served));
     }
-    // On somebody's own machine the author of the tasks is who started the server.
+    // On a developer's machine the author of the tasks is the user who started the server.
     let pool = if signs_in { app.pool_config() } else { app.server_pool_config()? };
     let pool = PoolConfig { tracer: client.tracer().clone(), ..pool };
     let node = LocalNode::start(client.clone(), node_config, pool, registry).await?;

@@ -1,4 +1,4 @@
-//! What nobody should write, and what it gets: exit 2 with a place, a cause and a remedy, quickly, with nothing done.
+//! Wrong inputs, and what each gets: exit 2 with a place, a cause and a remedy, quickly, with nothing done.
 
 use std::time::{Duration, Instant};
 

@@ -51,7 +51,7 @@ fn later_words_are_stronger() {
 fn databases_that_cannot_be_used() {
     let place = Place::new();
     place.write("w.yaml", "name: w\ntasks: {}\n");
-    // Nobody listens on port 1.
+    // No server listens on port 1.
     let away = "postgres://me:secret@127.0.0.1:1/x";
     for arguments in [&["runs", "list"][..], &["submit", "w.yaml"], &["migrate", "status"]] {
         let ended = place.call(&[arguments, &["--database", away]].concat()).expect(3);

@@ -17,7 +17,7 @@ use crate::auth::guard::Local;
 use crate::auth::identity::Role;
 use crate::state::ApiState;
 
-/// A token is looked up in the database; whoever asks while that is silent is told as much as anybody.
+/// A token is looked up in the database; while that is silent, a caller with a token gets the answer of one without.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn register(routes: &mut Routes) {
@@ -66,7 +66,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Whoever guesses tokens here is counted as everywhere, and is told nothing.
+    /// Wrong tokens are counted here as everywhere, and get the short answer.
     async fn is_viewer(&self, state: &ApiState) -> bool {
         if self.is_local {
             return true;

@@ -165,7 +165,7 @@ on_both! {
         }
         api.delete("/api/v1/namespaces/small").role(Role::Admin).send().await.expect(409);
         api.delete("/api/v1/namespaces/nothing").role(Role::Admin).send().await.expect(404);
-        // Nobody executes here, so cancelling ends the runs at once.
+        // No worker executes here, so cancelling ends the runs at once.
         let gone = api.delete("/api/v1/namespaces/small?cascade=true").role(Role::Admin).send().await;
         assert_eq!(gone.status.as_u16(), 204, "{}", gone.text);
         api.get("/api/v1/namespaces/small").role(Role::Admin).send().await.expect(404);

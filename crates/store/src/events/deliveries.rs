@@ -1,6 +1,6 @@
 //! Events and who listens to them: each listener makes of each event what it makes of it, exactly once.
 //!
-//! The row in `event_deliveries` is written in the transaction that starts the run or makes the job and counts it. Whoever
+//! The row in `event_deliveries` is written in the transaction that starts the run or makes the job and counts it. A node that
 //! comes second, or again after a crash, finds the row and does nothing.
 
 use mainspring_core::workflow::Trigger;

@@ -12,7 +12,7 @@ use crate::runs::locked::lock_run;
 use crate::runs::settle::settle;
 
 impl Store {
-    /// Ends the other items of the task that nobody executes or decides, and asks those that run to stop. Items that have
+    /// Ends the other items of the task that no worker executes and no node decides, and asks those that run to stop. Items that have
     /// ended are left alone, so that doing it twice changes nothing.
     pub async fn stop_items(&self, now: Micros, failed: TaskKey) -> Result<()> {
         let mut tx = self.begin().await?;

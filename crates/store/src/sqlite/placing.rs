@@ -42,7 +42,7 @@ impl Demand {
         Self { claim, wants: slots.collect(), decide_session: exchange.decide_session, decide: exchange.decide }
     }
 
-    /// Those of the rows, all of which may start, that get a slot at once.
+    /// The rows that get a slot at once; all of them may start.
     pub(super) fn fitting(&self, mut rows: Vec<Candidate>) -> Vec<Candidate> {
         rows.sort_unstable_by_key(|row| (row.rank, row.key));
         let mut free: Vec<i32> = self.wants.iter().map(|slots| slots.free).collect();

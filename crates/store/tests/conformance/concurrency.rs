@@ -39,7 +39,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The one leader's term, taken by whoever asks first.
+    /// The one leader's term, taken by the first caller.
     async fn term(&self) -> Term {
         loop {
             let seen = self.store.term("leader").await.unwrap();

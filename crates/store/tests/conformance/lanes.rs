@@ -32,7 +32,7 @@ conformance! {
 
     async fn a_resolution_whose_answer_was_lost_is_repeated(w: &mut World) {
         w.submit(TWO).await;
-        // Its guard was moved in its place, and nobody was told.
+        // Its guard was moved in its place, and no answer said so.
         execute(&w.db, "UPDATE lanes SET seq = seq + 1, voided = seq + 1").await;
         assert!(matches!(w.lane.resolve(&[w.session]).await.unwrap(), Resolution::NotApplied));
         assert_eq!(w.claim(5).await, ["a"], "the lane goes on behind it");

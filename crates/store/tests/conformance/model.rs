@@ -73,7 +73,7 @@ struct Case<'w> {
     board: Board<'w>,
     workflow: &'w Workflow,
     rng: Rng,
-    /// Tokens that were handed in: whoever uses them again is refused, or acknowledged without effect.
+    /// Tokens that were handed in: a session that uses them again is refused, or acknowledged without effect.
     used: Vec<TaskToken>,
     log: Vec<String>,
 }
@@ -198,7 +198,7 @@ impl Case<'_> {
         }
     }
 
-    /// An old token, and one nobody ever had, change nothing.
+    /// An old token, and one that was never given out, change nothing.
     async fn repeat_a_used_token(&mut self, w: &mut World) {
         let Some(old) = self.rng.choice(self.used.iter()).copied() else { return };
         self.log.push(format!("repeat {}.{}", old.key.index, old.attempt));

@@ -1,4 +1,4 @@
-//! Task runs that nobody executes: parked until something happens, children, and lists of items.
+//! Task runs that no worker executes: parked until something happens, children, and lists of items.
 
 use mainspring_core::RunId;
 use mainspring_core::state::{RunState, TaskState};

@@ -41,6 +41,6 @@ pub(super) async fn run(mut collector: Collector, mut waiting: mpsc::Receiver<Ex
 
 async fn flushed(collector: &mut Collector, batch: &mut Vec<Span>, done: oneshot::Sender<()>) {
     collector.send(batch).await;
-    // Nobody has to wait for it any more.
+    // The caller may have stopped waiting.
     let _ = done.send(());
 }

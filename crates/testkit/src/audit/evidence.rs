@@ -59,7 +59,7 @@ pub struct Evidence {
     pub effects: Vec<Effect>,
     /// Runs that were asked for in another way than by a submission with a key: by requests over HTTP.
     pub requested: Vec<RunId>,
-    /// Dead letters that somebody acted on, by their ids where that was acknowledged, and the runs they belong to: those may be
+    /// Dead letters that an operator acted on, by their ids where that was acknowledged, and the runs they belong to: those may be
     /// reopened more often.
     pub acted: Vec<(Option<String>, RunId)>,
     /// Whether attempts were handed back only before they began, so that none of them may have left an effect. A server that

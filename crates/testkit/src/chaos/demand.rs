@@ -43,7 +43,7 @@ impl Demand {
         mut quota: watch::Receiver<usize>,
     ) -> anyhow::Result<(Evidence, usize)> {
         for number in 0..self.storm.runs {
-            // Whoever gives out the quota may have had enough.
+            // The quota may be used up.
             if quota.wait_for(|allowed| *allowed > number).await.is_err() {
                 break;
             }

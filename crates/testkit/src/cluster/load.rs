@@ -56,7 +56,7 @@ fn trigger(token: &str, number: usize) -> JsonRequest {
     }
 }
 
-/// Writes of other kinds, without a key: nobody asks what became of them. `N` is a number of their own.
+/// Writes of other kinds, without a key: their outcome is not asked for. `N` is a number of their own.
 const FORGOTTEN: [(&str, &str, &str); 5] = [
     ("POST", "/api/v1/scheduler/events/trigger", r#"{"event_name": "e", "data": {}}"#),
     (
@@ -75,7 +75,7 @@ fn forgotten(token: &str, number: usize) -> JsonRequest {
     JsonRequest { method, target: own(target), token: token.to_owned(), key: None, body: own(body) }
 }
 
-/// Starts runs at whichever server; every fourth client vanishes. Whoever got no answer asks again under the same key once
+/// Starts runs at whichever server; every fourth client vanishes. A client without an answer asks again under the same key once
 /// the storm is over: that names the one run there is.
 pub(super) async fn request(
     servers: Vec<SocketAddr>,

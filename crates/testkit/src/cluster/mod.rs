@@ -55,7 +55,7 @@ pub struct ClusterPlan {
     pub lasts: Duration,
 }
 
-/// Tokens of the API, made by whoever knows how: given the client of the migrated database.
+/// Tokens of the API, made by the test from the client of the migrated database.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     pub admin: String,

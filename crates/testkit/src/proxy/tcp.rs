@@ -62,7 +62,7 @@ impl TcpProxy {
         self.address
     }
 
-    /// What happens from now on. Whoever is connected when the way opens again has missed something and is cut.
+    /// What happens from now on. A connection that is open when the way opens again has missed something and is cut.
     pub fn set(&self, passage: Passage) {
         self.shared.passage.store(passage as u8, Ordering::SeqCst);
         if matches!(passage, Passage::Open | Passage::Refused) {

@@ -91,7 +91,7 @@ fn action_shown(action: HandlerAction) -> events::HandlerAction {
     }
 }
 
-/// What a global handler does names other namespaces: whoever does not see them all reads only that there is one.
+/// What a global handler does names other namespaces: a caller who may not see them all reads only that there is one.
 fn shown_to(caller: &Caller, mut row: HandlerRow) -> EventHandler {
     if row.namespace.is_none() && !caller.identity().has_everywhere(Role::Viewer) {
         row.config = json!({});

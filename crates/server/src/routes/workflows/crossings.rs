@@ -1,4 +1,4 @@
-//! Definitions that name workflows of other namespaces: whoever stores one must be allowed there what it will do.
+//! Definitions that name workflows of other namespaces: the author who stores one needs the rights there that it will use.
 
 use axum::http::StatusCode;
 use mainspring_core::Workflow;

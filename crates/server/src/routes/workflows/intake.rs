@@ -77,7 +77,7 @@ fn check_files(workflow: &Workflow, files: &[BundleFile]) -> Result<(), Problem>
     for (nth, file) in files.iter().enumerate() {
         let is_plain = !file.path.is_empty()
             && file.path.split('/').all(|part| !matches!(part, "" | "." | "..") && !part.contains(['\\', '\0']));
-        // What a worker could not unpack is refused here, where somebody reads it.
+        // Paths that a worker could not unpack are refused here, where the author reads the message.
         let fits = file.path.split('/').count() <= MOST_PARTS
             && file.path.split('/').all(|part| part.len() <= LONGEST_PART)
             && file.path != RESERVED
