@@ -56,17 +56,23 @@ fn the_command_reference_has_every_command() {
         "# Command reference\n\nWritten from the program by a test: do not edit it. [cli.md](cli.md) says what the commands have in \
          common.\n",
     );
-    let mut command = Cli::command().term_width(110);
-    command.build();
-    describe(&mut page, &command, "mainspring");
+    describe(&mut page, &without_values(Cli::command().term_width(110)), &["mainspring"]);
     compare("cli-reference.md", &page);
 }
 
-fn describe(page: &mut String, command: &Command, path: &str) {
-    let help = command.clone().term_width(110).mut_args(|arg| arg.hide_env_values(true)).render_long_help().to_string();
+/// What the environment of this test holds is not part of the help.
+fn without_values(command: Command) -> Command {
+    command.mut_args(|arg| arg.hide_env_values(true)).mut_subcommands(without_values)
+}
+
+/// What `--help` prints for a command, then for the commands in it.
+fn describe(page: &mut String, root: &Command, path: &[&str]) {
+    let asked = root.clone().try_get_matches_from(path.iter().chain(&["--help"]));
+    let help = asked.expect_err("clap answers --help with the text").to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    let _ = write!(page, "\n## {path}\n\n```text\n{}\n```\n", help.join("\n").trim_end());
+    let _ = write!(page, "\n## {}\n\n```text\n{}\n```\n", path.join(" "), help.join("\n").trim_end());
+    let command = path[1..].iter().fold(root, |command, name| command.find_subcommand(name).expect("a path of commands"));
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
-        describe(page, inner, &format!("{path} {}", inner.get_name()));
+        describe(page, root, &[path, &[inner.get_name()]].concat());
     }
 }

@@ -67,8 +67,9 @@ pub(crate) async fn token_row(state: &ApiState, credential: &str) -> Result<Toke
     if row.last_used_at.is_none_or(|used| now - used > 60_000_000) {
         let client = state.client().clone();
         let id = row.id;
+        state.tokens().note_use(id, now);
         tokio::spawn(async move {
-            if let Err(error) = client.store().touch_token(client.now(), id).await {
+            if let Err(error) = client.store().touch_token(now, id).await {
                 tracing::debug!(%error, "noting that a token was used");
             }
         });

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainspring_core::Micros;
 use mainspring_engine::{AccessChanges, Client};
 use mainspring_store::{Result, TokenRow};
 use tokio::sync::broadcast::error::TryRecvError;
@@ -41,6 +42,15 @@ impl KnownTokens {
             self.with(|known| known.keep(asked, row.clone()));
         }
         Ok(row)
+    }
+
+    /// Its use at this time is being stored: requests that find the cached row need not store theirs.
+    pub(crate) fn note_use(&self, id: Uuid, now: Micros) {
+        self.with(|known| {
+            if let Some((_, row)) = known.rows.get_mut(&id) {
+                row.last_used_at = Some(now);
+            }
+        });
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
