@@ -71,7 +71,8 @@ fn describe(page: &mut String, root: &Command, path: &[&str]) {
     let help = asked.expect_err("clap answers --help with the text").to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     let _ = write!(page, "\n## {}\n\n```text\n{}\n```\n", path.join(" "), help.join("\n").trim_end());
-    let command = path[1..].iter().fold(root, |command, name| command.find_subcommand(name).expect("a path of commands"));
+    let command =
+        path[1..].iter().fold(root, |command, name| command.find_subcommand(name).expect("a path of commands"));
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set() && inner.get_name() != "help") {
         describe(page, root, &[path, &[inner.get_name()]].concat());
     }
