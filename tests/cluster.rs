@@ -1,7 +1,7 @@
 //! A cluster of servers, remote workers, PostgreSQL, etcd and Redis under faults of every class; the checker must find
 //! nothing wrong afterwards.
 //!
-//! `make chaos-cluster MINUTES=… SEED=…` runs the long version and prints its report; `make test-long` has one of a minute.
+//! `make chaos-cluster MINUTES=… SEED=…` runs the long version and prints its report; `make test` has one of a minute.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn check(lasts: Duration) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_chaos_cluster_for_a_minute() {
+async fn chaos_cluster_for_a_minute() {
     check(Duration::from_secs(number("SECONDS").unwrap_or(45))).await;
 }
 

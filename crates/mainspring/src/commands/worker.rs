@@ -118,6 +118,8 @@ fn config(app: &App<'_>, args: &WorkerArgs, endpoints: Endpoints, registry: &Reg
     let process = settings.slots.unwrap_or(cores * 4);
     let count = |slots: usize| u32::try_from(slots).unwrap_or(u32::MAX);
     let hostname = hostname();
+    // Remote tasks are for workers that have their handler: taken by one that has not, they would only fail.
+    let remote = if settings.serves_remote { settings.function_slots } else { 0 };
     Ok(RemoteConfig {
         servers: endpoints.servers,
         token: endpoints.token,
@@ -126,7 +128,7 @@ fn config(app: &App<'_>, args: &WorkerArgs, endpoints: Endpoints, registry: &Reg
         hostname,
         queues: settings.queues.clone(),
         labels: settings.labels.clone(),
-        slots: [count(process), count(settings.function_slots), count(settings.function_slots)],
+        slots: [count(process), count(settings.function_slots), count(remote)],
         prefetch: args.prefetch.unwrap_or_else(|| count(process) / 2),
         handlers: registry.names().into_iter().map(ToOwned::to_owned).collect(),
         shutdown_timeout: app.config.shutdown_timeout,

@@ -115,6 +115,9 @@ fn a_worker_executes_scripts_with_logs_output_files_and_artifacts(database: &str
     let worker =
         Worker::start(&place, "far-one", &url(&server), &token(&place), &["--queues", "far", "--labels", "arch=arm"]);
     place.write("greet.sh", "echo \"from a file\" \"$1\"\n");
+    // It has no handlers of remote tasks: one that waits for its worker is not taken, and not failed, by this one.
+    place.write("remote.yaml", "name: remote\ntasks:\n  a: {queue: far, labels: {arch: arm}, remote: {handler: 'reports:make'}}\n");
+    let waiting = place.submit("remote.yaml", &[]);
     place.write(
         "away.yaml",
         "name: away\nfiles: [greet.sh]\ntasks:\n  work:\n    queue: far\n    labels: {arch: arm}\n    artifacts: [\"*.txt\"]\n    run: |\n      echo hello\n      sh \"$MAINSPRING_FILES/greet.sh\" you\n      echo oops >&2\n      echo kept > report.txt\n      echo \"answer=42\" >> \"$MAINSPRING_OUTPUT\"\n  after:\n    needs: work\n    queue: far\n    run: test \"${{ tasks.work.output.answer }}\" = 42\n",
@@ -130,6 +133,8 @@ fn a_worker_executes_scripts_with_logs_output_files_and_artifacts(database: &str
     assert!(worker.healthz().starts_with("HTTP/1.1 200"), "{}", worker.healthz());
     place.call(&["workers", "list", "-o", "table"]).expect(0).says(&["far-one", "remote"]);
     place.call(&["workers", "get", "far-one"]).expect(0).says(&["far-one"]);
+    let waiting = place.call(&["runs", "get", &waiting, "-o", "json"]).expect(0).json();
+    assert_eq!(task(&waiting, "a")["status"], "ready", "{waiting:#}");
     place.call(&["workers", "drain", "far-one"]).expect(0);
     worker.signal(Signal::SIGTERM);
     let (code, log) = worker.wait();
