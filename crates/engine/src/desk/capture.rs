@@ -65,6 +65,7 @@ impl Client {
             tracing::warn!(
                 dead_letter = %letter.id,
                 run_id = %letter.run,
+                correlation_id = letter.correlation_id.as_deref().unwrap_or(""),
                 task_id = one.task_name.as_deref().unwrap_or(""),
                 workflow_id = one.workflow,
                 namespace = one.namespace,

@@ -327,5 +327,9 @@ async fn end_turn(shared: &Shared, mut units: Units, mut fired: Fired) -> Result
     if matches!(fired, Fired::Done(_)) {
         fired = units.finish().await?;
     }
-    Ok(if fired == Fired::Deposed { shared.config.schedule_interval } else { Duration::ZERO })
+    if fired == Fired::Deposed {
+        shared.client.metrics.record(Event::WriteFenced { kind: "term" });
+        return Ok(shared.config.schedule_interval);
+    }
+    Ok(Duration::ZERO)
 }
