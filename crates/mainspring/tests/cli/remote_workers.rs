@@ -116,7 +116,10 @@ fn a_worker_executes_scripts_with_logs_output_files_and_artifacts(database: &str
         Worker::start(&place, "far-one", &url(&server), &token(&place), &["--queues", "far", "--labels", "arch=arm"]);
     place.write("greet.sh", "echo \"from a file\" \"$1\"\n");
     // It has no handlers of remote tasks: one that waits for its worker is not taken, and not failed, by this one.
-    place.write("remote.yaml", "name: remote\ntasks:\n  a: {queue: far, labels: {arch: arm}, remote: {handler: 'reports:make'}}\n");
+    place.write(
+        "remote.yaml",
+        "name: remote\ntasks:\n  a: {queue: far, labels: {arch: arm}, remote: {handler: 'reports:make'}}\n",
+    );
     let waiting = place.submit("remote.yaml", &[]);
     place.write(
         "away.yaml",
