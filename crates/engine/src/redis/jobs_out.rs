@@ -55,10 +55,11 @@ async fn relay(shared: &Shared, settings: &RedisSettings) -> Result<(), RelayErr
         let kept = redis.ask(&["GET", POSITION]).await?;
         let now = shared.client.now();
         let position: Option<Micros> = kept.text().and_then(|text| text.parse().ok());
+        let from = position.map_or(now - TOLD_AGAIN, |position| position - OVERLAP);
         if position.is_none() {
             told.clear();
+            redis.ask(&["SET", POSITION, &from.to_string()]).await?;
         }
-        let from = position.map_or(now - TOLD_AGAIN, |position| position - OVERLAP);
         told = told.split_off(&(from, Uuid::nil()));
         let mut behind = (from, Uuid::nil());
         loop {
@@ -73,7 +74,9 @@ async fn relay(shared: &Shared, settings: &RedisSettings) -> Result<(), RelayErr
             }
         }
         let reached = told.last_key_value().map_or(now - OVERLAP, |((at, _), ())| *at);
-        redis.ask(&["SET", POSITION, &reached.max(position.unwrap_or(Micros::MIN)).to_string()]).await?;
+        // Only where there is one: a Redis that was flushed since it was read has lost what was just told, too.
+        let reached = reached.max(position.unwrap_or(from)).to_string();
+        redis.ask(&["SET", POSITION, &reached, "XX"]).await?;
         tokio::time::sleep(LOOK_EVERY).await;
     }
 }
