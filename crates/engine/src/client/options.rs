@@ -1,0 +1,78 @@
+//! What a client is given when a process starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mainspring_telemetry::{Metrics, Tracer};
+
+use super::Client;
+use crate::access::secrets::Secrets;
+use crate::coordination::database::DatabaseCoordinator;
+use crate::coordination::etcd::EtcdCoordinator;
+use crate::coordination::{CoordinationError, EtcdSettings};
+use crate::redis::wake::RedisWake;
+use crate::redis::{Redis, RedisSettings};
+impl Client {
+    /// The same with the secrets that tasks of this process may see.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Secrets) -> Self {
+        self.secrets = secrets;
+        self
+    }
+
+    /// The same, letting events start so many runs and jobs for one cause.
+    #[must_use]
+    pub fn with_event_budget(mut self, most: i64) -> Self {
+        self.budget.most = most;
+        self
+    }
+
+    /// The same, refusing workflows with a trigger that fires more often.
+    #[must_use]
+    pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
+        self.minimum_interval = interval;
+        self
+    }
+
+    /// The same, coordinated by etcd beside the database. Settings that cannot work are refused; an etcd that is away is not.
+    pub async fn with_etcd(mut self, settings: &EtcdSettings) -> Result<Self, CoordinationError> {
+        let database = Arc::new(DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)));
+        let etcd = Arc::new(EtcdCoordinator::new(settings, database)?);
+        match etcd.check().await {
+            Ok(()) | Err(CoordinationError::Unreachable(_)) => {}
+            Err(error) => return Err(error),
+        }
+        self.coordinator = etcd;
+        Ok(self)
+    }
+
+    /// The same with Redis beside the database. It is not asked anything yet: one that is away may come.
+    #[must_use]
+    pub fn with_redis(mut self, settings: &RedisSettings) -> Self {
+        let redis = Redis { settings: settings.clone(), status: Arc::default() };
+        self.bus.prefer(Arc::new(RedisWake::new(redis.settings.clone(), Arc::clone(&redis.status))));
+        self.redis = Some(redis);
+        self
+    }
+
+    /// The same, knowing the names of the functions that this process can execute.
+    #[must_use]
+    pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.handlers = names.into_iter().collect();
+        self
+    }
+
+    /// The same, reporting to these metrics.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// The same, sending spans.
+    #[must_use]
+    pub fn with_tracer(mut self, tracer: Tracer) -> Self {
+        self.tracer = tracer;
+        self
+    }
+}
