@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_core::work::Outcome;
 use mainspring_engine::{
-    Client, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerSession,
+    Client, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerResult, WorkerSession,
 };
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::node::TestNode;
@@ -17,14 +18,21 @@ const SOURCE: &str = "{name: away, tasks: {work: {run: 'echo hello', queue: far}
 
 /// A node that executes nothing itself, with a client of its own.
 async fn node(database: &TestDatabase, name: &str) -> TestNode {
-    let config = NodeConfig {
+    start(database, quiet_node(name)).await
+}
+
+fn quiet_node(name: &str) -> NodeConfig {
+    NodeConfig {
         name: name.into(),
         heartbeat: Duration::from_millis(50),
         lease_ttl: Duration::from_secs(60),
         process_slots: 0,
         function_slots: 0,
         ..NodeConfig::default()
-    };
+    }
+}
+
+async fn start(database: &TestDatabase, config: NodeConfig) -> TestNode {
     let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
     TestNode::start_as(client, config, Registry::builder().build()).await.unwrap()
 }
@@ -66,7 +74,7 @@ async fn a_session_on_its_way_to_a_node_is_not_taken_for_one_that_has_left() {
     };
     let mut looking = PgConnection::connect(database.url()).await.unwrap();
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
-               AND query LIKE 'UPDATE sessions SET seq%'";
+               AND query LIKE '%UPDATE sessions SET seq%'";
     until("the guard waits", PATIENCE, async || {
         let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(&mut looking).await?;
         Ok((waiting > 0).then_some(()))
@@ -85,6 +93,55 @@ async fn a_session_on_its_way_to_a_node_is_not_taken_for_one_that_has_left() {
     let answer = asking.await.unwrap().unwrap();
     let given: Vec<_> = answer.assignments.iter().map(|given| (given.key, given.attempt)).collect();
     assert_eq!(given, [(assigned.key, 1)], "it is carried here, with what it was to execute");
+    first.stop().await;
+    second.stop().await;
+}
+
+/// The answer of one node is lost, another one delivers and takes the result, and the worker comes back to the first, which
+/// still remembers that it delivered the attempt.
+#[tokio::test]
+async fn a_node_that_a_session_comes_back_to_does_not_deliver_what_another_took_the_result_of() {
+    let database = TestDatabase::postgres().await;
+    let config = NodeConfig { heartbeat: Duration::from_secs(20), ..quiet_node("first") };
+    let first = start(&database, config).await;
+    let second = node(&database, "second").await;
+    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
+    let id = first.client().workers().unwrap().register(worker).await.unwrap();
+    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
+    let workflow = mainspring_core::parse(SOURCE).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = first.client().put_workflow(workflow, SOURCE).await.unwrap();
+    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let mut seq = 0;
+    let lost = until("the task is assigned", PATIENCE, async || {
+        seq += 1;
+        Ok(exchange(&first, &session, request(seq)).await.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    let got = until("the other node delivers it", PATIENCE, async || {
+        let answer = exchange(&second, &session, request(seq)).await;
+        seq += 1;
+        Ok(answer.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    assert_eq!((got.key, got.attempt), (lost.key, lost.attempt));
+    let outcome = Outcome::Success { output: None };
+    let result = WorkerResult { key: got.key, attempt: got.attempt, outcome, started_at: 1, finished_at: 2 };
+    until("its result is taken", PATIENCE, async || {
+        let answer =
+            exchange(&second, &session, WorkerExchange { finished: vec![result.clone()], ..request(seq) }).await;
+        seq += 1;
+        Ok((!answer.acknowledged.is_empty()).then_some(()))
+    })
+    .await
+    .unwrap();
+    for _ in 0..4 {
+        let answer =
+            exchange(&first, &session, WorkerExchange { wait: Duration::from_millis(50), ..request(seq) }).await;
+        seq += 1;
+        assert_eq!(answer.assignments, [], "it is over");
+    }
     first.stop().await;
     second.stop().await;
 }

@@ -19,6 +19,7 @@ pub mod import;
 mod inputs;
 mod pattern;
 pub mod plan;
+pub mod recent;
 pub mod reopen;
 pub mod retry;
 pub mod rule;

@@ -147,19 +147,17 @@ impl Shared {
 
     /// Gives attempts to the workers whose sessions claimed them.
     pub(crate) fn assign(&self, mut assignments: Vec<Assignment>) {
-        if !self.remote.is_empty() {
-            let own = self.gatherer().own();
-            let mut away: BTreeMap<i64, Vec<Assignment>> = BTreeMap::new();
-            for assignment in assignments.extract_if(.., |assignment| assignment.session != own) {
-                away.entry(assignment.session).or_default().push(assignment);
-            }
-            for (session, assignments) in away {
-                match self.remote.get(session) {
-                    Some(session) => session.assign(assignments),
-                    // Our own from before it was lost: the pool knows.
-                    None => self.workforce.assign(assignments),
-                }
-            }
+        let own = self.gatherer().own();
+        let mut away: BTreeMap<i64, Vec<Assignment>> = BTreeMap::new();
+        for assignment in assignments.extract_if(.., |assignment| assignment.session != own) {
+            away.entry(assignment.session).or_default().push(assignment);
+        }
+        for (session, mut assignments) in away {
+            // Whatever carries a session that has left this node finds its claims in the database.
+            let Some(session) = self.remote.get(session) else { continue };
+            let gatherer = self.gatherer();
+            assignments.retain(|assignment| gatherer.get(TaskToken::of(assignment)).is_some());
+            session.assign(assignments);
         }
         self.workforce.assign(assignments);
     }

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use mainspring_core::recent::Recent;
 use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Claimed, RouteRow, TaskToken};
+
+/// So many finished attempts of a remote session are remembered.
+const REMEMBERED: usize = 1_000;
 
 /// Slots by [`SlotClass`].
 pub(crate) type Slots = [i32; 3];
@@ -50,6 +54,9 @@ impl Served {
 pub(crate) struct SessionInbox {
     served: Served,
     held: HashMap<TaskToken, Held>,
+    /// What a remote worker has finished lately. An answer of the database may be so late that it tells of a claim that is
+    /// over: a worker that got it again would execute it again.
+    finished: Recent<TaskToken>,
     /// Why attempts that are held must stop, as far as it is known.
     reasons: HashMap<TaskToken, Arc<str>>,
     free: Slots,
@@ -76,6 +83,7 @@ impl SessionInbox {
         Self {
             served,
             held: HashMap::new(),
+            finished: Recent::new(REMEMBERED),
             reasons: HashMap::new(),
             free: [0; 3],
             reserved: [0; 3],
@@ -124,6 +132,9 @@ impl SessionInbox {
 
     /// A claim is this session's. False if it was known already.
     pub(crate) fn hold(&mut self, claim: &Claimed, class: SlotClass) -> bool {
+        if self.finished.contains(&claim.token) {
+            return false;
+        }
         let held = Held {
             version: claim.version,
             failures: claim.failures,
@@ -139,8 +150,22 @@ impl SessionInbox {
         self.reasons.remove(&token);
         if self.frees_slots {
             self.free[held.class as usize] += 1;
+        } else {
+            self.finished.add(token);
         }
         Some(held)
+    }
+
+    /// Whether the session holds an attempt, and whether the worker has it, is for the database to say.
+    pub(crate) fn forget(&mut self, token: TaskToken) {
+        self.held.remove(&token);
+        self.reasons.remove(&token);
+    }
+
+    /// Everything that is held is for the database to say.
+    pub(crate) fn forget_held(&mut self) {
+        self.held.clear();
+        self.reasons.clear();
     }
 
     pub(crate) fn get(&self, token: TaskToken) -> Option<&Held> {

@@ -100,8 +100,7 @@ impl WorkerGate {
                 let known: HashSet<TaskToken> = named(session, request).collect();
                 // Assignments on their way to the worker are not yet among those that it reports as held.
                 let is_new = |held: &&TaskToken| {
-                    !known.contains(held)
-                        && state.delivered.get(held).is_none_or(|delivered| delivered.seq + 1 >= request.seq)
+                    !known.contains(held) && state.delivered.get(held).is_none_or(|seq| seq + 1 >= request.seq)
                 };
                 for held in inbox.held().filter(is_new).filter_map(|held| inbox.get(*held)) {
                     free[held.class as usize] -= 1;

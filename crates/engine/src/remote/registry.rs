@@ -229,7 +229,8 @@ impl WorkerGate {
         session
     }
 
-    /// Moves the guard of a worker's exchange to this one.
+    /// Moves the guard of a worker's exchange to this one. What this node remembers of a session that another one carried
+    /// meanwhile is out of date: it reads what the session is to execute from the database.
     pub(crate) async fn pass_guard(
         &self,
         session: &RemoteSession,
@@ -244,8 +245,16 @@ impl WorkerGate {
             backlog: i32::try_from(backlog).unwrap_or(i32::MAX),
         };
         match shared.client.store.guard_worker_exchange(shared.client.now(), guard).await? {
-            ExchangeGuard::Passed => {
-                session.state().carry();
+            ExchangeGuard::Passed { moved } => {
+                let mut gatherer = shared.gatherer();
+                let mut state = session.state();
+                if moved {
+                    state.start_over();
+                    if let Some(inbox) = gatherer.session_mut(session.id) {
+                        inbox.forget_held();
+                    }
+                }
+                state.carry();
                 Ok(())
             }
             ExchangeGuard::OutOfOrder { last } => Err(WorkerError::OutOfOrder { seq, last }),

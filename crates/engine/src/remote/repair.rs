@@ -9,7 +9,7 @@ use mainspring_store::{Claimed, TaskToken};
 
 use super::exchange::WorkerExchange;
 use super::registry::{WorkerError, WorkerGate};
-use super::session::{Delivered, RemoteSession};
+use super::session::RemoteSession;
 use crate::exchange::assignments;
 
 /// However sure both sides are, the database is asked this often: another node may have claimed for this session.
@@ -27,7 +27,9 @@ impl WorkerGate {
             request.finished.iter().map(|result| token(result.key, result.attempt)).collect();
         let holding: HashSet<TaskToken> =
             request.holding.iter().map(|(key, attempt, _)| token(*key, *attempt)).collect();
-        if self.is_due(session) || self.knows_less(session, holding.iter().chain(&finished)) {
+        let mut looks = self.is_due(session) || self.knows_less(session, holding.iter().chain(&finished));
+        looks |= self.forget_missing(session, request.seq, |token| holding.contains(token) || finished.contains(token));
+        if looks {
             self.read_claims(session, &holding, &finished, request.seq).await?;
         }
         let strangers: Vec<TaskToken> = {
@@ -42,25 +44,6 @@ impl WorkerGate {
         let mut state = session.state();
         for token in strangers {
             state.ask_to_stop(token, "the attempt is not this session's any more".into());
-        }
-        // The answer to the exchange before this one may still be on its way: a worker may send the next one meanwhile.
-        let missing: Vec<TaskToken> = state
-            .delivered
-            .iter()
-            .filter(|(token, delivered)| {
-                delivered.seq + 2 <= request.seq && !holding.contains(token) && !finished.contains(token)
-            })
-            .map(|(token, _)| *token)
-            .collect();
-        let unknown: Vec<TaskToken> = missing.into_iter().filter(|token| !state.redeliver(*token)).collect();
-        if !unknown.is_empty() {
-            // Another node had delivered them: the next look at the database makes their assignments anew.
-            state.repaired = None;
-            drop(state);
-            let mut gatherer = self.shared.gatherer();
-            for token in unknown {
-                gatherer.finish(token);
-            }
         }
         Ok(())
     }
@@ -77,7 +60,25 @@ impl WorkerGate {
         named.any(|token| gatherer.get(*token).is_none() && !state.is_pending(*token))
     }
 
-    /// Learns of every claim of the session. Those that the worker has not got are on their way to it.
+    /// Forgets what was delivered and has not arrived. The answer to the exchange before this one may still be on its way: a
+    /// worker may send the next one meanwhile. True if there was any: the database says what of it is to be delivered again.
+    fn forget_missing(&self, session: &RemoteSession, seq: i64, named: impl Fn(&TaskToken) -> bool) -> bool {
+        let mut gatherer = self.shared.gatherer();
+        let mut state = session.state();
+        let delivered = state.delivered.iter();
+        let missing = delivered.filter(|(token, given)| **given + 2 <= seq && !named(token)).map(|(token, _)| *token);
+        let missing: Vec<TaskToken> = missing.collect();
+        for token in &missing {
+            state.forget(*token);
+            if let Some(inbox) = gatherer.session_mut(session.id) {
+                inbox.forget(*token);
+            }
+        }
+        !missing.is_empty()
+    }
+
+    /// Learns of every claim of the session. Those that the worker has not got are on their way to it, and what is not
+    /// claimed any more is forgotten.
     async fn read_claims(
         &self,
         session: &Arc<RemoteSession>,
@@ -85,7 +86,13 @@ impl WorkerGate {
         finished: &HashSet<TaskToken>,
         seq: i64,
     ) -> Result<(), WorkerError> {
+        // What was held before the question, and is not in its answer, was ended by another node.
+        let held: Vec<TaskToken> = match self.shared.gatherer().session(session.id) {
+            Some(inbox) => inbox.held().copied().collect(),
+            None => return Err(WorkerError::Moved),
+        };
         let claims = self.shared.client.store.claims_of(session.id).await?;
+        let claimed: HashSet<TaskToken> = claims.iter().map(|claim| claim.token).collect();
         let mut undelivered: Vec<Claimed> = Vec::new();
         {
             let mut gatherer = self.shared.gatherer();
@@ -93,12 +100,16 @@ impl WorkerGate {
             let classes: Vec<SlotClass> = claims.iter().map(|claim| gatherer.class_of(claim.route)).collect();
             let Some(inbox) = gatherer.session_mut(session.id) else { return Err(WorkerError::Moved) };
             state.repaired = Some(Instant::now());
+            for token in held.iter().filter(|token| !claimed.contains(token)) {
+                inbox.forget(*token);
+                state.forget(*token);
+            }
             for (claim, class) in claims.into_iter().zip(classes) {
                 if state.is_pending(claim.token) || !inbox.hold(&claim, class) {
                     continue;
                 }
                 if holding.contains(&claim.token) || finished.contains(&claim.token) {
-                    state.delivered.insert(claim.token, Delivered { seq, assignment: None });
+                    state.delivered.insert(claim.token, seq);
                 } else {
                     undelivered.push(claim);
                 }

@@ -44,8 +44,8 @@ pub(crate) struct SessionState {
     pub(crate) seq: i64,
     answer: Option<WorkerAnswer>,
     outbox: Vec<Assignment>,
-    /// What the worker was given, by the exchange whose answer carried it; without an assignment if another node gave it.
-    pub(crate) delivered: HashMap<TaskToken, Delivered>,
+    /// What the worker was given, with the last exchange whose answer carried it.
+    pub(crate) delivered: HashMap<TaskToken, i64>,
     /// Handed in and not known to be applied.
     pending: HashSet<TaskToken>,
     /// Results that are settled and not yet acknowledged: true if they count.
@@ -64,12 +64,6 @@ pub(crate) struct SessionState {
     pub(crate) repaired: Option<Instant>,
     /// Lines stored per attempt.
     pub(crate) log_ends: HashMap<TaskToken, i64>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Delivered {
-    pub(crate) seq: i64,
-    pub(crate) assignment: Option<Assignment>,
 }
 
 #[derive(Debug)]
@@ -173,10 +167,30 @@ impl SessionState {
 
     /// Notes that a result is being handed in. False if it is already.
     pub(crate) fn hand_in(&mut self, token: TaskToken) -> bool {
-        self.delivered.remove(&token);
-        self.cancels.remove(&token);
+        self.forget(token);
         self.log_ends.remove(&token);
         self.pending.insert(token)
+    }
+
+    /// The worker is told nothing more of an attempt, and above all not to execute it.
+    pub(crate) fn forget(&mut self, token: TaskToken) {
+        self.delivered.remove(&token);
+        self.cancels.remove(&token);
+        self.outbox.retain(|assignment| TaskToken::of(assignment) != token);
+    }
+
+    /// Another node has carried the session meanwhile: only what was handed in here, and perhaps not applied yet, is known.
+    pub(crate) fn start_over(&mut self) {
+        *self = Self {
+            heard: self.heard,
+            touched: self.touched,
+            seq: self.seq,
+            pending: std::mem::take(&mut self.pending),
+            settled: std::mem::take(&mut self.settled),
+            draining: self.draining,
+            lost: self.lost,
+            ..Self::default()
+        };
     }
 
     pub(crate) fn is_pending(&self, token: TaskToken) -> bool {
@@ -207,17 +221,6 @@ impl SessionState {
     /// What it has just handed back is for others to claim.
     pub(crate) fn is_sharing(&self) -> bool {
         self.shared_at.is_some_and(|shared_at| shared_at.elapsed() < SHARING_LASTS)
-    }
-
-    /// Puts what the worker never got back on its way.
-    pub(crate) fn redeliver(&mut self, token: TaskToken) -> bool {
-        match self.delivered.remove(&token).and_then(|delivered| delivered.assignment) {
-            Some(assignment) => {
-                self.outbox.push(assignment);
-                true
-            }
-            None => false,
-        }
     }
 
     /// Whether there is something that the worker should know at once.
@@ -269,8 +272,7 @@ impl SessionState {
         }
         let assignments: Vec<Assignment> = self.outbox.drain(..count).collect();
         for assignment in &assignments {
-            let token = TaskToken { key: assignment.key, session: assignment.session, attempt: assignment.attempt };
-            self.delivered.insert(token, Delivered { seq, assignment: Some(assignment.clone()) });
+            self.delivered.insert(TaskToken::of(assignment), seq);
         }
         assignments
     }
@@ -285,7 +287,11 @@ fn size(assignment: &Assignment) -> usize {
 
 impl Workforce for RemoteSession {
     fn assign(&self, assignments: Vec<Assignment>) {
-        self.state().outbox.extend(assignments);
+        let mut state = self.state();
+        let pending = &state.pending;
+        let new: Vec<_> = assignments.into_iter().filter(|new| !pending.contains(&TaskToken::of(new))).collect();
+        state.outbox.extend(new);
+        drop(state);
         self.wake();
     }
 

@@ -57,7 +57,10 @@ pub struct WorkerGuard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeGuard {
     /// The next one, or the last one again: its answer was lost, or another node had begun it.
-    Passed,
+    Passed {
+        /// Another node has carried the session since this one last did, if it ever did.
+        moved: bool,
+    },
     /// Neither; this was the last one.
     OutOfOrder { last: i64 },
     /// The session is dead, or there is none.
@@ -118,20 +121,8 @@ impl Store {
     /// from what the worker holds.
     pub async fn guard_worker_exchange(&self, now: Micros, guard: WorkerGuard) -> Result<ExchangeGuard> {
         let id = guard.session;
-        let moved = write!(
-            self,
-            sqlx::query(
-                "UPDATE sessions SET seq = $2, node = $3, beat = beat + 1, beat_at = $4, backlog = $5 \
-                 WHERE id = $1 AND NOT dead AND remote AND seq IN ($2 - 1, $2)"
-            )
-            .bind(id)
-            .bind(guard.seq)
-            .bind(guard.node)
-            .bind(now)
-            .bind(guard.backlog)
-        );
-        if moved > 0 {
-            return Ok(ExchangeGuard::Passed);
+        if let Some(before) = self.move_guard(now, guard).await? {
+            return Ok(ExchangeGuard::Passed { moved: before != guard.node });
         }
         let row: Option<(i64, bool)> =
             write!(self, |conn| sqlx::query_as("SELECT seq, dead FROM sessions WHERE id = $1 AND remote")
@@ -142,6 +133,47 @@ impl Store {
             Some((last, false)) => ExchangeGuard::OutOfOrder { last },
             _ => ExchangeGuard::Dead,
         })
+    }
+
+    /// Passes the guard; returns the node that carried the session until now.
+    async fn move_guard(&self, now: Micros, guard: WorkerGuard) -> Result<Option<Uuid>> {
+        let before: Option<(Uuid,)> = match &*self.db {
+            Db::Postgres(pg) => {
+                sqlx::query_as(
+                    "WITH before AS (SELECT id, node FROM sessions WHERE id = $1 FOR UPDATE) \
+                     UPDATE sessions SET seq = $2, node = $3, beat = beat + 1, beat_at = $4, backlog = $5 FROM before \
+                     WHERE sessions.id = before.id AND NOT dead AND remote AND seq IN ($2 - 1, $2) RETURNING before.node",
+                )
+                .bind(guard.session)
+                .bind(guard.seq)
+                .bind(guard.node)
+                .bind(now)
+                .bind(guard.backlog)
+                .fetch_optional(&pg.pool)
+                .await?
+            }
+            Db::Sqlite(sqlite) => {
+                // Nobody else writes between the two.
+                let mut writer = sqlite.writer().await?;
+                let before = sqlx::query_as("SELECT node FROM sessions WHERE id = $1")
+                    .bind(guard.session)
+                    .fetch_optional(writer.connection())
+                    .await?;
+                let passed = sqlx::query(
+                    "UPDATE sessions SET seq = $2, node = $3, beat = beat + 1, beat_at = $4, backlog = $5 \
+                     WHERE id = $1 AND NOT dead AND remote AND seq IN ($2 - 1, $2)",
+                )
+                .bind(guard.session)
+                .bind(guard.seq)
+                .bind(guard.node)
+                .bind(now)
+                .bind(guard.backlog)
+                .execute(writer.connection())
+                .await?;
+                before.filter(|_| passed.rows_affected() > 0)
+            }
+        };
+        Ok(before.map(|(node,)| node))
     }
 
     /// Renews the lease of the node's own session, and of the remote ones that it has heard from. Returns every session of

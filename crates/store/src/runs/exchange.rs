@@ -1,7 +1,7 @@
 //! The exchange: hand in what ended, say what was decided, take what may start, as one atomic unit.
 
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::work::Failure;
+use mainspring_core::work::{Assignment, Failure};
 use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
 
@@ -19,6 +19,12 @@ pub struct TaskToken {
     pub key: TaskKey,
     pub session: i64,
     pub attempt: i32,
+}
+
+impl TaskToken {
+    pub fn of(assignment: &Assignment) -> Self {
+        Self { key: assignment.key, session: assignment.session, attempt: assignment.attempt }
+    }
 }
 
 /// An attempt that ends its task run, or a decision that ends it without an attempt.

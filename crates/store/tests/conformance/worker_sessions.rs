@@ -40,14 +40,17 @@ conformance! {
     async fn the_guard_lets_the_next_exchange_pass_and_the_last_one_again_at_any_node(w: &mut World) {
         let session = register(w).await;
         let pass = async |w: &World, guard: WorkerGuard| w.store.guard_worker_exchange(w.now, guard).await.unwrap();
-        assert_eq!(pass(w, guard(w, session, 1, 0)).await, ExchangeGuard::Passed);
-        assert_eq!(pass(w, guard(w, session, 1, 0)).await, ExchangeGuard::Passed);
+        let (stays, moves) = (ExchangeGuard::Passed { moved: false }, ExchangeGuard::Passed { moved: true });
+        assert_eq!(pass(w, guard(w, session, 1, 0)).await, stays);
+        assert_eq!(pass(w, guard(w, session, 1, 0)).await, stays);
         let elsewhere = Uuid::from_u128(9);
-        assert_eq!(pass(w, WorkerGuard { node: elsewhere, ..guard(w, session, 2, 0) }).await, ExchangeGuard::Passed);
+        assert_eq!(pass(w, WorkerGuard { node: elsewhere, ..guard(w, session, 2, 0) }).await, moves);
+        assert_eq!(pass(w, guard(w, session, 2, 0)).await, moves, "back again: the other node may have told it more");
+        assert_eq!(pass(w, WorkerGuard { node: elsewhere, ..guard(w, session, 2, 0) }).await, moves);
         assert_eq!(pass(w, guard(w, session, 1, 0)).await, ExchangeGuard::OutOfOrder { last: 2 });
         assert_eq!(pass(w, guard(w, session, 4, 0)).await, ExchangeGuard::OutOfOrder { last: 2 });
         let row = w.store.live_sessions().await.unwrap().into_iter().find(|row| row.id == session).unwrap();
-        assert_eq!((row.node, row.beat), (elsewhere, 3), "it came: that is a beat, and it moved");
+        assert_eq!((row.node, row.beat), (elsewhere, 5), "it came: that is a beat, and it moved");
         w.store.end_session(w.now, session).await.unwrap();
         assert_eq!(pass(w, guard(w, session, 3, 0)).await, ExchangeGuard::Dead);
     }

@@ -4,11 +4,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use mainspring_api::worker::{AttemptRef, Exchange, Finished, HeldAttempt, ResultError, ResultOutcome, Slots};
 use mainspring_core::TaskKey;
+use mainspring_core::recent::Recent;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::{Assignment, Completion, OrderAction, Outcome};
 
 /// Results of about this many bytes go into one exchange.
 const BYTES_AT_ONCE: usize = 512 << 10;
+
+/// So many attempts that were begun are remembered.
+const REMEMBERED: usize = 10_000;
 
 /// The kind of a failure whose result the server did not take.
 const REFUSED: &str = "result_refused";
@@ -46,6 +50,9 @@ pub(crate) struct Desk {
     ending: HashMap<Attempt, usize>,
     /// Attempts whose files are on their way.
     fetching: HashSet<Attempt>,
+    /// What was begun lately, and may be over: an answer may be so late that it assigns what another server has since taken
+    /// the result of.
+    begun: Recent<Attempt>,
     pub(crate) draining: bool,
 }
 
@@ -59,26 +66,31 @@ impl Desk {
             results: HashMap::new(),
             ending: HashMap::new(),
             fetching: HashSet::new(),
+            begun: Recent::new(REMEMBERED),
             draining: false,
         }
     }
 
-    /// Takes what a server assigned. What is there already is ignored: it was delivered twice.
+    /// Takes what a server assigned. What was begun or is there already is ignored: it was delivered twice.
     pub(crate) fn take(&mut self, assignment: Assignment) {
         let attempt = (assignment.key, assignment.attempt);
         self.fetching.remove(&attempt);
-        let known = self.running.contains_key(&attempt)
-            || self.ending.contains_key(&attempt)
-            || self.results.contains_key(&attempt)
-            || self.backlog.iter().any(|waiting| (waiting.key, waiting.attempt) == attempt);
-        if !known {
+        if !self.knows(attempt) {
             self.backlog.push_back(assignment);
         }
     }
 
-    /// An attempt comes as soon as its files are here.
-    pub(crate) fn expect(&mut self, attempt: Attempt) {
-        self.fetching.insert(attempt);
+    /// An attempt comes as soon as its files are here. False if it is known already.
+    pub(crate) fn expect(&mut self, attempt: Attempt) -> bool {
+        !self.knows(attempt) && self.fetching.insert(attempt)
+    }
+
+    fn knows(&self, attempt: Attempt) -> bool {
+        self.begun.contains(&attempt)
+            || self.running.contains_key(&attempt)
+            || self.ending.contains_key(&attempt)
+            || self.results.contains_key(&attempt)
+            || self.backlog.iter().any(|waiting| (waiting.key, waiting.attempt) == attempt)
     }
 
     /// What can begin now.
@@ -94,6 +106,7 @@ impl Desk {
             }
             free[class] -= 1;
             self.running.insert((assignment.key, assignment.attempt), class);
+            self.begun.add((assignment.key, assignment.attempt));
             beginning.push(assignment);
         }
         self.backlog = waiting;
@@ -339,6 +352,11 @@ mod tests {
         assert!(!desk.is_empty());
         desk.acknowledged((completion(0).key, 1));
         assert!(desk.is_empty());
+        desk.take(assignment(0));
+        assert!(
+            desk.begin().is_empty(),
+            "an assignment that comes late, after the result was taken, is not executed again"
+        );
     }
 
     #[test]

@@ -213,7 +213,9 @@ impl<'w> SessionLoop<'w> {
     fn fetch(&mut self, mut assignment: Assignment, version: i64) {
         let (session, cache, clock) =
             (self.session.clone(), Arc::clone(&self.worker.files), Arc::clone(&self.worker.clock));
-        self.desk.expect((assignment.key, assignment.attempt));
+        if !self.desk.expect((assignment.key, assignment.attempt)) {
+            return;
+        }
         self.uploads.spawn(async move {
             match cache.get(&session, version).await {
                 Some(Ok(bundle)) => {

@@ -26,6 +26,8 @@ Key = Tuple[str, int]
 _PROTOCOL = 1
 _SESSION_LOST = "urn:mainspring:session-lost"
 _BEAT = 0.5
+# So many attempts that were begun are remembered.
+_REMEMBERED = 10_000
 
 
 class _Attempt:
@@ -71,6 +73,8 @@ class Worker:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._attempts: Dict[Key, _Attempt] = {}
+        # What was begun in this session, the oldest first: an assignment may come so late that its result is taken already.
+        self._begun: Dict[Key, None] = {}
         self._released: List[Key] = []
         self._session: Dict[str, Any] = {}
         self._seq = 0
@@ -135,6 +139,8 @@ class Worker:
             try:
                 self._session = self._transport.request("POST", "/worker/sessions", body)
                 self._seq = 0
+                self._begun.clear()
+                self._released.clear()
                 self._heard = time.monotonic()
                 return
             except Unreachable:
@@ -229,17 +235,19 @@ class Worker:
                 self._begin(assignment)
 
     def _out_of_reach(self) -> None:
-        """Nobody answers. After the lease others run what this worker holds: stop it."""
+        """Nobody answers. After the lease others run what this worker holds: stop it. If the session turns out to be alive,
+        what was stopped is handed back."""
         if time.monotonic() - self._heard > self._session["lease_ttl_ms"] / 1_000:
-            self._lose_everything()
+            self._released.extend(self._lose_everything())
         time.sleep(0.1)
 
-    def _lose_everything(self) -> None:
+    def _lose_everything(self) -> List[Key]:
         with self._changed:
             attempts, self._attempts = self._attempts, {}
         for key, attempt in attempts.items():
             attempt.execution.lose()
             self._logs.forget(key)
+        return list(attempts)
 
     def _leave(self) -> None:
         headers = {"Mainspring-Session": self._session["session_token"]}
@@ -263,8 +271,11 @@ class Worker:
         timeouts = [order["timeout_ms"] / 1_000] if order.get("timeout_ms") else []
         timeouts += [self._timeouts[name] for name in [order["action"].get("handler")] if name in self._timeouts]
         with self._changed:
-            if key in self._attempts:
+            if key in self._attempts or key in self._begun:
                 return
+            self._begun[key] = None
+            if len(self._begun) > _REMEMBERED:
+                del self._begun[next(iter(self._begun))]
             execution = Execution(self._grace, min(timeouts) if timeouts else None)
             self._attempts[key] = _Attempt(assignment, execution)
         threading.Thread(target=self._execute, args=(key, self._attempts[key]), daemon=True).start()
