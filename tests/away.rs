@@ -1,12 +1,14 @@
 //! etcd or Redis is away under load for longer than any lease: no running task is executed again, no schedule stops, and
 //! health says what is the matter.
 
+mod tokens;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_engine::{Client, Submission, SystemClock};
-use mainspring_server::{Grant, Role, Token};
-use mainspring_store::{NewToken, Operator};
+use mainspring_server::Role;
+use mainspring_store::Operator;
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::http::JsonRequest;
 use mainspring_testkit::server::{ServerPlan, ServerProcess};
@@ -14,6 +16,8 @@ use mainspring_testkit::services::Service;
 use mainspring_testkit::wait::until;
 use serde_json::Value;
 use sqlx::{Connection, PgConnection};
+
+use tokens::make_token;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The lease of workers is 3.5 s, that of leadership in etcd 3 s.
@@ -35,20 +39,6 @@ impl Away {
             Self::Redis => "bus",
         }
     }
-}
-
-async fn admin_token(client: &Client) -> String {
-    let token = Token::generate(client.clock().new_id()).unwrap();
-    let new = NewToken {
-        id: token.id(),
-        name: "test".into(),
-        hash: token.hash(),
-        grants: serde_json::to_string(&[Grant::everywhere(Role::Admin)]).unwrap(),
-        created_by: "test".into(),
-        expires_at: None,
-    };
-    client.store().add_token(client.now(), &new).await.unwrap();
-    token.reveal().to_owned()
 }
 
 /// What a server says of a component, once it says this of it.
@@ -87,7 +77,7 @@ async fn away(what: Away, lasts: Duration) {
     let database = TestDatabase::postgres().await;
     let folder = tempfile::tempdir().unwrap();
     let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-    let token = admin_token(&client).await;
+    let token = make_token(&client, Role::Admin).await;
     let plan = ServerPlan::new(database.url(), folder.path())
         .set("ETCD_ENDPOINTS", etcd.url())
         .set("REDIS_URL", redis.url())

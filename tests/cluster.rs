@@ -3,30 +3,19 @@
 //!
 //! `make chaos-cluster MINUTES=… SEED=…` runs the long version and prints its report; `make test` has one of a minute.
 
+mod tokens;
+
 use std::time::Duration;
 
 use mainspring_engine::Client;
-use mainspring_server::{Grant, Role, Token};
-use mainspring_store::NewToken;
+use mainspring_server::Role;
 use mainspring_testkit::cluster::{ClusterPlan, FaultClass, Tokens, run};
+
+use tokens::make_token;
 
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var(format!("MAINSPRING_TEST_{name}")).ok().filter(|value| !value.is_empty())?;
     Some(value.parse().unwrap_or_else(|_| panic!("MAINSPRING_TEST_{name}={value} is not a number")))
-}
-
-async fn make_token(client: &Client, role: Role) -> String {
-    let token = Token::generate(client.clock().new_id()).unwrap();
-    let new = NewToken {
-        id: token.id(),
-        name: role.word().into(),
-        hash: token.hash(),
-        grants: serde_json::to_string(&[Grant::everywhere(role)]).unwrap(),
-        created_by: "test".into(),
-        expires_at: None,
-    };
-    client.store().add_token(client.now(), &new).await.unwrap();
-    token.reveal().to_owned()
 }
 
 #[expect(clippy::print_stderr, reason = "the report is the result")]

@@ -1,17 +1,21 @@
 //! Clients vanish and servers are killed in the middle of requests: what was asked for under a key exists exactly once,
 //! with its audit row, and no transaction stays open.
 
+mod tokens;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_engine::{Client, SystemClock};
-use mainspring_server::{Grant, Role, Token};
-use mainspring_store::{AuditFilter, Flavor, JobFilter, NewToken, RunFilter};
+use mainspring_server::Role;
+use mainspring_store::{AuditFilter, Flavor, JobFilter, RunFilter};
 use mainspring_testkit::http::JsonRequest;
 use mainspring_testkit::server::ServerPlan;
 use mainspring_testkit::wait::until;
 use mainspring_testkit::{TestDatabase, transactions};
+
+use tokens::make_token;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROUNDS: u64 = 4;
@@ -23,20 +27,6 @@ const TRIGGER: &str = "/api/v1/workflows/etl/trigger";
 const EVENTS: &str = "/api/v1/scheduler/events/trigger";
 const JOBS: &str = "/api/v1/scheduler/jobs/cron";
 const WORKFLOWS: &str = "/api/v1/workflows";
-
-async fn admin_token(client: &Client) -> String {
-    let token = Token::generate(client.clock().new_id()).unwrap();
-    let new = NewToken {
-        id: token.id(),
-        name: "test".into(),
-        hash: token.hash(),
-        grants: serde_json::to_string(&[Grant::everywhere(Role::Admin)]).unwrap(),
-        created_by: "test".into(),
-        expires_at: None,
-    };
-    client.store().add_token(client.now(), &new).await.unwrap();
-    token.reveal().to_owned()
-}
 
 /// One request of each kind.
 fn requests(token: &str, number: u64) -> Vec<JsonRequest> {
@@ -70,7 +60,7 @@ async fn insist(request: &JsonRequest, at: SocketAddr) {
 async fn every_key_counts_once(flavor: Flavor) {
     let database = TestDatabase::new(flavor).await;
     let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-    let token = admin_token(&client).await;
+    let token = make_token(&client, Role::Admin).await;
     client.put_workflow(mainspring_core::parse(WORKFLOW).unwrap(), WORKFLOW).await.unwrap();
     let mut rng = fastrand::Rng::with_seed(20_261_117);
     for round in 0..ROUNDS {

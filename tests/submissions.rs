@@ -1,19 +1,23 @@
 //! Submissions that gather, while servers are killed and answers are lost: every acknowledged one exists once, keys hold
 //! across crashes, the audit log tells of exactly those that were made, and everything that was started comes to its end.
 
+mod tokens;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_engine::{Client, SystemClock};
-use mainspring_server::{Grant, Role, Token};
-use mainspring_store::{AuditFilter, Flavor, NewToken, RunFilter};
+use mainspring_server::Role;
+use mainspring_store::{AuditFilter, Flavor, RunFilter};
 use mainspring_testkit::http::JsonRequest;
 use mainspring_testkit::proxy::{Fault, Proxy};
 use mainspring_testkit::server::ServerPlan;
 use mainspring_testkit::wait::until;
 use mainspring_testkit::{TestDatabase, invariants, transactions};
+
+use tokens::make_token;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const ROUNDS: usize = 4;
@@ -37,18 +41,9 @@ impl Scene {
     async fn new(flavor: Flavor) -> Self {
         let database = TestDatabase::new(flavor).await;
         let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
-        let token = Token::generate(client.clock().new_id()).unwrap();
-        let new = NewToken {
-            id: token.id(),
-            name: "test".into(),
-            hash: token.hash(),
-            grants: serde_json::to_string(&[Grant::everywhere(Role::Admin)]).unwrap(),
-            created_by: "test".into(),
-            expires_at: None,
-        };
-        client.store().add_token(client.now(), &new).await.unwrap();
+        let token = make_token(&client, Role::Admin).await;
         client.put_workflow(mainspring_core::parse(WORKFLOW).unwrap(), WORKFLOW).await.unwrap();
-        Self { database, client, token: token.reveal().to_owned() }
+        Self { database, client, token }
     }
 
     fn request(&self, key: &str) -> JsonRequest {

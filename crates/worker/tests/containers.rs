@@ -3,12 +3,12 @@
 
 mod common;
 
-use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::process::{as_process, is_process};
 use common::{Rig, eventually, order, script};
 use mainspring_core::work::{Order, OrderAction, Outcome, ProcessOrder, StepOrder};
 use mainspring_core::workflow::{Container, Pull};
@@ -205,16 +205,6 @@ async fn much_output_is_bounded() {
     assert!(matches!(outcome, Outcome::Success { .. }), "{outcome:?}");
     rig.until_line("output truncated").await;
     assert!(containers(rig.root.path()).is_empty());
-}
-
-fn as_process(name: &str) -> Vec<OsString> {
-    let exe = std::env::current_exe().unwrap().into_os_string();
-    let flags = ["--exact", name, "--ignored", "--nocapture", "--test-threads=1"];
-    std::iter::once(exe).chain(flags.map(OsString::from)).collect()
-}
-
-fn is_process(name: &str) -> bool {
-    std::env::args().any(|argument| argument == name)
 }
 
 #[test]

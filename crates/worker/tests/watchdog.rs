@@ -2,28 +2,17 @@
 
 mod common;
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use common::process::{as_process, is_process};
 use common::{Rig, eventually, is_running, script, until_gone, until_pids};
 use mainspring_core::work::Order;
 use mainspring_worker::{PoolConfig, Registry, watchdog};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-/// Runs one of the ignored tests below in the main thread of a process of its own.
-fn as_process(name: &str) -> Vec<OsString> {
-    let exe = std::env::current_exe().unwrap().into_os_string();
-    let flags = ["--exact", name, "--ignored", "--nocapture", "--test-threads=1"];
-    std::iter::once(exe).chain(flags.map(OsString::from)).collect()
-}
-
-fn is_process(name: &str) -> bool {
-    std::env::args().any(|argument| argument == name)
-}
 
 #[test]
 #[ignore = "a process that other tests start"]

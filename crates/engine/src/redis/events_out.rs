@@ -11,49 +11,22 @@ use mainspring_core::RunId;
 use mainspring_store::{Error, RunEvent, RunSummary};
 
 use super::connection::{Connection, RedisError};
+use super::outward::{RelayError, append, while_leading};
 use super::settings::{Redis, RedisSettings};
 use crate::live::{Followed, LiveMessage, MessageType, WideFilter, WideFollower};
 use crate::node::Shared;
 use crate::specs::Spec;
 
-pub(super) const STREAM: &str = "stream:scheduler:events.out";
 const POSITION: &str = "scheduler:events.out:position:";
 /// How long a position is kept after the last event of its run.
 const POSITION_LASTS: &str = "86400";
-pub(super) const KEPT: &str = "100000";
 const PAGE: i64 = 100;
-const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Runs that change meanwhile are looked at together.
 const GATHER: Duration = Duration::from_millis(50);
 
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RelayError {
-    #[error(transparent)]
-    Redis(#[from] RedisError),
-    #[error(transparent)]
-    Store(#[from] Error),
-}
-
 pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
-    let Redis { settings, status } = redis;
-    let mut terms = shared.term.subscribe();
-    loop {
-        match shared.stop.run_until_cancelled(terms.wait_for(Option::is_some)).await {
-            Some(Ok(_)) => {}
-            _ => return,
-        }
-        let mut relay = Relay { shared: &shared, changed: BTreeSet::new() };
-        tokio::select! {
-            error = relay.run(&settings) => match error {
-                Err(RelayError::Redis(error)) => status.trouble(error.to_string()),
-                Err(RelayError::Store(error)) => tracing::debug!(%error, "reading what to tell Redis"),
-                Ok(()) => {}
-            },
-            _ = terms.wait_for(Option::is_none) => {}
-            () = shared.stop.cancelled() => return,
-        }
-        let _ = shared.stop.run_until_cancelled(tokio::time::sleep(AFTER_ERROR)).await;
-    }
+    let relay = || async { Relay { shared: &shared, changed: BTreeSet::new() }.run(&redis.settings).await };
+    while_leading(&shared, &redis.status, "logs of runs", relay).await;
 }
 
 struct Relay<'a> {
@@ -62,7 +35,7 @@ struct Relay<'a> {
 }
 
 impl Relay<'_> {
-    /// Follows until something is amiss. It begins with a snapshot: what changed meanwhile is found by positions.
+    /// Follows until an error. It begins with a snapshot: what changed meanwhile is found by positions.
     async fn run(&mut self, settings: &RedisSettings) -> Result<(), RelayError> {
         let mut redis = Connection::open(settings).await?;
         let types = vec![MessageType::WorkflowStatus, MessageType::TaskStatus];
@@ -112,7 +85,7 @@ impl Relay<'_> {
             }
             let spec = client.specs.get(summary.version).await?;
             for event in &log.events {
-                tell(redis, &summary, &spec, event).await?;
+                send(redis, &summary, &spec, event).await?;
                 position = event.seq;
             }
             redis.ask(&["SET", &key, &position.to_string(), "EX", POSITION_LASTS]).await?;
@@ -120,28 +93,16 @@ impl Relay<'_> {
     }
 }
 
-async fn tell(redis: &mut Connection, run: &RunSummary, spec: &Spec, event: &RunEvent) -> Result<(), RedisError> {
+async fn send(redis: &mut Connection, run: &RunSummary, spec: &Spec, event: &RunEvent) -> Result<(), RedisError> {
     let message = LiveMessage::event(run, spec, event);
     let (id, seq) = (run.id.to_string(), event.seq.to_string());
-    let arguments = [
-        "XADD",
-        STREAM,
-        "MAXLEN",
-        "~",
-        KEPT,
-        "*",
-        "event",
-        message.kind.word(),
-        "namespace",
-        &run.namespace,
-        "workflow",
-        &run.workflow,
-        "run",
-        &id,
-        "seq",
-        &seq,
-        "data",
-        &message.text,
+    let fields: [(&str, &str); 6] = [
+        ("event", message.kind.word()),
+        ("namespace", &run.namespace),
+        ("workflow", &run.workflow),
+        ("run", &id),
+        ("seq", &seq),
+        ("data", &message.text),
     ];
-    redis.ask(&arguments).await.map(|_| ())
+    append(redis, &fields).await
 }

@@ -7,6 +7,7 @@ pub(crate) mod connection;
 pub(crate) mod events_in;
 pub(crate) mod events_out;
 pub(crate) mod jobs_out;
+mod outward;
 pub(crate) mod resp;
 pub(crate) mod settings;
 pub(crate) mod wake;

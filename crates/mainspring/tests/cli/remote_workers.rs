@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use mainspring_testkit::database::TestDatabase;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -19,7 +21,7 @@ pub(crate) const FRONT: &[(&str, &str)] = &[("MAINSPRING_SERVER_ROLES", "api,sch
 pub(crate) struct Worker {
     child: Child,
     probes: String,
-    log: std::path::PathBuf,
+    log: PathBuf,
 }
 
 impl Worker {
@@ -261,44 +263,65 @@ on_both_databases! {
     a_worker_executes_steps_exit_codes_printed_output_and_files_of_variables
 }
 
+/// Two nodes on one database. A worker's task begins, the node that the worker talks to is killed, and the task ends.
+struct TwoNodes {
+    first: Option<Server>,
+    second: Server,
+    place: Place,
+    started: PathBuf,
+    go: PathBuf,
+    _database: TestDatabase,
+}
+
+impl TwoNodes {
+    async fn start() -> Self {
+        let database = TestDatabase::empty_postgres().await;
+        let place = Place::on(database.url());
+        let (first, second) = (Some(place.server(FRONT)), place.server(FRONT));
+        let (started, go) = (place.fifo("started"), place.fifo("go"));
+        Self { first, second, place, started, go, _database: database }
+    }
+
+    fn urls(&self) -> String {
+        self.first.iter().chain([&self.second]).map(url).collect::<Vec<_>>().join(",")
+    }
+
+    /// The one task of the workflow begins, the first node is killed, and the same attempt succeeds with this output.
+    fn lose_the_first(&mut self, workflow: &str, kept: &str) {
+        self.place.write("away.yaml", workflow);
+        let run = self.place.submit("away.yaml", &[]);
+        assert_eq!(hear(&self.started), "begun");
+        self.first.take().unwrap().kill();
+        std::fs::write(&self.go, "on").unwrap();
+        let shown = self.place.ended(&run);
+        let work = task(&shown, "work");
+        assert_eq!(
+            (&shown["status"], &work["attempt"], &work["output"]["kept"]),
+            (&"success".into(), &1.into(), &kept.into()),
+            "{shown:#}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_goes_on_at_another_node_when_its_own_is_killed() {
-    let database = mainspring_testkit::database::TestDatabase::empty_postgres().await;
-    let place = Place::on(database.url());
-    let (first, second) = (place.server(FRONT), place.server(FRONT));
-    let servers = format!("{},{}", url(&first), url(&second));
-    let worker = Worker::start(&place, "one", &servers, &token(&place), &["--queues", "far"]);
-    let (started, go) = (place.fifo("started"), place.fifo("go"));
-    place.write(
-        "away.yaml",
-        format!(
-            "name: away\ntasks:\n  work:\n    queue: far\n    run: |\n      echo begun > {}\n      cat {}\n      echo \"kept=yes\" >> \"$MAINSPRING_OUTPUT\"\n",
-            started.display(),
-            go.display()
-        ),
+    let mut both = TwoNodes::start().await;
+    let worker = Worker::start(&both.place, "one", &both.urls(), &token(&both.place), &["--queues", "far"]);
+    let workflow = format!(
+        "name: away\ntasks:\n  work:\n    queue: far\n    run: |\n      echo begun > {}\n      cat {}\n      echo \"kept=yes\" >> \"$MAINSPRING_OUTPUT\"\n",
+        both.started.display(),
+        both.go.display()
     );
-    let run = place.submit("away.yaml", &[]);
-    assert_eq!(hear(&started), "begun");
-    first.kill();
-    std::fs::write(&go, "on").unwrap();
-    let shown = place.ended(&run);
-    let work = task(&shown, "work");
-    assert_eq!(
-        (&shown["status"], &work["attempt"], &work["output"]["kept"]),
-        (&"success".into(), &1.into(), &"yes".into()),
-        "{shown:#}"
-    );
-    let listed = place.call(&["workers", "list", "-o", "json"]).expect(0).json();
+    both.lose_the_first(&workflow, "yes");
+    let listed = both.place.call(&["workers", "list", "-o", "json"]).expect(0).json();
     assert_eq!(listed["items"][0]["id"], "one", "{listed:#}");
-    drop((worker, second));
+    drop(worker);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
-    let database = mainspring_testkit::database::TestDatabase::empty_postgres().await;
-    let place = Place::on(database.url());
-    let (first, second) = (place.server(FRONT), place.server(FRONT));
-    let (started, go) = (place.fifo("started"), place.fifo("go"));
+    let mut both = TwoNodes::start().await;
+    let place = &both.place;
     place.write(
         "worker.py",
         "from mainspring import Worker\n\nworker = Worker(slots=2)\n\n\n@worker.task(\"hold\")\ndef hold(payload):\n    \
@@ -309,31 +332,18 @@ async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
     let mut command = std::process::Command::new("python3");
     command.arg(place.path("worker.py")).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python/src"));
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("MAINSPRING_TOKEN", token(&place));
-    command.env("MAINSPRING_SERVER", format!("{},{}", url(&first), url(&second)));
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("MAINSPRING_TOKEN", token(place));
+    command.env("MAINSPRING_SERVER", both.urls());
     let log = std::fs::File::create(place.path("python.log")).unwrap();
     let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
     let worker = Worker { child, probes: String::new(), log: place.path("python.log") };
-    place.write(
-        "away.yaml",
-        format!(
-            "name: away\ntasks:\n  work:\n    remote: {{handler: hold, payload: {{started: '{}', go: '{}'}}}}\n",
-            started.display(),
-            go.display()
-        ),
+    let workflow = format!(
+        "name: away\ntasks:\n  work:\n    remote: {{handler: hold, payload: {{started: '{}', go: '{}'}}}}\n",
+        both.started.display(),
+        both.go.display()
     );
-    let run = place.submit("away.yaml", &[]);
-    assert_eq!(hear(&started), "begun");
-    first.kill();
-    std::fs::write(&go, "on").unwrap();
-    let shown = place.ended(&run);
-    let work = task(&shown, "work");
-    assert_eq!(
-        (&shown["status"], &work["attempt"], &work["output"]["kept"]),
-        (&"success".into(), &1.into(), &"on".into()),
-        "{shown:#}"
-    );
-    drop((worker, second));
+    both.lose_the_first(&workflow, "on");
+    drop(worker);
 }
 
 #[test]
@@ -350,7 +360,7 @@ fn a_worker_without_a_server_or_a_token_says_what_it_lacks() {
     refused.expect(2).says(&["refuses"]);
 }
 
-/// Forwards connections, and cuts every so-manieth of them when its first answer comes.
+/// Forwards connections, and cuts one in `one_in` when its first answer comes.
 struct LossyProxy {
     address: String,
     lost: Arc<AtomicUsize>,

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::allow_attributes, reason = "each test file uses its own part of this")]
 
 pub mod hostile;
+pub mod process;
 pub mod server;
 
 use std::path::Path;

@@ -114,30 +114,14 @@ pub(crate) async fn act_on_many(
     Path(id): Path<Uuid>,
     Body(body): Body<ManyBody>,
 ) -> Result<Json<Outcomes>, Problem> {
-    many(&state, &caller, id, body).await
-}
-
-/// Act on many steps of a task: another name of the actions on task runs
-#[utoipa::path(post, path = "/v1/tasks/{id}/workflow_steps/batch", tag = "runs", params(("id" = Uuid, Path)),
-    request_body = ManyBody, responses((status = 200, body = Outcomes)))]
-pub(crate) async fn act_on_steps(
-    State(state): State<ApiState>,
-    caller: Caller,
-    Path(id): Path<Uuid>,
-    Body(body): Body<ManyBody>,
-) -> Result<Json<Outcomes>, Problem> {
-    many(&state, &caller, id, body).await
-}
-
-async fn many(state: &ApiState, caller: &Caller, id: RunId, body: ManyBody) -> Result<Json<Outcomes>, Problem> {
-    let run = find(state, caller, id).await?;
+    let run = find(&state, &caller, id).await?;
     if body.tasks.is_empty() || body.tasks.len() > MOST {
         return Err(Problem::invalid("/tasks", format!("name 1 to {MOST} tasks")));
     }
     let client = state.client();
     let spec = client.spec(run.version).await?;
-    let operator = operator(caller, body.by, body.reason, body.metadata.as_ref());
-    let roles = roles(caller, &run.namespace);
+    let operator = operator(&caller, body.by, body.reason, body.metadata.as_ref());
+    let roles = roles(&caller, &run.namespace);
     let action = wanted(body.action, body.output);
     let mut items = Vec::with_capacity(body.tasks.len());
     for task in body.tasks {
@@ -161,6 +145,18 @@ async fn many(state: &ApiState, caller: &Caller, id: RunId, body: ManyBody) -> R
     Ok(Json(Outcomes { items }))
 }
 
+/// Act on many steps of a task: another name of the actions on task runs
+#[utoipa::path(post, path = "/v1/tasks/{id}/workflow_steps/batch", tag = "runs", params(("id" = Uuid, Path)),
+    request_body = ManyBody, responses((status = 200, body = Outcomes)))]
+pub(crate) async fn act_on_steps(
+    state: State<ApiState>,
+    caller: Caller,
+    id: Path<Uuid>,
+    body: Body<ManyBody>,
+) -> Result<Json<Outcomes>, Problem> {
+    act_on_many(state, caller, id, body).await
+}
+
 /// Resolve a task run by hand
 #[utoipa::path(patch, path = "/workflow-runs/{id}/tasks/{task}", tag = "runs",
     params(("id" = Uuid, Path), ("task" = String, Path)), request_body = SettleBody,
@@ -171,7 +167,16 @@ pub(crate) async fn settle(
     Path((id, task)): Path<(Uuid, String)>,
     Body(body): Body<SettleBody>,
 ) -> Result<Json<TaskRun>, Problem> {
-    settle_one(&state, &caller, (id, &task), body).await
+    let (run, spec, key) = aim(&state, &caller, id, &task).await?;
+    let operator = operator(&caller, body.by, body.reason, None);
+    let roles = roles(&caller, &run.namespace);
+    let client = state.client();
+    if body.reset_attempts && !run.state.is_terminal() {
+        client.act(key, &TaskAction::ResetAttempts, &operator, Some(&roles)).await?;
+    }
+    let word = body.action.unwrap_or(ActionWord::ResolveManually);
+    client.act(key, &wanted(word, body.output), &operator, Some(&roles)).await?;
+    show(&state, &spec, key).await
 }
 
 /// Resolve a step of a task by hand: another name of the same on a task run
@@ -179,30 +184,12 @@ pub(crate) async fn settle(
     params(("id" = Uuid, Path), ("task" = String, Path)), request_body = SettleBody,
     responses((status = 200, body = TaskRun), (status = 409, description = "It is not in a state for that")))]
 pub(crate) async fn settle_step(
-    State(state): State<ApiState>,
+    state: State<ApiState>,
     caller: Caller,
-    Path((id, task)): Path<(Uuid, String)>,
-    Body(body): Body<SettleBody>,
+    path: Path<(Uuid, String)>,
+    body: Body<SettleBody>,
 ) -> Result<Json<TaskRun>, Problem> {
-    settle_one(&state, &caller, (id, &task), body).await
-}
-
-async fn settle_one(
-    state: &ApiState,
-    caller: &Caller,
-    (id, task): (RunId, &str),
-    body: SettleBody,
-) -> Result<Json<TaskRun>, Problem> {
-    let (run, spec, key) = aim(state, caller, id, task).await?;
-    let operator = operator(caller, body.by, body.reason, None);
-    let roles = roles(caller, &run.namespace);
-    let client = state.client();
-    if body.reset_attempts && !run.state.is_terminal() {
-        client.act(key, &TaskAction::ResetAttempts, &operator, Some(&roles)).await?;
-    }
-    let word = body.action.unwrap_or(ActionWord::ResolveManually);
-    client.act(key, &wanted(word, body.output), &operator, Some(&roles)).await?;
-    show(state, &spec, key).await
+    settle(state, caller, path, body).await
 }
 
 /// The timeout that was asked for, in milliseconds.
