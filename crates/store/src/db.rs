@@ -330,7 +330,7 @@ macro_rules! within {
 
 /// The text for the database of a transaction, where a lock clause makes the difference.
 macro_rules! locking {
-    ($tx:expr, $sql:literal, $lock:literal) => {
+    ($tx:expr, $sql:expr, $lock:literal) => {
         match $tx.flavor() {
             $crate::db::Flavor::Postgres => $crate::names::sql!(concat!($sql, " ", $lock)),
             $crate::db::Flavor::Sqlite => $crate::names::sql!($sql),

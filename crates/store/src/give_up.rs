@@ -9,7 +9,6 @@ use mainspring_core::workflow::Stage;
 use mainspring_core::{Micros, RunId};
 use sqlx::QueryBuilder;
 
-use crate::cluster::sessions::LiveRow;
 use crate::cluster::terms::{self, Term};
 use crate::db::{Store, Tx};
 use crate::dead_letters::insert_many;
@@ -17,6 +16,7 @@ use crate::error::Result;
 use crate::names::sql;
 use crate::over_rows::{fetch_over_rows, over_rows};
 use crate::runs::flags::{CHUNK, HAS_DEPENDENTS, RUN_BEING_MADE, RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT};
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_free_runs};
 use crate::runs::operate::stop_run;
 use crate::runs::settle::settle;
@@ -172,7 +172,7 @@ async fn clear(tx: &mut Tx, now: Micros, runs: &[RunId]) -> Result<Vec<LiveRow>>
     const LIVE: &str = sql!(
         "DELETE FROM task_runs WHERE state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) AND run_id"
     );
-    const GONE: &str = ") RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at";
+    const GONE: &str = concat!(") RETURNING ", live_columns!());
     const STOP: &str = sql!(
         "INSERT INTO cancel_requests (session, run_id, idx, item, attempt, reason) \
         SELECT t.session, t.run_id, t.idx, t.item, t.attempt, coalesce(x.reason, 'stale') FROM task_runs t \

@@ -7,7 +7,7 @@ use crate::document::Doc;
 use crate::yaml;
 
 use super::Imported;
-use super::writer::{Names, Writer, is_variable, name};
+use super::writer::{Names, Writer, is_variable, literal, name, plain};
 
 pub fn argo(source: &str) -> Result<Imported, Diagnostics> {
     let tree = yaml::parse(source)?;
@@ -253,17 +253,4 @@ fn filled_once(value: &str) -> String {
         Some(name) => format!("${{{{ inputs.{name} }}}}"),
         None => literal(value),
     }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// Without `${{`, which would begin an expression.
-fn literal(text: &str) -> String {
-    text.replace("${{", "$ {{")
 }

@@ -3,7 +3,7 @@
 use crate::diagnostic::{Diagnostics, Place, Report, quoted};
 
 use super::Imported;
-use super::writer::{Names, Writer, is_variable};
+use super::writer::{Names, Writer, is_variable, literal};
 
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 const MAX_JOBS: usize = 10_000;
@@ -235,9 +235,4 @@ impl Job<'_> {
         writer.script(4, "run", &literal(&script));
         writer.finish(name)
     }
-}
-
-/// Without `${{`, which would begin an expression.
-fn literal(text: &str) -> String {
-    text.replace("${{", "$ {{")
 }

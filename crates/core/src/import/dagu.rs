@@ -7,7 +7,7 @@ use crate::document::Doc;
 use crate::yaml;
 
 use super::Imported;
-use super::writer::{Names, Writer, is_variable, name};
+use super::writer::{Names, Writer, is_variable, literal, name, plain};
 
 pub fn dagu(source: &str) -> Result<Imported, Diagnostics> {
     let tree = yaml::parse(source)?;
@@ -239,17 +239,4 @@ fn continue_on(writer: &mut Writer, continues: &Map<String, Value>) {
             _ => writer.left_out(4, &format!("continueOn.{key}: {}", plain(value))),
         }
     }
-}
-
-fn plain(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// Without `${{`, which would begin an expression.
-fn literal(text: &str) -> String {
-    text.replace("${{", "$ {{")
 }

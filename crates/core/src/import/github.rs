@@ -14,7 +14,7 @@ use super::conditions::{self, When};
 use super::expressions::{Found, Known, translate};
 use super::matrix;
 use super::steps;
-use super::writer::{Names, Writer, is_variable, name};
+use super::writer::{Names, Writer, is_variable, literal, name, plain};
 
 pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     let tree = yaml::parse(source)?;
@@ -26,7 +26,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
         report.add_with_help(Doc::root(&tree).place(), "", "there are no `jobs`", help);
         return report.finish(None);
     };
-    let title = get("name").map(|title| plain(title.value())).unwrap_or_default();
+    let title = get("name").map(|title| plain(&title.value())).unwrap_or_default();
     let workflow = name(&title, "workflow");
     let mut writer = Writer::default();
     writer.comment(0, "from a GitHub Actions workflow");
@@ -39,7 +39,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
         triggers(&mut writer, on, &mut known, &mut report);
     }
     for entry in root.iter().filter(|entry| !matches!(entry.key, "name" | "on" | "jobs" | "env" | "defaults")) {
-        writer.left_out(0, &format!("{}: {}", entry.key, plain(entry.value.value())));
+        writer.left_out(0, &format!("{}: {}", entry.key, plain(&entry.value.value())));
     }
     let mut names = Names::default();
     let tasks: BTreeMap<&str, String> = jobs.iter().map(|job| (job.key, names.name(job.key, "job"))).collect();
@@ -67,17 +67,9 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     report.finish(Some(imported))
 }
 
-pub(super) fn plain(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
 fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Report) {
     if !on.is_mapping() {
-        return writer.left_out(0, &format!("on: {}", plain(on.value())));
+        return writer.left_out(0, &format!("on: {}", plain(&on.value())));
     }
     for entry in on.entries("`on`", report) {
         match entry.key {
@@ -85,7 +77,7 @@ fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Re
                 writer.line(0, "triggers:");
                 for item in entry.value.items("`schedule`", report) {
                     let fields = item.object("a schedule", report);
-                    let text = |key: &str| fields.get(key).cloned().map(|value| Value::from(plain(value)));
+                    let text = |key: &str| fields.get(key).cloned().map(|value| Value::from(plain(&value)));
                     let cron = text("cron").unwrap_or_default();
                     let zone = text("timezone").map(|zone| format!(", timezone: {zone}")).unwrap_or_default();
                     writer.line(2, &format!("- {{cron: {cron}{zone}}}"));
@@ -100,7 +92,7 @@ fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Re
                     }
                 }
             }
-            other => writer.left_out(0, &format!("on.{other}: {}", plain(entry.value.value()))),
+            other => writer.left_out(0, &format!("on.{other}: {}", plain(&entry.value.value()))),
         }
     }
 }
@@ -130,11 +122,11 @@ fn inputs(writer: &mut Writer, doc: Doc<'_>, known: &mut Known, report: &mut Rep
             ours.insert("description".into(), description.into());
         }
         if let Some(Value::Array(options)) = fields.get("options").filter(|_| kind == "choice") {
-            ours.insert("enum".into(), options.iter().map(|one| Value::from(plain(one.clone()))).collect());
+            ours.insert("enum".into(), options.iter().map(|one| Value::from(plain(one))).collect());
         }
         match fields.get("default").filter(|value| !value.is_null()) {
             Some(value) if fits(value) => _ = ours.insert("default".into(), value.clone()),
-            Some(value) => _ = ours.insert("default".into(), plain(value.clone()).into()),
+            Some(value) => _ = ours.insert("default".into(), plain(value).into()),
             None if fields.get("required") != Some(&Value::Bool(true)) && word == "string" && kind != "choice" => {
                 ours.insert("default".into(), "".into());
             }
@@ -165,7 +157,7 @@ fn env_of(
             continue;
         }
         let before = found.unknown.len();
-        let text = translate(&plain(entry.value.value()), known, found, false);
+        let text = translate(&plain(&entry.value.value()), known, found, false);
         for unknown in found.unknown.drain(before..) {
             writer.left_out(indent + 2, &format!("${{{{ {unknown} }}}}"));
         }
@@ -199,21 +191,21 @@ fn write_job(
     for entry in &entries {
         match entry.key {
             "needs" | "env" | "steps" | "strategy" | "outputs" | "defaults" => {}
-            "name" => writer.text(4, "description", &plain(entry.value.value()).replace("${{", "$ {{")),
+            "name" => writer.text(4, "description", &literal(&plain(&entry.value.value()))),
             "timeout-minutes" => match entry.value.value().as_u64().filter(|minutes| (1..=100_000).contains(minutes)) {
                 Some(minutes) => writer.line(4, &format!("timeout: {minutes}m")),
-                None => writer.left_out(4, &format!("timeout-minutes: {}", plain(entry.value.value()))),
+                None => writer.left_out(4, &format!("timeout-minutes: {}", plain(&entry.value.value()))),
             },
             "continue-on-error" if entry.value.value() == Value::Bool(true) => writer.line(4, "on_exhausted: continue"),
-            "if" => write_condition(writer, &plain(entry.value.value()), known, &mut obstacles),
-            "uses" => obstacles.push(format!("uses: {}", plain(entry.value.value()))),
-            other => writer.left_out(4, &format!("{other}: {}", plain(entry.value.value()))),
+            "if" => write_condition(writer, &plain(&entry.value.value()), known, &mut obstacles),
+            "uses" => obstacles.push(format!("uses: {}", plain(&entry.value.value()))),
+            other => writer.left_out(4, &format!("{other}: {}", plain(&entry.value.value()))),
         }
     }
     let own_folder = get("defaults").and_then(|defaults| run_folder(defaults.value()));
     let steps = get("steps").map(|steps| steps.items("`steps`", report)).unwrap_or_default();
     let steps: Vec<Map<String, Value>> = steps.iter().map(|step| step.object("a step", report)).collect();
-    known.steps = steps.iter().filter_map(|step| step.get("id").map(|id| plain(id.clone()))).collect();
+    known.steps = steps.iter().filter_map(|step| step.get("id").map(plain)).collect();
     let outputs = get("outputs").map(|outputs| outputs.object("`outputs`", report)).unwrap_or_default();
     let folder = own_folder.as_deref().or(folder);
     let script = steps::script(&steps, &outputs, folder, known, found);
@@ -249,8 +241,8 @@ fn write_needs(
     known.needs.clear();
     let there: Vec<String> = match needs.map(|needs| needs.value()) {
         None => return,
-        Some(Value::Array(items)) => items.into_iter().map(plain).collect(),
-        Some(other) => vec![plain(other)],
+        Some(Value::Array(items)) => items.iter().map(plain).collect(),
+        Some(other) => vec![plain(&other)],
     };
     let mut ours = Vec::new();
     for need in there {
@@ -296,17 +288,17 @@ fn write_strategy(writer: &mut Writer, strategy: Map<String, Value>, known: &mut
                     let items: Vec<Value> = items.into_iter().map(Value::Object).collect();
                     writer.value(4, "foreach", &items.into());
                 }
-                None => obstacles.push(format!("strategy.matrix: {}", plain(value.clone()))),
+                None => obstacles.push(format!("strategy.matrix: {}", plain(value))),
             },
             "max-parallel" if strategy.contains_key("matrix") => {
                 match value.as_u64().filter(|most| (1..=10_000).contains(most)) {
                     Some(most) => writer.line(4, &format!("max_parallel: {most}")),
-                    None => writer.left_out(4, &format!("strategy.max-parallel: {}", plain(value.clone()))),
+                    None => writer.left_out(4, &format!("strategy.max-parallel: {}", plain(value))),
                 }
             }
             // All items run to their end here.
             "fail-fast" if value == &Value::Bool(false) => {}
-            _ => writer.left_out(4, &format!("strategy.{key}: {}", plain(value.clone()))),
+            _ => writer.left_out(4, &format!("strategy.{key}: {}", plain(value))),
         }
     }
 }

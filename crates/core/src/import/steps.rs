@@ -5,8 +5,7 @@ use serde_json::{Map, Value};
 
 use super::conditions::{self, When, quoted};
 use super::expressions::{Found, Known, translate};
-use super::github::plain;
-use super::writer::is_variable;
+use super::writer::{is_variable, plain};
 
 /// The script, and what of the steps has no place in it.
 pub(super) struct Script {
@@ -62,16 +61,16 @@ pub(super) fn script(
 ) -> Script {
     let mut made = Script { text: BEGIN.to_owned(), left_out: Vec::new(), count: 0 };
     for (number, step) in steps.iter().enumerate() {
-        let title = step.get("name").map_or_else(|| format!("step {}", number + 1), |name| plain(name.clone()));
+        let title = step.get("name").map_or_else(|| format!("step {}", number + 1), plain);
         let title: String = title.chars().filter(|one| !one.is_control()).take(120).collect();
         write_step(&mut made, step, &title.replace("${{", "$ {{"), folder, known, found);
     }
     for (name, value) in outputs {
         let before = found.unknown.len();
-        let text = words(&plain(value.clone()), known, found);
+        let text = words(&plain(value), known, found);
         if found.unknown.len() > before || !is_variable(name) {
             found.unknown.truncate(before);
-            made.left_out.push(format!("outputs.{name}: {}", plain(value.clone())));
+            made.left_out.push(format!("outputs.{name}: {}", plain(value)));
         } else {
             made.text.push_str(&format!("printf '%s=%s\\n' {name} {text} >> \"$MAINSPRING_OUTPUT\"\n"));
         }
@@ -92,21 +91,21 @@ fn write_step(
         match key.as_str() {
             "name" | "run" | "id" | "if" | "env" | "working-directory" | "continue-on-error" => {}
             "shell" if matches!(value.as_str(), Some("bash" | "sh")) => {}
-            "uses" => made.left_out.push(format!("step `{title}` uses {}", plain(value.clone()))),
+            "uses" => made.left_out.push(format!("step `{title}` uses {}", plain(value))),
             "with" if step.contains_key("uses") => made.left_out.push(format!("with: {value}")),
-            _ => made.left_out.push(format!("step `{title}` {key}: {}", plain(value.clone()))),
+            _ => made.left_out.push(format!("step `{title}` {key}: {}", plain(value))),
         }
     }
     let Some(run) = step.get("run") else { return };
     made.count += 1;
-    let id = step.get("id").map(|id| plain(id.clone())).filter(|id| is_variable(&id.replace('-', "_")));
+    let id = step.get("id").map(plain).filter(|id| is_variable(&id.replace('-', "_")));
     let id = id.map(|id| id.replace('-', "_")).unwrap_or_default();
     let go_on = if step.get("continue-on-error") == Some(&Value::Bool(true)) { "continue" } else { "''" };
     let before = found.unknown.len();
     let condition = test(step, known, found);
     let foreign = step.get("shell").and_then(Value::as_str).filter(|shell| !matches!(*shell, "bash" | "sh"));
     let body = match (&condition, foreign) {
-        (None, _) => refusal(&format!("the condition {}", plain(step.get("if").cloned().unwrap_or_default()))),
+        (None, _) => refusal(&format!("the condition {}", step.get("if").map(plain).unwrap_or_default())),
         (_, Some(shell)) => refusal(&format!("shell: {shell}")),
         _ => {
             let body = body(step, run, folder, known, found);
@@ -120,7 +119,7 @@ fn write_step(
         made.left_out.push(format!("step `{title}` ${{{{ {unknown} }}}}"));
     }
     if condition.is_none() {
-        made.left_out.push(format!("step `{title}` if: {}", plain(step.get("if").cloned().unwrap_or_default())));
+        made.left_out.push(format!("step `{title}` if: {}", step.get("if").map(plain).unwrap_or_default()));
     }
     let condition = condition.unwrap_or_else(|| "[ $failed = 0 ]".to_owned());
     made.text.push_str(&format!(
@@ -132,7 +131,7 @@ fn write_step(
 /// The condition of a step for the shell; `None` if it cannot be said.
 fn test(step: &Map<String, Value>, known: &Known, found: &mut Found) -> Option<String> {
     let Some(written) = step.get("if") else { return Some("[ $failed = 0 ]".into()) };
-    let condition = conditions::read(&plain(written.clone()))?;
+    let condition = conditions::read(&plain(written))?;
     let rest = condition.shell(known, found)?;
     let when = match condition.when {
         When::Success => "[ $failed = 0 ]",
@@ -152,7 +151,7 @@ fn body(step: &Map<String, Value>, run: &Value, folder: Option<&str>, known: &Kn
     let mut body = String::from("set -e\n");
     for (name, value) in step.get("env").and_then(Value::as_object).into_iter().flatten() {
         if is_variable(name) {
-            body.push_str(&format!("export {name}={}\n", words(&plain(value.clone()), known, found)));
+            body.push_str(&format!("export {name}={}\n", words(&plain(value), known, found)));
         } else {
             found.unknown.push(format!("env.{name}"));
         }
@@ -161,7 +160,7 @@ fn body(step: &Map<String, Value>, run: &Value, folder: Option<&str>, known: &Kn
     if let Some(folder) = folder {
         body.push_str(&format!("cd {}\n", words(folder, known, found)));
     }
-    body.push_str(translate(&plain(run.clone()), known, found, true).trim_end());
+    body.push_str(translate(&plain(run), known, found, true).trim_end());
     body
 }
 

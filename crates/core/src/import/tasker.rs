@@ -9,7 +9,7 @@ use crate::document::Doc;
 use crate::yaml;
 
 use super::Imported;
-use super::writer::{Names, Writer, is_variable, name};
+use super::writer::{self, Names, Writer, is_variable, name, plain};
 
 pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
     let tree = yaml::parse(source)?;
@@ -20,7 +20,7 @@ pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
         report.add_with_help(Doc::root(&tree).place(), "", "there are no `steps`", "name a task template of Tasker");
         return report.finish(None);
     };
-    let text = |keys: [&str; 2]| get(keys).map(|value| plain(value.value())).filter(|text| !text.is_empty());
+    let text = |keys: [&str; 2]| get(keys).map(|value| plain(&value.value())).filter(|text| !text.is_empty());
     let workflow = name(&text(["name", "task_name"]).unwrap_or_default(), "workflow");
     let mut writer = Writer::default();
     writer.comment(0, "from a task template of Tasker");
@@ -43,7 +43,7 @@ pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
             "input_schema" => inputs(&mut writer, &value),
             "metadata" if value.is_object() => writer.value(0, "metadata", &literal(&value)),
             "domain_events" => domain_events(&mut writer, &value),
-            _ => writer.left_out(0, &format!("{}: {}", entry.key, plain(value))),
+            _ => writer.left_out(0, &format!("{}: {}", entry.key, plain(&value))),
         }
     }
     writer.line(0, "tasks:");
@@ -52,7 +52,7 @@ pub fn tasker(source: &str) -> Result<Imported, Diagnostics> {
     let mut tasks: BTreeMap<String, String> = BTreeMap::new();
     let mut own = Vec::new();
     for step in &fields {
-        let there = step.get("name").cloned().map(plain).unwrap_or_default();
+        let there = step.get("name").map(plain).unwrap_or_default();
         let ours = names.name(&there, "step");
         tasks.entry(there).or_insert_with(|| ours.clone());
         own.push(ours);
@@ -77,7 +77,7 @@ fn lifecycle(writer: &mut Writer, value: &Value) {
         if KNOWN.contains(&key.as_str()) && is_minutes {
             ours.insert(key.clone(), value.clone());
         } else {
-            writer.left_out(0, &format!("lifecycle.{key}: {}", plain(value.clone())));
+            writer.left_out(0, &format!("lifecycle.{key}: {}", plain(value)));
         }
     }
     if !ours.is_empty() {
@@ -151,14 +151,6 @@ fn domain_events(writer: &mut Writer, value: &Value) {
     }
 }
 
-fn plain(value: Value) -> String {
-    match value {
-        Value::String(text) => text,
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
-}
-
 fn write_step(writer: &mut Writer, step: &Map<String, Value>, task: &str, tasks: &BTreeMap<String, String>) {
     writer.line(2, &format!("{}:", Value::from(task)));
     let mut needs: Vec<Value> = Vec::new();
@@ -168,14 +160,14 @@ fn write_step(writer: &mut Writer, step: &Map<String, Value>, task: &str, tasks:
     for (key, value) in step {
         match key.as_str() {
             "name" => {}
-            "description" => writer.text(4, "description", &plain(value.clone())),
+            "description" => writer.text(4, "description", &plain(value)),
             "depends_on" | "depends_on_step" | "depends_on_steps" | "dependencies" => {
                 let there = match value {
                     Value::Array(items) => items.clone(),
                     Value::Null => Vec::new(),
                     other => vec![other.clone()],
                 };
-                for need in there.into_iter().map(plain) {
+                for need in there.iter().map(plain) {
                     match tasks.get(&need).filter(|other| *other != task) {
                         Some(other) if !needs.contains(&other.as_str().into()) => needs.push(other.as_str().into()),
                         Some(_) => {}
@@ -185,15 +177,15 @@ fn write_step(writer: &mut Writer, step: &Map<String, Value>, task: &str, tasks:
             }
             "handler" => {
                 let fields = value.as_object().cloned().unwrap_or_default();
-                handler = fields.get("callable").cloned().map(plain);
+                handler = fields.get("callable").map(plain);
                 for (part, value) in fields.iter().filter(|(part, _)| *part != "callable") {
                     match part.as_str() {
                         "initialization" => payload = literal(value),
-                        _ => writer.left_out(4, &format!("handler.{part}: {}", plain(value.clone()))),
+                        _ => writer.left_out(4, &format!("handler.{part}: {}", plain(value))),
                     }
                 }
             }
-            "handler_class" => handler = Some(plain(value.clone())),
+            "handler_class" => handler = Some(plain(value)),
             "handler_config" => payload = literal(value),
             "retry" => {
                 for (part, value) in value.as_object().into_iter().flatten() {
@@ -206,7 +198,7 @@ fn write_step(writer: &mut Writer, step: &Map<String, Value>, task: &str, tasks:
                 Some(seconds) => writer.line(4, &format!("timeout: {seconds}s")),
                 None => writer.left_out(4, &format!("timeout_seconds: {value}")),
             },
-            _ => writer.left_out(4, &format!("{key}: {}", plain(value.clone()))),
+            _ => writer.left_out(4, &format!("{key}: {}", plain(value))),
         }
     }
     if !needs.is_empty() {
@@ -244,14 +236,14 @@ fn retry_key(writer: &mut Writer, retry: &mut Map<String, Value>, key: &str, val
         ("max_backoff_ms" | "max_delay_ms", _) if millis.is_some() => {
             _ = retry.insert("max_delay".into(), millis.into())
         }
-        _ => writer.left_out(4, &format!("retry.{key}: {}", plain(value.clone()))),
+        _ => writer.left_out(4, &format!("retry.{key}: {}", plain(value))),
     }
 }
 
 /// Without `${{`, which would begin an expression.
 fn literal(value: &Value) -> Value {
     match value {
-        Value::String(text) => text.replace("${{", "$ {{").into(),
+        Value::String(text) => writer::literal(text).into(),
         Value::Array(items) => items.iter().map(literal).collect(),
         Value::Object(fields) => {
             Value::Object(fields.iter().map(|(key, value)| (key.clone(), literal(value))).collect())

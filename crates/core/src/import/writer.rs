@@ -106,3 +106,17 @@ pub(super) fn is_variable(name: &str) -> bool {
         && name.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
+
+/// A scalar as it was written, without quotes.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// A text without `${{`, which would begin an expression.
+pub(super) fn literal(text: &str) -> String {
+    text.replace("${{", "$ {{")
+}

@@ -99,15 +99,7 @@ impl Store {
         if taken > 0 {
             return Ok(Claim::Mine);
         }
-        let row: Option<Row> = read!(self, |conn| sqlx::query_as(
-            "SELECT request_hash, claim, status, content_type, body FROM idempotent_requests \
-             WHERE actor = $1 AND key = $2"
-        )
-        .bind(actor)
-        .bind(key)
-        .fetch_optional(conn)
-        .await?);
-        Ok(match row {
+        Ok(match self.kept_request((actor, key)).await? {
             // Given back in between: a repetition finds it free.
             None => Claim::UnderWay,
             Some(row) if row.request_hash == hash && row.claim == claim => Claim::Mine,
@@ -122,16 +114,19 @@ impl Store {
     }
 
     /// What was answered under a key, if it was made for this very request.
-    pub async fn request_under(&self, (actor, key): (&str, &str), hash: &[u8; 32]) -> Result<Option<Claim>> {
-        let row: Option<Row> = read!(self, |conn| sqlx::query_as(
+    pub async fn request_under(&self, key: (&str, &str), hash: &[u8; 32]) -> Result<Option<Claim>> {
+        Ok(self.kept_request(key).await?.map(|row| row.meaning(hash)))
+    }
+
+    async fn kept_request(&self, (actor, key): (&str, &str)) -> Result<Option<Row>> {
+        Ok(read!(self, |conn| sqlx::query_as(
             "SELECT request_hash, claim, status, content_type, body FROM idempotent_requests \
              WHERE actor = $1 AND key = $2"
         )
         .bind(actor)
         .bind(key)
         .fetch_optional(conn)
-        .await?);
-        Ok(row.map(|row| row.meaning(hash)))
+        .await?))
     }
 
     /// Gives a claim back: nothing was done under it, or that is unknown.

@@ -1,8 +1,8 @@
 //! Worker sessions: beats, the mark of death, and the return of what a dead one held.
 
+use mainspring_core::Micros;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
-use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
 
 use crate::cluster::terms::{self, Term};
@@ -11,9 +11,10 @@ use crate::error::Result;
 use crate::names::sql;
 use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
 use crate::runs::limits::hand_on;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::stopped;
-use crate::runs::settle::{Gone, settle};
+use crate::runs::settle::settle;
 use crate::workflows::versions::startable;
 
 /// How many rows of a dead session one transaction returns.
@@ -189,72 +190,11 @@ impl Store {
     }
 }
 
-#[derive(Debug, Clone, sqlx::FromRow)]
-pub(crate) struct LiveRow {
-    pub(crate) run_id: RunId,
-    pub(crate) idx: i32,
-    pub(crate) item: i32,
-    pub(crate) state: i16,
-    pub(crate) flags: i16,
-    pub(crate) pool: Option<i32>,
-    pub(crate) attempt: i32,
-    pub(crate) failures: i16,
-    pub(crate) lost: i16,
-    pub(crate) max_lost: i16,
-    pub(crate) generation: i16,
-    pub(crate) version: i64,
-    pub(crate) session: Option<i64>,
-    pub(crate) started_at: Option<Micros>,
-}
-
-impl LiveRow {
-    pub(crate) fn key(&self) -> TaskKey {
-        TaskKey { run: self.run_id, index: self.idx, item: self.item }
-    }
-
-    /// Takes the row out of the live ones. The caller holds its lock.
-    pub(crate) async fn delete(&self, tx: &mut Tx) -> Result<()> {
-        within!(
-            tx,
-            sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3")
-                .bind(self.run_id)
-                .bind(self.idx)
-                .bind(self.item)
-        );
-        Ok(())
-    }
-
-    /// Whether the row held a slot of its pool.
-    pub(crate) fn held_pool(&self) -> Option<i32> {
-        self.pool.filter(|_| self.state == TaskState::Running.code() || self.state == TaskState::Ready.code())
-    }
-
-    pub(crate) fn gone(&self, now: Micros, state: TaskState, failure: Option<Failure>) -> Gone {
-        Gone {
-            key: self.key(),
-            version: self.version,
-            state,
-            flags: self.flags,
-            generation: self.generation,
-            attempt: self.attempt,
-            failures: self.failures,
-            lost: self.lost,
-            session: self.session,
-            started_at: self.started_at,
-            finished_at: now,
-            failure,
-            output: None,
-            pool: self.held_pool(),
-        }
-    }
-}
-
 /// Returns up to [`ROWS_PER_REAP`] rows of a dead session. Own rows are locked first, their runs after.
 async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
     let sql = locking!(
         tx,
-        "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
-         FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item LIMIT $2",
+        concat!("SELECT ", live_columns!(), " FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item LIMIT $2"),
         "FOR UPDATE"
     );
     let rows: Vec<LiveRow> =

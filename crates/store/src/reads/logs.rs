@@ -72,7 +72,7 @@ impl Store {
         after: LogCursor,
         limit: i64,
     ) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
-        let rows: Vec<(i32, i32, String)> = read!(self, |conn| {
+        let rows: Vec<ChunkRow> = read!(self, |conn| {
             sqlx::query_as(
             "SELECT attempt, chunk, lines FROM logs WHERE run_id = $1 AND idx = $2 AND item = $3 AND (attempt, chunk) > ($4, $5) \
              AND attempt = coalesce($6, attempt) ORDER BY attempt, chunk LIMIT $7"
@@ -87,12 +87,7 @@ impl Store {
         .fetch_all(conn)
         .await?
         });
-        rows.into_iter()
-            .map(|(attempt, chunk, text)| {
-                let lines = decode(&text).map_err(|reason| Error::bad_row("logs", "lines", key, reason))?;
-                Ok((LogCursor { attempt, chunk }, lines))
-            })
-            .collect()
+        decoded(key, rows)
     }
 }
 
@@ -105,7 +100,7 @@ impl Store {
         before: LogCursor,
         limit: i64,
     ) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
-        let rows: Vec<(i32, i32, String)> = read!(self, |conn| {
+        let rows: Vec<ChunkRow> = read!(self, |conn| {
             sqlx::query_as(
             "SELECT attempt, chunk, lines FROM logs WHERE run_id = $1 AND idx = $2 AND item = $3 AND (attempt, chunk) < ($4, $5) \
              AND attempt = coalesce($6, attempt) ORDER BY attempt DESC, chunk DESC LIMIT $7"
@@ -120,12 +115,7 @@ impl Store {
         .fetch_all(conn)
         .await?
         });
-        rows.into_iter()
-            .map(|(attempt, chunk, text)| {
-                let lines = decode(&text).map_err(|reason| Error::bad_row("logs", "lines", key, reason))?;
-                Ok((LogCursor { attempt, chunk }, lines))
-            })
-            .collect()
+        decoded(key, rows)
     }
 }
 
@@ -146,4 +136,15 @@ fn decode(text: &str) -> Result<Vec<LogLine>, String> {
             })
         })
         .collect()
+}
+
+/// Attempt, chunk and lines.
+type ChunkRow = (i32, i32, String);
+
+fn decoded(key: TaskKey, rows: Vec<ChunkRow>) -> Result<Vec<(LogCursor, Vec<LogLine>)>> {
+    let decoded = rows.into_iter().map(|(attempt, chunk, text)| {
+        let lines = decode(&text).map_err(|reason| Error::bad_row("logs", "lines", key, reason))?;
+        Ok((LogCursor { attempt, chunk }, lines))
+    });
+    decoded.collect()
 }

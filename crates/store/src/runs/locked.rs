@@ -30,6 +30,17 @@ impl LockedRun {
     pub(crate) fn is_stopped(&self) -> bool {
         is_stopped(self.flags, self.stage)
     }
+
+    /// Takes the next number of the run's log, for a row that this transaction writes.
+    pub(crate) async fn next_number(&mut self, tx: &mut Tx) -> Result<i64> {
+        let (seq,): (i64,) =
+            within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
+                .bind(self.id)
+                .fetch_one(conn)
+                .await?);
+        self.seq = seq;
+        Ok(seq)
+    }
 }
 
 #[derive(sqlx::FromRow)]

@@ -7,6 +7,7 @@ pub(crate) mod exchange;
 pub(crate) mod flags;
 pub(crate) mod holdings;
 pub(crate) mod limits;
+pub(crate) mod live_row;
 pub(crate) mod locked;
 pub(crate) mod operate;
 pub(crate) mod parking;

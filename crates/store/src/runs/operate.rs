@@ -6,7 +6,6 @@ use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
-use crate::cluster::sessions::LiveRow;
 use crate::cluster::terms::{self, Term};
 use crate::db::{Store, Tx, within};
 use crate::dead_letters::{NewLetter, insert, new_id};
@@ -17,6 +16,7 @@ use crate::runs::flags::{
     RUN_TIMED_OUT,
 };
 use crate::runs::limits::hand_on;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
 use crate::runs::settle::settle;
@@ -303,8 +303,8 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
     let (last_idx, last_item) = last.unwrap_or(BEYOND_EVERY_TASK);
     let rows: Vec<LiveRow> = within!(tx, |conn| {
         sqlx::query_as(
-            sql!("DELETE FROM task_runs WHERE run_id = $1 AND state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
-             RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"),
+            sql!(concat!("DELETE FROM task_runs WHERE run_id = $1 AND state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) AND (idx, item) <= ($2, $3) \
+             RETURNING ", live_columns!())),
         )
         .bind(id)
         .bind(last_idx)
@@ -371,12 +371,7 @@ pub(crate) async fn record(
     action: &str,
     operator: &Operator,
 ) -> Result<()> {
-    let (seq,): (i64,) =
-        within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
-            .bind(run.id)
-            .fetch_one(conn)
-            .await?);
-    run.seq = seq;
+    let seq = run.next_number(tx).await?;
     within!(
         tx,
         sqlx::query(

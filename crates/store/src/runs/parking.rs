@@ -5,7 +5,6 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId, TaskKey};
 
-use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, Tx, within};
 use crate::error::Result;
 use crate::names::sql;
@@ -13,6 +12,7 @@ use crate::runs::create::{Created, NewRun, create_one};
 use crate::runs::exchange::TaskToken;
 use crate::runs::flags::{DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, RUN_HAS_PARENT};
 use crate::runs::limits::hand_on;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::settle::settle;
 use crate::runs::waits::WaitKind;
@@ -245,8 +245,11 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
     let run = lock_run(tx, key.run).await?;
     let sql = crate::db::locking!(
         tx,
-        "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
-         FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = {task.deciding} AND session = $4 AND attempt = $5",
+        concat!(
+            "SELECT ",
+            live_columns!(),
+            " FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3 AND state = {task.deciding} AND session = $4 AND attempt = $5"
+        ),
         "FOR UPDATE"
     );
     let row: Option<LiveRow> = within!(tx, |conn| sqlx::query_as(sql)

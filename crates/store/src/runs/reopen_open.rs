@@ -9,11 +9,11 @@ use mainspring_core::rule::Verdict;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId};
 
-use crate::cluster::sessions::LiveRow;
 use crate::db::{Tx, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags::of_task;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::reopen::PlannedRun;
 use crate::runs::settle::settle;
 use crate::workflows::versions::startable;
@@ -84,13 +84,13 @@ async fn set(tx: &mut Tx, now: Micros, run: RunId, recounted: &Recounted, state:
 
 async fn take_out(tx: &mut Tx, run: RunId, recounted: &Recounted) -> Result<Option<LiveRow>> {
     Ok(within!(tx, |conn| {
-        sqlx::query_as(sql!(
-        "DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = -1 AND state = {task.pending} RETURNING \
-         run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"
-    ))
-    .bind(run)
-    .bind(recounted.index as i32)
-    .fetch_optional(conn)
-    .await?
+        sqlx::query_as(sql!(concat!(
+            "DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = -1 AND state = {task.pending} RETURNING ",
+            live_columns!()
+        )))
+        .bind(run)
+        .bind(recounted.index as i32)
+        .fetch_optional(conn)
+        .await?
     }))
 }

@@ -12,13 +12,13 @@ use mainspring_core::work::Failure;
 use mainspring_core::{Micros, TaskKey};
 use uuid::Uuid;
 
-use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, Tx, locking, read, within};
 use crate::dead_letters::{close_matching, require_pending};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::flags::{EXPANDED, HAS_CONDITION, RUN_BEING_MADE, SKIPPED_BY_HAND};
 use crate::runs::limits::hand_on;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::Operator;
 use crate::runs::reopen_write::supersede_keys;
@@ -89,8 +89,7 @@ pub enum Repaired {
     Ended,
 }
 
-const LIVE: &str = "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
-    FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3";
+const LIVE: &str = concat!("SELECT ", live_columns!(), " FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3");
 
 impl Store {
     /// Acts on a live task run.
@@ -365,12 +364,7 @@ pub(crate) async fn replace_end(
     let key = (run.id, task as i32, NO_ITEM);
     supersede_keys(tx, &[key]).await?;
     let by_hand = if state == TaskState::Skipped { SKIPPED_BY_HAND } else { 0 };
-    let (seq,): (i64,) =
-        within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq")
-            .bind(run.id)
-            .fetch_one(conn)
-            .await?);
-    run.seq = seq;
+    let seq = run.next_number(tx).await?;
     within!(
         tx,
         sqlx::query(sql!(

@@ -11,7 +11,6 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
 
-use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, Tx, within};
 use crate::dead_letters::close_pending;
 use crate::error::{Error, Result};
@@ -19,6 +18,7 @@ use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::runs::flags::{CHUNK, HAS_CONDITION, HAS_DEPENDENTS, SKIPPED_BY_HAND};
 use crate::runs::limits::hand_on;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::{Operator, record};
 use crate::runs::settle::{Gone, settle};
@@ -62,13 +62,10 @@ impl Store {
 
 async fn leave_out_others(tx: &mut Tx, now: Micros, run: &LockedRun, of: TaskKey) -> Result<()> {
     let rows: Vec<LiveRow> = within!(tx, |conn| {
-        sqlx::query_as(
-        "SELECT run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at \
-         FROM task_runs WHERE run_id = $1 ORDER BY idx"
-    )
-    .bind(run.id)
-    .fetch_all(conn)
-    .await?
+        sqlx::query_as(concat!("SELECT ", live_columns!(), " FROM task_runs WHERE run_id = $1 ORDER BY idx"))
+            .bind(run.id)
+            .fetch_all(conn)
+            .await?
     });
     let Some(task) = rows.iter().find(|row| row.idx == of.index) else {
         return Err(Error::Conflict("a finaliser has no run of its own: retry it in the same run instead".into()));

@@ -4,10 +4,10 @@ use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, TaskKey};
 
-use crate::cluster::sessions::LiveRow;
 use crate::db::{Store, within};
 use crate::error::Result;
 use crate::names::sql;
+use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::lock_run;
 use crate::runs::settle::settle;
 
@@ -19,11 +19,12 @@ impl Store {
         lock_run(&mut tx, failed.run).await?;
         let why = format!("item {} failed", failed.item);
         let rows: Vec<LiveRow> = within!(tx, |conn| {
-            sqlx::query_as(
-                sql!("DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item >= 0 AND item <> $3 \
+            sqlx::query_as(sql!(concat!(
+                "DELETE FROM task_runs WHERE run_id = $1 AND idx = $2 AND item >= 0 AND item <> $3 \
                  AND state <> {task.running} AND NOT (state = {task.deciding} AND session IS NOT NULL) \
-                 RETURNING run_id, idx, item, state, flags, pool, attempt, failures, lost, max_lost, generation, version, session, started_at"),
-            )
+                 RETURNING ",
+                live_columns!()
+            )))
             .bind(failed.run)
             .bind(failed.index)
             .bind(failed.item)
