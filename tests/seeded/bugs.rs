@@ -139,7 +139,7 @@ async fn death_before_a_retry(flavor: Flavor, timer_in_memory: bool) -> Vec<Viol
     let due_at = driver.now() + SECOND;
     // A node with the bug tells the store of no time: it would wake up by itself and make the row due.
     let told = if timer_in_memory { Micros::MAX } else { due_at };
-    let exchange = Exchange { goes_on: vec![driver.retry(&claimed[0], told)], ..driver.exchange() };
+    let exchange = Exchange { continued: vec![driver.retry(&claimed[0], told)], ..driver.exchange() };
     driver.send(&exchange).await;
     driver.die().await;
     driver.drain().await;

@@ -39,7 +39,7 @@ async fn repeated_exchange(bug: Option<Mutation>) -> Vec<Violation> {
     let mut driver = Driver::new(bug).await;
     driver.submit("a: {function: noop, retry: {attempts: 2}}").await;
     let first = driver.claim(1).await;
-    let failed = Exchange { goes_on: vec![driver.retry(&first[0], driver.now())], ..driver.exchange() };
+    let failed = Exchange { continued: vec![driver.retry(&first[0], driver.now())], ..driver.exchange() };
     driver.send(&failed).await;
     driver.store.promote_due(driver.now(), 10).await.unwrap();
     let second = driver.claim(1).await;
@@ -67,7 +67,7 @@ async fn stolen_task(victim_starts_it: bool) -> Vec<Violation> {
     let mut driver = Driver::new(None).await;
     driver.submit(ONE).await;
     let claimed = driver.claim(1).await;
-    let released = Exchange { goes_on: vec![driver.release(&claimed[0])], ..driver.exchange() };
+    let released = Exchange { continued: vec![driver.release(&claimed[0])], ..driver.exchange() };
     driver.send(&released).await;
     if victim_starts_it {
         // Its result will be refused, but it has been done.

@@ -61,7 +61,7 @@ async fn find_what_is_spoilt(flavor: Flavor) {
     let claimed = driver.claim(2).await;
     let exhausted = claimed.iter().find(|claim| claim.token.attempt == 1).unwrap();
     let due_at = driver.now();
-    let exchange = Exchange { goes_on: vec![driver.retry(exhausted, due_at)], ..driver.exchange() };
+    let exchange = Exchange { continued: vec![driver.retry(exhausted, due_at)], ..driver.exchange() };
     driver.send(&exchange).await;
     let other = claimed.iter().find(|claim| claim.token.attempt == 2).unwrap();
     driver.hand_in(other).await;

@@ -7,7 +7,8 @@ use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId};
 use mainspring_engine::{Client, Submission, SystemClock};
 use mainspring_store::{
-    Claimed, Connect, Ended, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewSession, Reply, Store, TaskToken, Want,
+    Claimed, Connect, ContinuedAs, ContinuedAttempt, Ended, Exchange, Flavor, Lane, NewSession, Reply, Store,
+    TaskToken, Want,
 };
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::audit::{Acknowledged, Evidence, audit};
@@ -129,16 +130,22 @@ impl Driver {
         }
     }
 
-    pub(crate) fn retry(&self, claim: &Claimed, due_at: Micros) -> GoesOn {
+    pub(crate) fn retry(&self, claim: &Claimed, due_at: Micros) -> ContinuedAttempt {
         let failure = Failure { kind: "handler".into(), message: "failed on purpose".into(), ..Failure::default() };
         let now = self.now();
-        let how = GoesOnAs::Retry { due_at };
-        GoesOn { token: claim.token, how, started_at: Some(now), finished_at: now, failure: Some(failure) }
+        let how = ContinuedAs::Retry { due_at };
+        ContinuedAttempt { token: claim.token, how, started_at: Some(now), finished_at: now, failure: Some(failure) }
     }
 
     /// Hands an attempt back that it has not begun.
-    pub(crate) fn release(&self, claim: &Claimed) -> GoesOn {
-        GoesOn { token: claim.token, how: GoesOnAs::Released, started_at: None, finished_at: self.now(), failure: None }
+    pub(crate) fn release(&self, claim: &Claimed) -> ContinuedAttempt {
+        ContinuedAttempt {
+            token: claim.token,
+            how: ContinuedAs::Released,
+            started_at: None,
+            finished_at: self.now(),
+            failure: None,
+        }
     }
 
     /// Dies with everything it holds in memory and comes back. Who leads finds the old session dead.

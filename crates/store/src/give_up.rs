@@ -20,7 +20,7 @@ use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_free_runs};
 use crate::runs::operate::stop_run;
 use crate::runs::settle::settle;
-use crate::runs::transitions::{Transition, goes_on};
+use crate::runs::transitions::{Transition, append_transition};
 use crate::staleness::{GaveUp, StaleRun};
 
 impl Store {
@@ -64,7 +64,7 @@ impl Store {
             if is_plain {
                 plain.push((run, one.reason.as_str()));
             } else {
-                goes_on(&mut tx, now, run.id, Transition::TimedOut).await?;
+                append_transition(&mut tx, now, run.id, Transition::TimedOut).await?;
                 if stop_run(&mut tx, now, &mut run, &one.reason).await? {
                     more.push(run.id);
                 }
@@ -132,7 +132,7 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
     let gone = rows
         .iter()
         .map(|row| {
-            let mut gone = row.gone(now, TaskState::Cancelled, None);
+            let mut gone = row.ended(now, TaskState::Cancelled, None);
             // What depends on it is cancelled with it, not failed by it.
             gone.flags &= !HAS_DEPENDENTS;
             if let Some((_, reason)) = runs.iter().find(|(run, _)| run.id == row.run_id) {

@@ -67,7 +67,7 @@ pub use reads::task_list::TaskRunFilter;
 pub use runs::create::{Created, NewRun};
 pub use runs::due::Duties;
 pub use runs::exchange::{
-    Claimed, DecidedStart, Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply, Resolution, TaskToken, Want,
+    Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended, Exchange, Lane, Reply, Resolution, TaskToken, Want,
 };
 pub use runs::limits::{LimitRow, PoolRow};
 pub use runs::operate::{CancelOutcome, Operator};
@@ -77,7 +77,7 @@ pub use runs::repair::{Repair, Repaired};
 pub use runs::retention::Purged;
 pub use runs::submit::{PlainSubmission, Started};
 pub use runs::transitions::Transition;
-pub use runs::waits::{Happening, ItemResult, WaitKind, WaitOutcome, WaitRow};
+pub use runs::waits::{ItemResult, WaitKind, WaitOutcome, WaitResult, WaitRow};
 pub use schedules::backfills::{BackfillRow, NewBackfill};
 pub use schedules::calendars::CalendarRow;
 pub use schedules::executions::{ExecutionFilter, ExecutionRow, ExecutionStatus};

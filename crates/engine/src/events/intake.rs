@@ -3,7 +3,7 @@
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::{Action, Wait};
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{DeliveryRow, EventRow, Happening, Operator, Result, WaitKind, WaitRow};
+use mainspring_store::{DeliveryRow, EventRow, Operator, Result, WaitKind, WaitResult, WaitRow};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -178,8 +178,9 @@ impl Client {
                 }
             }
         }
-        let happening = Happening { kind: WaitKind::Event, well: true, output: Some(view.to_string()), reason: None };
-        let told = self.repeat(|| self.store.happened(self.now(), wait.key, &happening, None)).await?;
+        let result =
+            WaitResult { kind: WaitKind::Event, succeeded: true, output: Some(view.to_string()), reason: None };
+        let told = self.repeat(|| self.store.happened(self.now(), wait.key, &result, None)).await?;
         if told {
             self.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }
@@ -216,17 +217,16 @@ impl Client {
         if [Some(&operator.by), operator.reason.as_ref()].into_iter().flatten().any(|text| text.contains('\0')) {
             return Err(AnswerError::Nul("reason or name"));
         }
-        let (well, output, reason) = match answer {
+        let (succeeded, output, reason) = match answer {
             Answer::Approve => (true, None, operator.reason.clone()),
             Answer::Reject => (false, None, operator.reason.clone()),
             Answer::Deliver { output } => (true, Some(output.to_string()), operator.reason.clone()),
             // The text is foreign, and the failure matters more than its wording.
             Answer::DeliverFailure { message } => (false, None, Some(message.replace('\0', ""))),
         };
-        let happening = Happening { kind, well, output, reason };
+        let result = WaitResult { kind, succeeded, output, reason };
         let id = self.clock.new_id();
-        let told =
-            self.repeat(|| self.store.happened(self.now(), key, &happening, Some((id, action, operator)))).await?;
+        let told = self.repeat(|| self.store.happened(self.now(), key, &result, Some((id, action, operator)))).await?;
         if !told {
             return Err(AnswerError::DoesNotWait { run: key.run, task: task.name.clone(), what });
         }

@@ -24,7 +24,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     pub(crate) fn hands_in(&self) -> usize {
-        self.exchange.ended.len() + self.exchange.goes_on.len() + self.exchange.starts.len()
+        self.exchange.ended.len() + self.exchange.continued.len() + self.exchange.starts.len()
     }
 
     /// The session of the node itself, which decides.
@@ -71,9 +71,9 @@ impl Gatherer {
             if let Some(row) = results.ended.pop_front() {
                 bytes += row.output.as_ref().map_or(0, String::len) + row.failure.as_ref().map_or(0, failure_bytes);
                 batch.exchange.ended.push(row);
-            } else if let Some(row) = results.goes_on.pop_front() {
+            } else if let Some(row) = results.continued.pop_front() {
                 bytes += row.failure.as_ref().map_or(0, failure_bytes);
-                batch.exchange.goes_on.push(row);
+                batch.exchange.continued.push(row);
             } else if let Some(row) = results.starts.pop_front() {
                 batch.exchange.starts.push(row);
             } else {
@@ -220,9 +220,9 @@ impl Gatherer {
                 self.push_ended(row);
             }
         }
-        for row in batch.exchange.goes_on {
+        for row in batch.exchange.continued {
             if self.is_current(row.token.session) {
-                self.push_goes_on(row);
+                self.push_continued(row);
             }
         }
         for row in batch.exchange.starts {
@@ -236,10 +236,11 @@ impl Gatherer {
 /// Every session that something of this exchange belongs to.
 pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
     let ended = exchange.ended.iter().map(|row| row.token.session);
-    let goes_on = exchange.goes_on.iter().map(|row| row.token.session);
+    let continued = exchange.continued.iter().map(|row| row.token.session);
     let starts = exchange.starts.iter().map(|row| row.session);
     let want = exchange.want.iter().map(|want| want.session);
-    let sessions: Vec<i64> = ended.chain(goes_on).chain(starts).chain(want).chain([exchange.decide_session]).collect();
+    let sessions: Vec<i64> =
+        ended.chain(continued).chain(starts).chain(want).chain([exchange.decide_session]).collect();
     sessions.into_iter()
 }
 

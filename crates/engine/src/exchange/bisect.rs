@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
-use mainspring_store::{Ended, Error, Exchange, GoesOn, Lane, Resolution};
+use mainspring_store::{ContinuedAttempt, Ended, Error, Exchange, Lane, Resolution};
 
 use super::batches::{Batch, sessions_of};
 use super::lane::{ends_pending, wait};
@@ -15,32 +15,32 @@ use crate::node::Shared;
 pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
     tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
     let own = batch.own();
-    let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.goes_on.clone())];
+    let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.continued.clone())];
     let starts = batch.exchange.starts.clone();
     // The demand is withdrawn; what is handed in goes in pieces.
     let mut demand = batch;
     demand.exchange.ended.clear();
-    demand.exchange.goes_on.clear();
+    demand.exchange.continued.clear();
     demand.exchange.starts.clear();
     shared.gatherer().put_back(demand);
     let mut pending: Vec<Exchange> =
         vec![with_sessions(Exchange { starts, decide_session: own, ..Exchange::default() })];
-    while let Some((ended, goes_on)) = parts.pop() {
-        let part = with_sessions(Exchange { ended, goes_on, decide_session: own, ..Exchange::default() });
-        if part.ended.is_empty() && part.goes_on.is_empty() {
+    while let Some((ended, continued)) = parts.pop() {
+        let part = with_sessions(Exchange { ended, continued, decide_session: own, ..Exchange::default() });
+        if part.ended.is_empty() && part.continued.is_empty() {
             continue;
         }
         match apply_part(shared, lane, &part).await {
             PartOutcome::Done => {}
-            PartOutcome::Refused(reason) if part.ended.len() + part.goes_on.len() == 1 => {
+            PartOutcome::Refused(reason) if part.ended.len() + part.continued.len() == 1 => {
                 pending.push(rejected(part, &reason))
             }
             PartOutcome::Refused(_) => {
                 let (left, right) = part.ended.split_at(part.ended.len() / 2);
-                let (first, second) = part.goes_on.split_at(part.goes_on.len() / 2);
+                let (first, second) = part.continued.split_at(part.continued.len() / 2);
                 if part.ended.len() == 1 {
                     parts.push((part.ended.clone(), Vec::new()));
-                    parts.push((Vec::new(), part.goes_on.clone()));
+                    parts.push((Vec::new(), part.continued.clone()));
                 } else {
                     parts.push((left.to_vec(), first.to_vec()));
                     parts.push((right.to_vec(), second.to_vec()));
@@ -70,7 +70,7 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
                 // Nothing was applied. Results of the sessions that live must not be lost with those of the dead.
                 part = without_sessions(part, &reply.dead_sessions);
                 if reply.dead_sessions.contains(&part.decide_session)
-                    || (part.ended.is_empty() && part.goes_on.is_empty())
+                    || (part.ended.is_empty() && part.continued.is_empty())
                 {
                     return PartOutcome::Done;
                 }
@@ -113,7 +113,7 @@ fn with_sessions(mut exchange: Exchange) -> Exchange {
 
 fn without_sessions(mut exchange: Exchange, dead: &[i64]) -> Exchange {
     exchange.ended.retain(|row| !dead.contains(&row.token.session));
-    exchange.goes_on.retain(|row| !dead.contains(&row.token.session));
+    exchange.continued.retain(|row| !dead.contains(&row.token.session));
     exchange.starts.retain(|row| !dead.contains(&row.session));
     with_sessions(exchange)
 }
@@ -126,7 +126,7 @@ fn rejected(part: Exchange, reason: &str) -> Exchange {
         permanent: true,
         ..Failure::default()
     };
-    let from_goes_on = |row: &GoesOn| Ended {
+    let from_continued = |row: &ContinuedAttempt| Ended {
         token: row.token,
         from: TaskState::Running,
         state: TaskState::Failed,
@@ -139,7 +139,7 @@ fn rejected(part: Exchange, reason: &str) -> Exchange {
         .ended
         .iter()
         .map(|row| Ended { state: TaskState::Failed, failure: Some(failure.clone()), output: None, ..row.clone() })
-        .chain(part.goes_on.iter().map(from_goes_on))
+        .chain(part.continued.iter().map(from_continued))
         .collect();
-    Exchange { ended, goes_on: Vec::new(), ..part }
+    Exchange { ended, continued: Vec::new(), ..part }
 }

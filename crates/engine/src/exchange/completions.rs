@@ -6,7 +6,7 @@ use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{Clock, Completion, Failure, Outcome};
 use mainspring_core::workflow::{ExitMeaning, SlotClass};
-use mainspring_store::{Ended, GoesOn, GoesOnAs, TaskToken};
+use mainspring_store::{ContinuedAs, ContinuedAttempt, Ended, TaskToken};
 use tokio::sync::mpsc;
 
 use crate::bus::{BusMessage, ClaimableRoutes, MAX_LANES};
@@ -151,14 +151,14 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
             ended.failure = Some(Failure { kind: "cancelled".into(), message: reason, ..Failure::default() });
         }
         Outcome::Released => {
-            let released = GoesOn {
+            let released = ContinuedAttempt {
                 token,
-                how: GoesOnAs::Released,
+                how: ContinuedAs::Released,
                 started_at: Some(completion.started_at),
                 finished_at: completion.finished_at,
                 failure: None,
             };
-            return shared.gatherer().push_goes_on(released);
+            return shared.gatherer().push_continued(released);
         }
         Outcome::Failed(failure) if let Some(meaning) = exit_meaning(shared, &held, token, &failure) => {
             ended.state = match meaning {
@@ -170,14 +170,14 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
             let failure = without_nul(failure);
             stop_siblings(shared, &held, token, &failure);
             if let Some(due_at) = retry_at(shared, &held, token, &failure) {
-                let retry = GoesOn {
+                let retry = ContinuedAttempt {
                     token,
-                    how: GoesOnAs::Retry { due_at },
+                    how: ContinuedAs::Retry { due_at },
                     started_at: Some(completion.started_at),
                     finished_at: completion.finished_at,
                     failure: Some(failure),
                 };
-                return shared.gatherer().push_goes_on(retry);
+                return shared.gatherer().push_continued(retry);
             }
             ended.state = TaskState::Failed;
             ended.failure = Some(failure);

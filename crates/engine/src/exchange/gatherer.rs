@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use mainspring_core::workflow::SlotClass;
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{DecidedStart, Ended, GoesOn, RouteRow, TaskToken};
+use mainspring_store::{ContinuedAttempt, DecidedStart, Ended, RouteRow, TaskToken};
 
 use super::routes::Routes;
 use super::session_inbox::{Held, Served, SessionInbox, Slots};
@@ -17,18 +17,18 @@ use crate::bus::ClaimableRoutes;
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) ended: VecDeque<Ended>,
-    pub(super) goes_on: VecDeque<GoesOn>,
+    pub(super) continued: VecDeque<ContinuedAttempt>,
     pub(super) starts: VecDeque<DecidedStart>,
 }
 
 impl Results {
     pub(super) fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.goes_on.is_empty() && self.starts.is_empty()
+        self.ended.is_empty() && self.continued.is_empty() && self.starts.is_empty()
     }
 
     fn drop_session(&mut self, session: i64) {
         self.ended.retain(|row| row.token.session != session);
-        self.goes_on.retain(|row| row.token.session != session);
+        self.continued.retain(|row| row.token.session != session);
         self.starts.retain(|row| row.session != session);
     }
 }
@@ -183,9 +183,9 @@ impl Gatherer {
         lane
     }
 
-    pub(crate) fn push_goes_on(&mut self, goes_on: GoesOn) -> usize {
-        let lane = self.lane_of(goes_on.token.key.run);
-        self.results[lane].goes_on.push_back(goes_on);
+    pub(crate) fn push_continued(&mut self, continued: ContinuedAttempt) -> usize {
+        let lane = self.lane_of(continued.token.key.run);
+        self.results[lane].continued.push_back(continued);
         lane
     }
 

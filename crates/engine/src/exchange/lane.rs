@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mainspring_store::{Error, Exchange, GoesOnAs, Lane, Reply, Resolution, TaskToken};
+use mainspring_store::{ContinuedAs, Error, Exchange, Lane, Reply, Resolution, TaskToken};
 
 use crate::bus::BusMessage;
 use crate::exchange::assignments;
@@ -195,7 +195,7 @@ fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     if !hints.wanted() {
         return;
     }
-    let handed_in = exchange.ended.iter().map(|row| row.token).chain(exchange.goes_on.iter().map(|row| row.token));
+    let handed_in = exchange.ended.iter().map(|row| row.token).chain(exchange.continued.iter().map(|row| row.token));
     let mut last = None;
     for run in handed_in.map(|token| token.key.run).chain(reply.ended_runs.iter().map(|ended| ended.0)) {
         if last.replace(run) != Some(run) {
@@ -250,9 +250,9 @@ fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
 /// Tells the due loop of retries that it must not sleep through.
 fn poke_duties(shared: &Shared, exchange: &Exchange) {
     let soonest = exchange
-        .goes_on
+        .continued
         .iter()
-        .filter_map(|row| if let GoesOnAs::Retry { due_at } = row.how { Some(due_at) } else { None })
+        .filter_map(|row| if let ContinuedAs::Retry { due_at } = row.how { Some(due_at) } else { None })
         .min();
     if let Some(due_at) = soonest {
         shared.due_then(due_at);

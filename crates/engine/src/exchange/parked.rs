@@ -35,7 +35,7 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
         let key = claim.token.key;
         let task = &spec.workflow.tasks[key.index as usize];
         let scope = scope(&shared.client, &spec, key, &[&task.condition_reads, &task.reads], &data);
-        let one = One { shared: &shared, claim: &claim, spec: &spec, task, scope };
+        let one = ParkedTask { shared: &shared, claim: &claim, spec: &spec, task, scope };
         loop {
             match one.decide().await {
                 Ok(()) => break,
@@ -59,7 +59,7 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
 }
 
 /// One task run that is being decided.
-struct One<'d> {
+struct ParkedTask<'d> {
     shared: &'d Arc<Shared>,
     claim: &'d Claimed,
     spec: &'d Spec,
@@ -67,7 +67,7 @@ struct One<'d> {
     scope: Scope,
 }
 
-impl One<'_> {
+impl ParkedTask<'_> {
     async fn decide(&self) -> Result<()> {
         match self.shared.client.store.wait(self.claim.token.key).await? {
             // What an earlier attempt waited for is not what this one waits for.

@@ -15,13 +15,13 @@ use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 use super::hints::{Gathered, Hint, Hints};
 use super::message::{LiveMessage, MessageType};
 use super::run::{Mark, RunFollower};
-use super::wide::{Board, WideFilter, WideFollower, Wides};
+use super::wide::{Board, WideFilter, WideFollower, WideSubscribers};
 use crate::bus::{Bus, BusMessage};
 use crate::clock::SystemClock;
 use crate::specs::{Spec, Specs};
 
 /// Messages without a number that a follower of a run may be behind.
-const EXTRAS: usize = 256;
+const UNNUMBERED: usize = 256;
 /// So many runs are looked at with one statement.
 const LOOK_AT_ONCE: usize = 1_000;
 /// Followers that read at the same time.
@@ -51,7 +51,7 @@ pub(super) struct Inner {
     hints: Arc<Hints>,
     bus: Bus,
     topics: Mutex<HashMap<RunId, Weak<Topic>>>,
-    wides: Mutex<Wides>,
+    wide_subscribers: Mutex<WideSubscribers>,
     followers: AtomicUsize,
     /// Whether the loop works.
     works: Mutex<bool>,
@@ -65,7 +65,7 @@ pub(super) struct Topic {
     run: RunId,
     hub: Weak<Inner>,
     pub(super) marks: watch::Sender<Mark>,
-    pub(super) extras: broadcast::Sender<LiveMessage>,
+    pub(super) unnumbered: broadcast::Sender<LiveMessage>,
 }
 
 impl Topic {
@@ -111,7 +111,7 @@ impl Live {
             hints,
             bus,
             topics: Mutex::default(),
-            wides: Mutex::default(),
+            wide_subscribers: Mutex::default(),
             followers: AtomicUsize::new(0),
             works: Mutex::new(false),
             reads: Semaphore::new(READS_AT_ONCE),
@@ -130,7 +130,7 @@ impl Live {
     /// Follows what changes within a filter: first where open and recent runs stand, then what happens.
     pub async fn follow(&self, filter: WideFilter) -> Result<WideFollower> {
         self.0.enter();
-        let follower = self.0.wides().join(Arc::clone(&self.0), filter);
+        let follower = self.0.wide_subscribers().join(Arc::clone(&self.0), filter);
         self.0.hints.ring();
         Ok(follower)
     }
@@ -163,8 +163,8 @@ impl Inner {
         self.topics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn wides(&self) -> MutexGuard<'_, Wides> {
-        self.wides.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn wide_subscribers(&self) -> MutexGuard<'_, WideSubscribers> {
+        self.wide_subscribers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn topic(self: &Arc<Self>, run: RunId) -> Arc<Topic> {
@@ -176,7 +176,7 @@ impl Inner {
             run,
             hub: Arc::downgrade(self),
             marks: watch::channel(Mark::default()).0,
-            extras: broadcast::channel(EXTRAS).0,
+            unnumbered: broadcast::channel(UNNUMBERED).0,
         });
         topics.insert(run, Arc::downgrade(&topic));
         drop(topics);
@@ -229,10 +229,10 @@ impl Inner {
     }
 
     /// Sends starts and log lines: they have no numbers, and no subscriber waits for them.
-    async fn tell_extras(&self, gathered: &Gathered, heads: &mut Heads) -> Result<()> {
+    async fn send_unnumbered(&self, gathered: &Gathered, run_heads: &mut RunHeads) -> Result<()> {
         let (wants_tasks, wants_logs) = {
-            let wides = self.wides();
-            (wides.want(MessageType::TaskStatus), wides.want(MessageType::Log))
+            let wide_subscribers = self.wide_subscribers();
+            (wide_subscribers.want(MessageType::TaskStatus), wide_subscribers.want(MessageType::Log))
         };
         // Runs without a subscriber of their own are sent as far as the limit goes: these messages have no numbers.
         let (mut chunks, mut others) = (0, BTreeSet::new());
@@ -242,7 +242,7 @@ impl Inner {
             Hint::Logged { .. } => wants_logs,
         });
         others.extend(runs.map(Hint::run).take(OTHERS_PER_PASS));
-        heads.read(self, &others.iter().copied().collect::<Vec<_>>()).await?;
+        run_heads.read(self, &others.iter().copied().collect::<Vec<_>>()).await?;
         for hint in &gathered.hints {
             let topic = self.followed_run(hint.run());
             match hint {
@@ -251,7 +251,7 @@ impl Inner {
                     if topic.is_none() && !(wants_tasks && others.contains(&key.run)) {
                         continue;
                     }
-                    let Some((run, spec)) = heads.get(self, key.run).await? else { continue };
+                    let Some((run, spec)) = run_heads.get(self, key.run).await? else { continue };
                     self.spread(topic, &run, LiveMessage::started(&run, &spec, *key, *attempt, *session, *at));
                 }
                 Hint::Logged { key, attempt, chunk } => {
@@ -259,7 +259,7 @@ impl Inner {
                         continue;
                     }
                     chunks += 1;
-                    let Some((run, spec)) = heads.get(self, key.run).await? else { continue };
+                    let Some((run, spec)) = run_heads.get(self, key.run).await? else { continue };
                     let before = LogCursor { attempt: *attempt, chunk: chunk - 1 };
                     for (cursor, lines) in self.store.read_logs(*key, Some(*attempt), before, 1).await? {
                         for line in &lines {
@@ -273,16 +273,16 @@ impl Inner {
     }
 
     fn spread(&self, topic: Option<Arc<Topic>>, run: &RunSummary, message: LiveMessage) {
-        self.wides().tell(Some((&run.namespace, &run.workflow)), &message);
+        self.wide_subscribers().tell(Some((&run.namespace, &run.workflow)), &message);
         if let Some(topic) = topic {
-            let _ = topic.extras.send(message);
+            let _ = topic.unnumbered.send(message);
         }
     }
 
     async fn tell_heartbeats(&self) -> Result<()> {
-        if self.wides().want(MessageType::WorkerHeartbeat) {
+        if self.wide_subscribers().want(MessageType::WorkerHeartbeat) {
             for session in self.store.live_sessions().await? {
-                self.wides().tell(None, &LiveMessage::heartbeat(&session));
+                self.wide_subscribers().tell(None, &LiveMessage::heartbeat(&session));
             }
         }
         Ok(())
@@ -291,12 +291,12 @@ impl Inner {
 
 /// What is known of runs within one pass.
 #[derive(Default)]
-pub(super) struct Heads(HashMap<RunId, Option<Head>>);
+pub(super) struct RunHeads(HashMap<RunId, Option<Head>>);
 
 /// A run, and the version it is of.
 type Head = (Arc<RunSummary>, Arc<Spec>);
 
-impl Heads {
+impl RunHeads {
     pub(super) async fn get(&mut self, hub: &Inner, run: RunId) -> Result<Option<Head>> {
         if let Some(known) = self.0.get(&run) {
             return Ok(known.clone());
@@ -338,13 +338,13 @@ async fn run(hub: Arc<Inner>) {
             Ok(false) => {}
             Err(error) => {
                 tracing::debug!(%error, "looking for what followers want to know");
-                hub.wides().fall_behind("the database was away");
+                hub.wide_subscribers().fall_behind("the database was away");
             }
         }
         if looks {
             look_at = now + if now < busy_until { LOOK_WHEN_BUSY } else { LOOK_WHEN_IDLE };
         }
-        if now >= heartbeats_at || hub.wides().take_newcomer() {
+        if now >= heartbeats_at || hub.wide_subscribers().take_newcomer() {
             heartbeats_at = now + HEARTBEATS_EVERY;
             if let Err(error) = hub.tell_heartbeats().await {
                 tracing::debug!(%error, "reading the sessions for followers");
@@ -372,8 +372,8 @@ fn rest(hub: &Inner) -> bool {
 
 /// Looks at what the hints name, or at everything that is followed. True if something was new.
 async fn pass(hub: &Arc<Inner>, board: &mut Board, gathered: &Gathered, looks: bool) -> Result<bool> {
-    let mut heads = Heads::default();
-    hub.tell_extras(gathered, &mut heads).await?;
+    let mut run_heads = RunHeads::default();
+    hub.send_unnumbered(gathered, &mut run_heads).await?;
     let topics = if looks {
         hub.followed()
     } else {
@@ -381,11 +381,11 @@ async fn pass(hub: &Arc<Inner>, board: &mut Board, gathered: &Gathered, looks: b
         runs.into_iter().filter_map(|run| hub.followed_run(run)).collect()
     };
     let news = hub.look(&topics).await?;
-    if hub.wides().is_empty() {
+    if hub.wide_subscribers().is_empty() {
         board.clear();
         return Ok(news);
     }
-    let wide_news = board.pass(hub, gathered, &mut heads, looks).await?;
+    let wide_news = board.pass(hub, gathered, &mut run_heads, looks).await?;
     Ok(news || wide_news || !gathered.hints.is_empty())
 }
 

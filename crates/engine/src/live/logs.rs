@@ -24,7 +24,7 @@ pub struct LogFollower {
     /// Keeps the hub looking at the run.
     _topic: Arc<Topic>,
     marks: watch::Receiver<Mark>,
-    extras: broadcast::Receiver<LiveMessage>,
+    unnumbered: broadcast::Receiver<LiveMessage>,
     key: TaskKey,
     attempt: Option<i32>,
     cursor: LogCursor,
@@ -34,8 +34,8 @@ impl Live {
     /// Follows what a task run prints behind a cursor; of one attempt if it is given.
     pub fn follow_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> LogFollower {
         let topic = self.topic(key.run);
-        let (marks, extras) = (topic.marks.subscribe(), topic.extras.subscribe());
-        LogFollower { store: self.store().clone(), _topic: topic, marks, extras, key, attempt, cursor: after }
+        let (marks, unnumbered) = (topic.marks.subscribe(), topic.unnumbered.subscribe());
+        LogFollower { store: self.store().clone(), _topic: topic, marks, unnumbered, key, attempt, cursor: after }
     }
 }
 
@@ -59,7 +59,7 @@ impl LogFollower {
                 changed = self.marks.changed() => if changed.is_err() {
                     return Ok(None);
                 },
-                _ = self.extras.recv() => {}
+                _ = self.unnumbered.recv() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
         }

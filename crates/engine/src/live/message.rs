@@ -93,7 +93,7 @@ impl LiveMessage {
                 (MessageType::TaskStatus, ended(run, spec, *key, *state, attempt))
             }
             Happened::AttemptEnded { key, outcome, attempt } => {
-                (MessageType::TaskStatus, goes_on(run, spec, *key, *outcome, attempt))
+                (MessageType::TaskStatus, task_continued(run, spec, *key, *outcome, attempt))
             }
             Happened::Action { task, action, by, reason } => acted(run, spec, *task, action, by, reason.as_deref()),
             Happened::Run { how, state, stage } => (MessageType::WorkflowStatus, went_on(run, *how, *state, *stage)),
@@ -186,7 +186,7 @@ fn ended(run: &RunSummary, spec: &Spec, key: TaskKey, state: TaskState, attempt:
     payload
 }
 
-fn goes_on(
+fn task_continued(
     run: &RunSummary,
     spec: &Spec,
     key: TaskKey,

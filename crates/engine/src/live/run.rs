@@ -38,7 +38,7 @@ pub struct RunFollower {
     hub: Arc<Inner>,
     topic: Arc<Topic>,
     marks: watch::Receiver<Mark>,
-    extras: broadcast::Receiver<LiveMessage>,
+    unnumbered: broadcast::Receiver<LiveMessage>,
     run: RunSummary,
     spec: Arc<Spec>,
     /// Everything up to this number was sent, or left out by the types.
@@ -64,9 +64,9 @@ impl RunFollower {
         if wants(&types, MessageType::WorkflowStatus) {
             ready.push_back(LiveMessage::snapshot(&run));
         }
-        let (marks, extras) = (topic.marks.subscribe(), topic.extras.subscribe());
+        let (marks, unnumbered) = (topic.marks.subscribe(), topic.unnumbered.subscribe());
         topic.know(run.seq);
-        Self { hub, topic, marks, extras, run, spec, after, through: after, types, ready, over: HashMap::new() }
+        Self { hub, topic, marks, unnumbered, run, spec, after, through: after, types, ready, over: HashMap::new() }
     }
 
     pub fn run(&self) -> RunId {
@@ -89,7 +89,7 @@ impl RunFollower {
             }
             self.after = self.after.max(self.through);
             // Starts are sent before ends.
-            if let Ok(extra) = self.extras.try_recv() {
+            if let Ok(extra) = self.unnumbered.try_recv() {
                 if self.is_news(&extra) {
                     return Ok(Followed::Message(extra));
                 }
@@ -110,7 +110,7 @@ impl RunFollower {
                 changed = self.marks.changed() => if changed.is_err() {
                     return Ok(Followed::Over("the server is closing"));
                 },
-                extra = self.extras.recv() => match extra {
+                extra = self.unnumbered.recv() => match extra {
                     Ok(message) if self.is_news(&message) => return Ok(Followed::Message(message)),
                     // What has no number may be missed.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}

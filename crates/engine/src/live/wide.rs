@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 
 use super::hints::{Gathered, Hint};
-use super::hub::{Heads, Inner};
+use super::hub::{Inner, RunHeads};
 use super::message::{LiveMessage, MessageType};
 use super::run::{Followed, wants};
 use crate::specs::Spec;
@@ -57,7 +57,7 @@ impl WideFilter {
 
 /// Those who follow many runs.
 #[derive(Debug, Default)]
-pub(super) struct Wides {
+pub(super) struct WideSubscribers {
     members: HashMap<u64, Member>,
     next: u64,
     newcomer: bool,
@@ -91,7 +91,7 @@ impl Behind {
     }
 }
 
-impl Wides {
+impl WideSubscribers {
     pub(super) fn join(&mut self, hub: Arc<Inner>, filter: WideFilter) -> WideFollower {
         let (queue, messages) = mpsc::channel(QUEUE);
         let behind = Arc::new(Behind::default());
@@ -166,7 +166,7 @@ pub struct WideFollower {
 
 impl Drop for WideFollower {
     fn drop(&mut self) {
-        self.hub.wides().members.remove(&self.id);
+        self.hub.wide_subscribers().members.remove(&self.id);
         self.hub.leave();
     }
 }
@@ -212,7 +212,7 @@ impl WideFollower {
             return Ok(());
         }
         let runs = snapshot(&self.hub, &self.filter).await?;
-        self.hub.wides().told.extend(runs.iter().map(|run| (run.id, run.seq)));
+        self.hub.wide_subscribers().told.extend(runs.iter().map(|run| (run.id, run.seq)));
         self.ready.extend(runs.iter().map(LiveMessage::snapshot));
         Ok(())
     }
@@ -271,10 +271,10 @@ impl Board {
         &mut self,
         hub: &Inner,
         gathered: &Gathered,
-        heads: &mut Heads,
+        run_heads: &mut RunHeads,
         looks: bool,
     ) -> Result<bool> {
-        let told = std::mem::take(&mut hub.wides().told);
+        let told = std::mem::take(&mut hub.wide_subscribers().told);
         for (run, seq) in told {
             self.known.entry(run).or_insert(Known { seq, ended: None });
         }
@@ -287,15 +287,15 @@ impl Board {
         }
         if gathered.lost_some || self.backlog.len() > BACKLOG {
             self.clear();
-            hub.wides().fall_behind("more has changed than can be told");
+            hub.wide_subscribers().fall_behind("more has changed than can be told");
             return Ok(true);
         }
         let news = !self.backlog.is_empty();
         let some: Vec<RunId> = self.backlog.iter().take(RUNS_PER_PASS).copied().collect();
-        heads.read(hub, &some).await?;
+        run_heads.read(hub, &some).await?;
         for run in some {
             self.backlog.remove(&run);
-            if let Some((summary, spec)) = heads.get(hub, run).await? {
+            if let Some((summary, spec)) = run_heads.get(hub, run).await? {
                 self.tell(hub, &summary, &spec).await?;
             }
         }
@@ -352,14 +352,14 @@ impl Board {
     }
 
     async fn tell(&mut self, hub: &Inner, run: &RunSummary, spec: &Spec) -> Result<()> {
-        if !hub.wides().want_run(&run.namespace, &run.workflow) {
+        if !hub.wide_subscribers().want_run(&run.namespace, &run.workflow) {
             return Ok(());
         }
         let of = Some((run.namespace.as_str(), run.workflow.as_str()));
         let mut through = match self.known.get(&run.id) {
             Some(known) => known.seq,
             None => {
-                hub.wides().tell(of, &LiveMessage::snapshot(run));
+                hub.wide_subscribers().tell(of, &LiveMessage::snapshot(run));
                 // Of an older run only what happens from now on is news.
                 if run.id > self.since { 0 } else { run.seq }
             }
@@ -368,12 +368,12 @@ impl Board {
         if run.seq > through {
             let log = hub.store().run_log(run.id, through, EVENTS_PER_RUN).await?;
             for event in &log.events {
-                hub.wides().tell(of, &LiveMessage::event(run, spec, event));
+                hub.wide_subscribers().tell(of, &LiveMessage::event(run, spec, event));
                 through = event.seq;
             }
             ended = log.state.is_terminal();
             if through < log.seq {
-                hub.wides().tell(of, &LiveMessage::snapshot(run));
+                hub.wide_subscribers().tell(of, &LiveMessage::snapshot(run));
                 through = log.seq;
             }
         }

@@ -123,9 +123,9 @@ impl RemoteSessions {
             return;
         }
         let ended = exchange.ended.iter().map(|row| row.token);
-        let goes_on = exchange.goes_on.iter().map(|row| row.token);
+        let continued = exchange.continued.iter().map(|row| row.token);
         let mut by_session: HashMap<i64, Vec<(TaskToken, bool)>> = HashMap::new();
-        for token in ended.chain(goes_on) {
+        for token in ended.chain(continued) {
             by_session.entry(token.session).or_default().push((token, !fenced.contains(&token)));
         }
         for (id, tokens) in by_session {
@@ -138,8 +138,8 @@ impl RemoteSessions {
             for row in exchange.ended.iter().filter(|row| row.token.session == id) {
                 gatherer.push_ended(row.clone());
             }
-            for row in exchange.goes_on.iter().filter(|row| row.token.session == id) {
-                gatherer.push_goes_on(row.clone());
+            for row in exchange.continued.iter().filter(|row| row.token.session == id) {
+                gatherer.push_continued(row.clone());
             }
             drop(gatherer);
             shared.client.bus.signals().wake_lanes();

@@ -231,7 +231,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
             }
             Fate::Ends(state, failure) => {
                 row.delete(tx).await?;
-                let mut ended = row.gone(now, state, failure);
+                let mut ended = row.ended(now, state, failure);
                 ended.lost += 1;
                 if state == TaskState::Cancelled {
                     // Everything that depended on it was cancelled with the run.

@@ -5,7 +5,7 @@ use sqlx::{Connection, PgConnection};
 use super::{AnswerRow, answer};
 use crate::db::Db;
 use crate::error::{Error, Result};
-use crate::runs::exchange::{Ended, Exchange, GoesOn, GoesOnAs, Lane, Reply};
+use crate::runs::exchange::{ContinuedAs, ContinuedAttempt, Ended, Exchange, Lane, Reply};
 
 const EXCHANGE: &str = "SELECT * FROM exchange_v1($1, $2, $3, $4, \
     $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, \
@@ -56,7 +56,7 @@ async fn call(
     exchange: &Exchange,
 ) -> Result<Vec<AnswerRow>, sqlx::Error> {
     let ended = &exchange.ended;
-    let goes_on = &exchange.goes_on;
+    let continued = &exchange.continued;
     let starts = &exchange.starts;
     let want = &exchange.want;
     sqlx::query_as(EXCHANGE)
@@ -78,19 +78,21 @@ async fn call(
         .bind(columns(ended, |row: &Ended| row.failure.as_ref().map(|failure| failure.message.as_str())))
         .bind(columns(ended, |row: &Ended| row.failure.as_ref().and_then(|failure| failure.detail.as_deref())))
         .bind(columns(ended, |row: &Ended| row.output.as_deref()))
-        .bind(columns(goes_on, |row| row.token.key.run))
-        .bind(columns(goes_on, |row| row.token.key.index))
-        .bind(columns(goes_on, |row| row.token.key.item))
-        .bind(columns(goes_on, |row| row.token.session))
-        .bind(columns(goes_on, |row| row.token.attempt))
-        .bind(columns(goes_on, |row| if matches!(row.how, GoesOnAs::Retry { .. }) { 0i16 } else { 2 }))
-        .bind(columns(goes_on, |row| if let GoesOnAs::Retry { due_at } = row.how { Some(due_at) } else { None }))
-        .bind(columns(goes_on, |row| row.started_at))
-        .bind(columns(goes_on, |row| row.finished_at))
-        .bind(columns(goes_on, |row| row.failure.as_ref().and_then(|failure| failure.exit_code)))
-        .bind(columns(goes_on, |row: &GoesOn| row.failure.as_ref().map(|failure| failure.kind.as_str())))
-        .bind(columns(goes_on, |row: &GoesOn| row.failure.as_ref().map(|failure| failure.message.as_str())))
-        .bind(columns(goes_on, |row: &GoesOn| row.failure.as_ref().and_then(|failure| failure.detail.as_deref())))
+        .bind(columns(continued, |row| row.token.key.run))
+        .bind(columns(continued, |row| row.token.key.index))
+        .bind(columns(continued, |row| row.token.key.item))
+        .bind(columns(continued, |row| row.token.session))
+        .bind(columns(continued, |row| row.token.attempt))
+        .bind(columns(continued, |row| if matches!(row.how, ContinuedAs::Retry { .. }) { 0i16 } else { 2 }))
+        .bind(columns(continued, |row| if let ContinuedAs::Retry { due_at } = row.how { Some(due_at) } else { None }))
+        .bind(columns(continued, |row| row.started_at))
+        .bind(columns(continued, |row| row.finished_at))
+        .bind(columns(continued, |row| row.failure.as_ref().and_then(|failure| failure.exit_code)))
+        .bind(columns(continued, |row: &ContinuedAttempt| row.failure.as_ref().map(|failure| failure.kind.as_str())))
+        .bind(columns(continued, |row: &ContinuedAttempt| row.failure.as_ref().map(|failure| failure.message.as_str())))
+        .bind(columns(continued, |row: &ContinuedAttempt| {
+            row.failure.as_ref().and_then(|failure| failure.detail.as_deref())
+        }))
         .bind(columns(starts, |row| row.key.run))
         .bind(columns(starts, |row| row.key.index))
         .bind(columns(starts, |row| row.key.item))

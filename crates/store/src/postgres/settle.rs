@@ -6,15 +6,15 @@ use sqlx::PgConnection;
 use super::AnswerRow;
 use crate::error::Result;
 use crate::runs::exchange::Reply;
-use crate::runs::settle::{Count, Gone};
+use crate::runs::settle::{Count, EndedTaskRun};
 
 pub(crate) async fn settle(
     connection: &mut PgConnection,
     now: Micros,
-    gone: &[Gone],
+    gone: &[EndedTaskRun],
     counts: &[Count],
 ) -> Result<Reply> {
-    let column = |text: fn(&Gone) -> Option<String>| gone.iter().map(text).collect::<Vec<_>>();
+    let column = |text: fn(&EndedTaskRun) -> Option<String>| gone.iter().map(text).collect::<Vec<_>>();
     let rows: Vec<AnswerRow> = sqlx::query_as(
         "SELECT * FROM settle_v1($1, 0, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, \
          $21, $22, $23, '{}', '{}', '{}', '{}', 0, 0)",

@@ -44,16 +44,16 @@ pub struct Ended {
 
 /// An attempt after which the task run goes on, unless its budget is used up or its run is being cancelled.
 #[derive(Debug, Clone)]
-pub struct GoesOn {
+pub struct ContinuedAttempt {
     pub token: TaskToken,
-    pub how: GoesOnAs,
+    pub how: ContinuedAs,
     pub started_at: Option<Micros>,
     pub finished_at: Micros,
     pub failure: Option<Failure>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoesOnAs {
+pub enum ContinuedAs {
     /// Failed; the next attempt is due then, if the budget allows one.
     Retry { due_at: Micros },
     /// Handed back; costs nothing of the budget.
@@ -85,7 +85,7 @@ pub struct Exchange {
     /// Every session that appears below; all must be live.
     pub sessions: Vec<i64>,
     pub ended: Vec<Ended>,
-    pub goes_on: Vec<GoesOn>,
+    pub continued: Vec<ContinuedAttempt>,
     pub starts: Vec<DecidedStart>,
     /// At most one entry per route.
     pub want: Vec<Want>,

@@ -4,7 +4,7 @@ use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId, TaskKey};
 
-use super::settle::Gone;
+use super::settle::EndedTaskRun;
 use crate::db::{Tx, within};
 use crate::error::Result;
 
@@ -56,8 +56,8 @@ impl LiveRow {
         self.pool.filter(|_| self.state == TaskState::Running.code() || self.state == TaskState::Ready.code())
     }
 
-    pub(crate) fn gone(&self, now: Micros, state: TaskState, failure: Option<Failure>) -> Gone {
-        Gone {
+    pub(crate) fn ended(&self, now: Micros, state: TaskState, failure: Option<Failure>) -> EndedTaskRun {
+        EndedTaskRun {
             key: self.key(),
             version: self.version,
             state,

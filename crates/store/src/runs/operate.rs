@@ -21,7 +21,7 @@ use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::proceed::{self, BEYOND_EVERY_TASK};
 use crate::runs::settle::settle;
 use crate::runs::starts;
-use crate::runs::transitions::{Transition, goes_on};
+use crate::runs::transitions::{Transition, append_transition};
 use crate::runs::waits::call_off;
 
 /// Who acts, and why.
@@ -116,7 +116,7 @@ impl Store {
                 continue;
             }
             run.flags |= RUN_TIMED_OUT;
-            goes_on(&mut tx, now, id, Transition::TimedOut).await?;
+            append_transition(&mut tx, now, id, Transition::TimedOut).await?;
             let why = match report_lifetime(&mut tx, now, &run).await? {
                 true => "the run has lived for longer than `lifecycle.max_duration`",
                 false => "the run's timeout has passed",
@@ -316,7 +316,7 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
         let gone = rows
             .iter()
             .map(|row| {
-                let mut gone = row.gone(now, TaskState::Cancelled, None);
+                let mut gone = row.ended(now, TaskState::Cancelled, None);
                 // What depends on it is cancelled with it, not failed by it.
                 gone.flags &= !HAS_DEPENDENTS;
                 gone

@@ -263,7 +263,7 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
     let Some(row) = row else { return Ok(Held::Not(Parked::Fenced)) };
     if run.is_stopped() {
         row.delete(tx).await?;
-        let mut gone = row.gone(now, TaskState::Cancelled, None);
+        let mut gone = row.ended(now, TaskState::Cancelled, None);
         gone.session = None;
         gone.flags &= !HAS_DEPENDENTS;
         settle(tx, now, vec![gone], Vec::new()).await?;

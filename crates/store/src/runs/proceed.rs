@@ -11,7 +11,7 @@ use crate::runs::limits::hand_on;
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::{clear_chunk, end_stage, stop_run, stopped};
 use crate::runs::settle::{Count, settle};
-use crate::runs::transitions::{Transition, goes_on};
+use crate::runs::transitions::{Transition, append_transition};
 
 /// Make the rows of a run.
 pub(crate) const CREATE: i16 = 0;
@@ -118,7 +118,7 @@ impl Store {
 async fn cancel_child(tx: &mut Tx, now: Micros, mut run: LockedRun) -> Result<Option<i32>> {
     if !run.state.is_terminal() && run.flags & RUN_CANCELLING == 0 {
         run.flags |= RUN_CANCELLING;
-        goes_on(tx, now, run.id, Transition::CancelledWithParent).await?;
+        append_transition(tx, now, run.id, Transition::CancelledWithParent).await?;
         stop_run(tx, now, &mut run, "what waited for this run was cancelled").await?;
     }
     Ok(None)
@@ -167,7 +167,7 @@ async fn make_chunk(tx: &mut Tx, now: Micros, run: &LockedRun, position: i32) ->
         let reason = stopped(tx, run.id).await?.message;
         stop_run(tx, now, &mut LockedRun { flags, state, ..run.clone() }, &reason).await?;
     } else if admitted {
-        goes_on(tx, now, run.id, Transition::Admitted).await?;
+        append_transition(tx, now, run.id, Transition::Admitted).await?;
         enqueue(tx, now, run.id, ADMIT).await?;
     } else if let Some(limit) = run.limit {
         hand_on(tx, now, &[], &[], &[limit]).await?;

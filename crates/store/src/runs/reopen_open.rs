@@ -48,7 +48,7 @@ pub(crate) async fn recount(tx: &mut Tx, now: Micros, one: &PlannedRun<'_>) -> R
             Verdict::Skip | Verdict::UpstreamFailed => {
                 let ends =
                     if recounted.verdict == Verdict::Skip { TaskState::Skipped } else { TaskState::UpstreamFailed };
-                gone.extend(take_out(tx, one.run.id, recounted).await?.map(|row| row.gone(now, ends, None)));
+                gone.extend(take_out(tx, one.run.id, recounted).await?.map(|row| row.ended(now, ends, None)));
                 continue;
             }
         };

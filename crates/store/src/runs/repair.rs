@@ -277,7 +277,7 @@ async fn end(
         message: format!("cancelled {why}"),
         ..Failure::default()
     });
-    let mut gone = row.gone(now, next, failure);
+    let mut gone = row.ended(now, next, failure);
     if next == TaskState::Skipped {
         gone.flags |= SKIPPED_BY_HAND;
     }

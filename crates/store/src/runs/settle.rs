@@ -11,7 +11,7 @@ use crate::{postgres, sqlite};
 
 /// A row that has just left `task_runs`, with the terminal state it got.
 #[derive(Debug, Clone)]
-pub(crate) struct Gone {
+pub(crate) struct EndedTaskRun {
     pub(crate) key: TaskKey,
     pub(crate) version: i64,
     pub(crate) state: TaskState,
@@ -39,7 +39,7 @@ pub(crate) struct Count {
 
 /// Writes history and counters, places, skips or fails dependents until nothing more follows, ends stages and runs, hands
 /// slots on. The caller holds the locks of the runs; nothing is claimed here. Returns the runs that ended.
-pub(crate) async fn settle(tx: &mut Tx, now: Micros, mut gone: Vec<Gone>, counts: Vec<Count>) -> Result<Reply> {
+pub(crate) async fn settle(tx: &mut Tx, now: Micros, mut gone: Vec<EndedTaskRun>, counts: Vec<Count>) -> Result<Reply> {
     gone.sort_by_key(|row| row.key);
     match tx {
         Tx::Postgres(tx) => postgres::settle::settle(tx, now, &gone, &counts).await,

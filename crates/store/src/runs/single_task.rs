@@ -21,7 +21,7 @@ use crate::runs::limits::hand_on;
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::{Operator, record};
-use crate::runs::settle::{Gone, settle};
+use crate::runs::settle::{EndedTaskRun, settle};
 use crate::workflows::versions::startable;
 
 /// The word in the history of the run.
@@ -71,7 +71,7 @@ async fn leave_out_others(tx: &mut Tx, now: Micros, run: &LockedRun, of: TaskKey
         return Err(Error::Conflict("a finaliser has no run of its own: retry it in the same run instead".into()));
     };
     let results = results(tx, of.run).await?;
-    let others: Vec<Gone> =
+    let others: Vec<EndedTaskRun> =
         rows.iter().filter(|row| row.idx != of.index).map(|row| left_out(now, row, &results)).collect();
     within!(tx, sqlx::query("DELETE FROM task_runs WHERE run_id = $1 AND idx <> $2").bind(run.id).bind(of.index));
     within!(
@@ -112,10 +112,10 @@ async fn results(tx: &mut Tx, run: RunId) -> Result<HashMap<i32, Option<String>>
 }
 
 /// Nothing is counted for dependents: the one that is left starts whatever its rule says.
-fn left_out(now: Micros, row: &LiveRow, results: &HashMap<i32, Option<String>>) -> Gone {
+fn left_out(now: Micros, row: &LiveRow, results: &HashMap<i32, Option<String>>) -> EndedTaskRun {
     let result = results.get(&row.idx);
     let state = if result.is_some() { TaskState::ResolvedManually } else { TaskState::Skipped };
-    let mut gone = row.gone(now, state, None);
+    let mut gone = row.ended(now, state, None);
     gone.flags &= !HAS_DEPENDENTS;
     if state == TaskState::Skipped {
         gone.flags |= SKIPPED_BY_HAND;

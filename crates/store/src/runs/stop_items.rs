@@ -33,7 +33,7 @@ impl Store {
         });
         if !rows.is_empty() {
             let reason = Failure { kind: "cancelled".into(), message: why.clone(), ..Failure::default() };
-            let gone = rows.iter().map(|row| row.gone(now, TaskState::Cancelled, Some(reason.clone()))).collect();
+            let gone = rows.iter().map(|row| row.ended(now, TaskState::Cancelled, Some(reason.clone()))).collect();
             settle(&mut tx, now, gone, Vec::new()).await?;
         }
         within!(

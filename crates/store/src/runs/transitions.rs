@@ -4,6 +4,7 @@ use mainspring_core::{Micros, RunId};
 
 use crate::db::{Tx, within};
 use crate::error::{Error, Result};
+use crate::names::sql;
 use crate::over_rows::over_rows;
 
 /// Why the state or the stage of a run changed. The codes are those of `run_transitions.kind`.
@@ -47,7 +48,7 @@ impl TryFrom<i16> for Transition {
 }
 
 /// Gives a transition to `running` the run's next number. The caller holds the run's lock.
-pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transition) -> Result<()> {
+pub(crate) async fn append_transition(tx: &mut Tx, now: Micros, run: RunId, kind: Transition) -> Result<()> {
     let numbered: Option<(i64, i16)> =
         within!(tx, |conn| sqlx::query_as("UPDATE runs SET seq = seq + 1 WHERE id = $1 RETURNING seq, stage")
             .bind(run)
@@ -56,9 +57,10 @@ pub(crate) async fn goes_on(tx: &mut Tx, now: Micros, run: RunId, kind: Transiti
     let (seq, stage) = numbered.ok_or_else(|| Error::not_found(format!("run {run}")))?;
     within!(
         tx,
-        sqlx::query(
-            "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) VALUES ($1, $2, $3, 1, $4, $5)",
-        )
+        sqlx::query(sql!(
+            "INSERT INTO run_transitions (run_id, seq, kind, state, stage, created_at) \
+             VALUES ($1, $2, $3, {run.running}, $4, $5)"
+        ))
         .bind(run)
         .bind(seq)
         .bind(kind.code())

@@ -132,9 +132,9 @@ impl TryFrom<Row> for WaitRow {
 
 /// An answer to a waiting task run.
 #[derive(Debug, Clone)]
-pub struct Happening {
+pub struct WaitResult {
     pub kind: WaitKind,
-    pub well: bool,
+    pub succeeded: bool,
     /// JSON.
     pub output: Option<String>,
     pub reason: Option<String>,
@@ -208,7 +208,7 @@ impl Store {
         &self,
         now: Micros,
         key: TaskKey,
-        happening: &Happening,
+        result: &WaitResult,
         operator: Option<(Uuid, &str, &Operator)>,
     ) -> Result<bool> {
         let mut tx = self.begin().await?;
@@ -224,11 +224,11 @@ impl Store {
             .bind(key.run)
             .bind(key.index)
             .bind(key.item)
-            .bind(happening.kind.code())
-            .bind(i16::from(happening.well))
-            .bind(&happening.output)
+            .bind(result.kind.code())
+            .bind(i16::from(result.succeeded))
+            .bind(&result.output)
             .bind(operator.map(|(_, _, operator)| operator.by.as_str()))
-            .bind(&happening.reason)
+            .bind(&result.reason)
             .bind(now)
         );
         if waits == 0 {

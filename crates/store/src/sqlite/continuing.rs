@@ -12,9 +12,9 @@ use super::limits::limits;
 use super::settle::remove;
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::exchange::{GoesOn, GoesOnAs, Reply};
+use crate::runs::exchange::{ContinuedAs, ContinuedAttempt, Reply};
 use crate::runs::flags::is_stopped;
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 
 pub(super) static CLAIMED: Bulk = Bulk::new(
     "WITH v(ord, run, idx, item, session, attempt) AS (VALUES ",
@@ -58,7 +58,7 @@ pub(super) static GO_ON: Bulk = Bulk::new(
 
 /// A row that is claimed by exactly the token that hands it in.
 struct Row<'x> {
-    handed_in: &'x GoesOn,
+    handed_in: &'x ContinuedAttempt,
     at: i64,
     version: i64,
     flags: i16,
@@ -76,7 +76,7 @@ struct Row<'x> {
 
 impl Row<'_> {
     fn failed(&self) -> bool {
-        matches!(self.handed_in.how, GoesOnAs::Retry { .. })
+        matches!(self.handed_in.how, ContinuedAs::Retry { .. })
     }
 
     fn is_exhausted(&self) -> bool {
@@ -102,12 +102,12 @@ impl Row<'_> {
 }
 
 /// Lets the attempts' rows go on. Returns those that end instead; tells of those that were refused.
-pub(super) async fn go_on(
+pub(super) async fn continue_attempts(
     tx: &mut SqliteTx,
     now: Micros,
-    handed_in: &[GoesOn],
+    handed_in: &[ContinuedAttempt],
     reply: &mut Reply,
-) -> Result<Vec<Gone>> {
+) -> Result<Vec<EndedTaskRun>> {
     if handed_in.is_empty() {
         return Ok(Vec::new());
     }
@@ -121,10 +121,10 @@ pub(super) async fn go_on(
     write_attempts(tx, now, &staying).await?;
     let add = |row: &Row<'_>, values: &mut Values| {
         let (state, due) = match row.handed_in.how {
-            GoesOnAs::Retry { due_at } => (TaskState::Retrying, due_at),
-            GoesOnAs::Released if row.run_state != 1 => (TaskState::Held, now),
-            GoesOnAs::Released if row.pool.is_some() => (TaskState::Gated, now),
-            GoesOnAs::Released => (TaskState::Ready, now),
+            ContinuedAs::Retry { due_at } => (TaskState::Retrying, due_at),
+            ContinuedAs::Released if row.run_state != 1 => (TaskState::Held, now),
+            ContinuedAs::Released if row.pool.is_some() => (TaskState::Gated, now),
+            ContinuedAs::Released => (TaskState::Ready, now),
         };
         values.add(row.at).add(state.code()).add(row.failures()).add(due);
     };
@@ -135,9 +135,9 @@ pub(super) async fn go_on(
 }
 
 /// The rows that the tokens hold, sorted by key. A token that holds none is fenced, unless it was applied before.
-async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Reply) -> Result<Vec<Row<'x>>> {
-    let numbered: Vec<(i64, &GoesOn)> = (0..).zip(handed_in).collect();
-    let add = |(ord, row): &(i64, &GoesOn), values: &mut Values| {
+async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [ContinuedAttempt], reply: &mut Reply) -> Result<Vec<Row<'x>>> {
+    let numbered: Vec<(i64, &ContinuedAttempt)> = (0..).zip(handed_in).collect();
+    let add = |(ord, row): &(i64, &ContinuedAttempt), values: &mut Values| {
         let token = row.token;
         values
             .add(*ord)
@@ -172,7 +172,8 @@ async fn claimed<'x>(tx: &mut SqliteTx, handed_in: &'x [GoesOn], reply: &mut Rep
     rows.dedup_by_key(|row| row.key());
     if rows.len() < handed_in.len() {
         let held = |token| rows.binary_search_by_key(&token, Row::key).is_ok();
-        let refused: Vec<(i64, &GoesOn)> = numbered.into_iter().filter(|(_, row)| !held(row.token.key)).collect();
+        let refused: Vec<(i64, &ContinuedAttempt)> =
+            numbered.into_iter().filter(|(_, row)| !held(row.token.key)).collect();
         let mut applied = Vec::new();
         for row in &APPLIED.fetch(tx, &refused, add).await? {
             applied.push(Columns::of(row).get::<i64>()?);
@@ -214,9 +215,9 @@ async fn write_attempts(tx: &mut SqliteTx, now: Micros, staying: &[Row<'_>]) -> 
     Ok(())
 }
 
-fn end(row: &Row<'_>) -> Gone {
+fn end(row: &Row<'_>) -> EndedTaskRun {
     let token = row.handed_in.token;
-    Gone {
+    EndedTaskRun {
         key: token.key,
         version: row.version,
         state: if row.is_exhausted() { TaskState::Failed } else { TaskState::Cancelled },

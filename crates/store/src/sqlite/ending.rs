@@ -10,7 +10,7 @@ use super::bulk::{Bulk, Columns, SHORT, Script, Values};
 use crate::error::Result;
 use crate::names::sql;
 use crate::runs::exchange::{Ended, Reply, TaskToken};
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 
 /// With more groups than this, one statement that compares row by row is cheaper.
 const MAX_GROUPS: usize = 4;
@@ -63,7 +63,7 @@ pub(super) static APPLIED: Bulk = Bulk::new(
 /// Results whose rows are all known since they were claimed, so that nothing of them need be read.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    gone: Vec<Gone>,
+    gone: Vec<EndedTaskRun>,
     rows: Vec<Known>,
 }
 
@@ -92,7 +92,7 @@ pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
         let token = result.token;
         let known = tx.running(&token).filter(|_| result.from == TaskState::Running)?;
         all.rows.push(Known { at: known.at, claim: known.claim, token });
-        all.gone.push(Gone {
+        all.gone.push(EndedTaskRun {
             key: token.key,
             version: known.version,
             state: result.state,
@@ -126,7 +126,7 @@ impl Remembered {
 
     /// Removes the rows, unless they are few and were removed already. `None` if one of them is not there any more as it
     /// was: then the unit must be given up.
-    pub(super) async fn end(mut self, tx: &mut SqliteTx, removed: usize) -> Result<Option<Vec<Gone>>> {
+    pub(super) async fn end(mut self, tx: &mut SqliteTx, removed: usize) -> Result<Option<Vec<EndedTaskRun>>> {
         let removed = if self.are_few() { removed as u64 } else { self.remove(tx).await? };
         if removed != self.gone.len() as u64 {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Remembered {
 
 /// Reads and removes the rows of what ended. What does not hold its row is fenced, unless it is the very one that was
 /// applied already.
-pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -> Result<Vec<Gone>> {
+pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -> Result<Vec<EndedTaskRun>> {
     let add = |row: &Ended, values: &mut Values| {
         let TaskToken { key, session, attempt } = row.token;
         values.add(key.run).add(key.index).add(key.item).add(row.from.code()).add(session).add(attempt);
@@ -179,7 +179,7 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
         let token = TaskToken { key, session: columns.get()?, attempt: columns.get()? };
         let was_running = columns.get::<i16>()? == TaskState::Running.code();
         let Some((_, result)) = handed_in.remove(&token) else { continue };
-        gone.push(Gone {
+        gone.push(EndedTaskRun {
             key,
             version: columns.get()?,
             state: result.state,
@@ -203,7 +203,7 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
 }
 
 /// What was decided to end does not wait any more. No worker executed it, so it names no session.
-async fn close_waits(tx: &mut SqliteTx, gone: &[Gone]) -> Result<()> {
+async fn close_waits(tx: &mut SqliteTx, gone: &[EndedTaskRun]) -> Result<()> {
     for row in gone.iter().filter(|row| row.session.is_none()) {
         sqlx::query(sql!(
             "UPDATE waits SET outcome = {waited.moot}, happened_at = $4 \

@@ -3,7 +3,7 @@
 use mainspring_core::state::{RunState, TaskState};
 
 use super::bulk::{Bulk, Columns, Values};
-use super::continuing::go_on;
+use super::continuing::continue_attempts;
 use super::ending::Remembered;
 use super::limits::limits;
 use super::placing::{Candidate, Demand, candidate_columns, place};
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::exchange::{DecidedStart, Exchange, Lane, Reply};
 use crate::runs::flags::{HAS_CONDITION, is_stopped};
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 
 // The guard makes the exchange happen once; then every session must be live.
 pub(super) const OPEN: &str = "BEGIN IMMEDIATE; \
@@ -69,7 +69,7 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
         },
         None => ending::end(&mut tx, &exchange.ended, &mut reply).await?,
     };
-    gone.extend(go_on(&mut tx, now, &exchange.goes_on, &mut reply).await?);
+    gone.extend(continue_attempts(&mut tx, now, &exchange.continued, &mut reply).await?);
     gone.extend(start(&mut tx, exchange, &mut demand, &mut reply).await?);
     gone.sort_unstable_by_key(|row| row.key);
     if !gone.is_empty() {
@@ -118,7 +118,12 @@ async fn open(tx: &mut SqliteTx, lane: &Lane, sessions: &str, ended: Option<&Rem
 
 /// Decisions to start: straight to a slot where route and rank allow, else to the queue or its gate. Returns those that
 /// come too late, because their stage is being cancelled.
-async fn start(tx: &mut SqliteTx, exchange: &Exchange, demand: &mut Demand, reply: &mut Reply) -> Result<Vec<Gone>> {
+async fn start(
+    tx: &mut SqliteTx,
+    exchange: &Exchange,
+    demand: &mut Demand,
+    reply: &mut Reply,
+) -> Result<Vec<EndedTaskRun>> {
     if exchange.starts.is_empty() {
         return Ok(Vec::new());
     }

@@ -11,7 +11,7 @@ use super::settle::Counted;
 use crate::dead_letters::new_id;
 use crate::error::Result;
 use crate::runs::flags::DEAD_LETTER;
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 
 pub(super) static HISTORY: Bulk = Bulk::new(
     "WITH v(run, idx, item, state, flags, generation, attempt, failures, lost, session, seq, started, finished, exit, kind, error, detail, output) \
@@ -40,12 +40,12 @@ pub(super) static DEAD_LETTERS: Bulk = Bulk::new(
 );
 
 /// Appends what ended, numbered within its run from the number the round has given it. Both are sorted by run.
-pub(super) async fn write(tx: &mut SqliteTx, gone: &[Gone], runs: &[Counted]) -> Result<()> {
+pub(super) async fn write(tx: &mut SqliteTx, gone: &[EndedTaskRun], runs: &[Counted]) -> Result<()> {
     // The numbers of a run are handed out while its rows pass by.
     let mut runs = runs.iter();
     let mut current = runs.next();
     let mut given = 0;
-    let mut number = |row: &Gone| {
+    let mut number = |row: &EndedTaskRun| {
         while current.is_some_and(|counted| counted.run != row.key.run) {
             current = runs.next();
             given = 0;
@@ -53,11 +53,11 @@ pub(super) async fn write(tx: &mut SqliteTx, gone: &[Gone], runs: &[Counted]) ->
         given += 1;
         current.map(|counted| counted.base + given)
     };
-    let numbered: Vec<(&Gone, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
-    let is_plain = |(row, _): &(&Gone, _)| row.failure.is_none() && row.output.is_none();
+    let numbered: Vec<(&EndedTaskRun, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
+    let is_plain = |(row, _): &(&EndedTaskRun, _)| row.failure.is_none() && row.output.is_none();
     let (plain, full): (Vec<_>, Vec<_>) = numbered.into_iter().partition(is_plain);
     PLAIN_HISTORY.later(tx, &plain, add_ended).await?;
-    let add = |row: &(&Gone, Option<i64>), values: &mut Values| {
+    let add = |row: &(&EndedTaskRun, Option<i64>), values: &mut Values| {
         add_ended(row, values);
         add_failure(values, row.0.failure.as_ref());
         values.add(row.0.output.as_deref());
@@ -67,10 +67,10 @@ pub(super) async fn write(tx: &mut SqliteTx, gone: &[Gone], runs: &[Counted]) ->
 }
 
 /// Makes entries for exhausted tasks that want one; one that is pending already stays the only one.
-pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[Gone]) -> Result<()> {
-    let is_letter = |row: &&Gone| row.state == TaskState::Failed && row.flags & DEAD_LETTER != 0;
-    let letters: Vec<&Gone> = gone.iter().filter(is_letter).collect();
-    let add = |row: &&Gone, values: &mut Values| {
+pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[EndedTaskRun]) -> Result<()> {
+    let is_letter = |row: &&EndedTaskRun| row.state == TaskState::Failed && row.flags & DEAD_LETTER != 0;
+    let letters: Vec<&EndedTaskRun> = gone.iter().filter(is_letter).collect();
+    let add = |row: &&EndedTaskRun, values: &mut Values| {
         let failure = row.failure.as_ref();
         let reason = Reason::of_failure(failure.map(|failure| failure.kind.as_str())).code();
         values.add(new_id(now)).add(row.key.run).add(row.key.index).add(row.key.item).add(row.version).add(reason);
@@ -82,7 +82,7 @@ pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[G
 }
 
 /// The columns of `history` up to `finished_at`.
-fn add_ended((row, seq): &(&Gone, Option<i64>), values: &mut Values) {
+fn add_ended((row, seq): &(&EndedTaskRun, Option<i64>), values: &mut Values) {
     let key = row.key;
     values.add(key.run).add(key.index).add(key.item).add(row.state.code()).add(row.flags).add(row.generation);
     values.add(row.attempt).add(row.failures).add(row.lost).add(row.session).add(*seq);

@@ -7,17 +7,17 @@ use super::SqliteTx;
 use super::settle::counts_code;
 use crate::error::Result;
 use crate::names::{sql, startable};
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 
 /// Counts ended items and lets as many go that waited for their turn. Returns the pools that these now wait for.
 pub(super) async fn count(
     tx: &mut SqliteTx,
     now: Micros,
-    gone: &[Gone],
+    gone: &[EndedTaskRun],
     is_running: impl Fn(RunId) -> bool,
 ) -> Result<Vec<i32>> {
     let mut pools = Vec::new();
-    let ended: Vec<&Gone> = gone.iter().filter(|row| row.key.item >= 0).collect();
+    let ended: Vec<&EndedTaskRun> = gone.iter().filter(|row| row.key.item >= 0).collect();
     for group in ended.chunk_by(|one, next| (one.key.run, one.key.index) == (next.key.run, next.key.index)) {
         let (run, index) = (group[0].key.run, group[0].key.index);
         let mut counts = [0i32; 4];

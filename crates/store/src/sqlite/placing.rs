@@ -9,7 +9,7 @@ use super::bulk::{Bulk, Columns, Values};
 use super::database::Running;
 use crate::error::{Error, Result};
 use crate::runs::exchange::{Claimed, Exchange, Reply, TaskToken};
-use crate::runs::settle::Gone;
+use crate::runs::settle::EndedTaskRun;
 use crate::workflows::versions::startable;
 
 /// What is still wanted while a unit goes on.
@@ -153,8 +153,8 @@ impl Candidate {
     }
 
     /// The row as it ends without having run.
-    pub(super) fn end(&self, now: Micros, state: TaskState) -> Gone {
-        Gone {
+    pub(super) fn end(&self, now: Micros, state: TaskState) -> EndedTaskRun {
+        EndedTaskRun {
             key: self.key,
             version: self.version,
             state,

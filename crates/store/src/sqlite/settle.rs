@@ -22,7 +22,7 @@ use crate::runs::exchange::Reply;
 use crate::runs::flags::{
     BIG_FAN_OUT, CHUNK, CONTINUES, HAS_DEPENDENTS, RUN_FOLLOWED, RUN_HAS_FINALISERS, RUN_HAS_PARENT, upstream,
 };
-use crate::runs::settle::{Count, Gone};
+use crate::runs::settle::{Count, EndedTaskRun};
 
 // The runs' counters; a run without further stages ends in the same statement.
 macro_rules! count_runs {
@@ -119,7 +119,7 @@ pub(super) static COUNT: Bulk = Bulk::new(
 pub(super) static REMOVE: Bulk = Bulk::new("DELETE FROM task_runs WHERE rowid IN (VALUES ", 1, ")");
 
 /// Applies what follows; nothing is claimed here. `gone` is sorted by key.
-pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[Gone], counts: &[Count]) -> Result<Reply> {
+pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[EndedTaskRun], counts: &[Count]) -> Result<Reply> {
     let mut reply = Reply::default();
     settle_into(tx, now, gone, counts, &mut Demand::default(), &mut reply).await?;
     Ok(reply)
@@ -129,7 +129,7 @@ pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[Gone], counts
 pub(super) async fn settle_into(
     tx: &mut SqliteTx,
     now: Micros,
-    gone: &[Gone],
+    gone: &[EndedTaskRun],
     counts: &[Count],
     demand: &mut Demand,
     reply: &mut Reply,
@@ -188,7 +188,7 @@ pub(super) struct Counted {
 }
 
 impl Settling<'_> {
-    async fn round(&mut self, gone: &[Gone], counts: &[Count]) -> Result<Vec<Gone>> {
+    async fn round(&mut self, gone: &[EndedTaskRun], counts: &[Count]) -> Result<Vec<EndedTaskRun>> {
         let runs = self.count_runs(gone).await?;
         history::write(self.tx, gone, &runs).await?;
         history::write_dead_letters(self.tx, self.now, gone).await?;
@@ -199,7 +199,7 @@ impl Settling<'_> {
         Ok(next)
     }
 
-    async fn count_runs(&mut self, gone: &[Gone]) -> Result<Vec<Counted>> {
+    async fn count_runs(&mut self, gone: &[EndedTaskRun]) -> Result<Vec<Counted>> {
         let mut runs: Vec<Counted> = Vec::new();
         for row in gone {
             // An item fails its task, not its run.
@@ -254,7 +254,7 @@ impl Settling<'_> {
     }
 
     /// Items: counted by the task they belong to, each end letting the next one go.
-    async fn count_items(&mut self, gone: &[Gone], runs: &[Counted]) -> Result<()> {
+    async fn count_items(&mut self, gone: &[EndedTaskRun], runs: &[Counted]) -> Result<()> {
         if gone.iter().all(|row| row.key.item < 0) {
             return Ok(());
         }
@@ -270,15 +270,21 @@ impl Settling<'_> {
 
     /// Dependents: counted once per upstream that really ended, placed where their rule, their run and the slots allow.
     /// Returns those that ended by it.
-    async fn count_dependents(&mut self, gone: &[Gone], counts: &[Count], runs: &[Counted]) -> Result<Vec<Gone>> {
-        let upstream: Vec<&Gone> = gone.iter().filter(|row| row.flags & HAS_DEPENDENTS != 0).collect();
+    async fn count_dependents(
+        &mut self,
+        gone: &[EndedTaskRun],
+        counts: &[Count],
+        runs: &[Counted],
+    ) -> Result<Vec<EndedTaskRun>> {
+        let upstream: Vec<&EndedTaskRun> = gone.iter().filter(|row| row.flags & HAS_DEPENDENTS != 0).collect();
         if upstream.is_empty() && counts.is_empty() {
             return Ok(Vec::new());
         }
         let spent = self.budget < 0;
-        let later: Vec<&Gone> = upstream.iter().copied().filter(|row| spent || row.flags & BIG_FAN_OUT != 0).collect();
+        let later: Vec<&EndedTaskRun> =
+            upstream.iter().copied().filter(|row| spent || row.flags & BIG_FAN_OUT != 0).collect();
         let now = self.now;
-        let add = |row: &&Gone, values: &mut Values| {
+        let add = |row: &&EndedTaskRun, values: &mut Values| {
             values.add(row.key.run).add(row.key.index).add(counts_code(row)).add(now);
         };
         CONTINUATIONS.later(self.tx, &later, add).await?;
@@ -327,8 +333,9 @@ impl Settling<'_> {
     }
 
     /// How often each dependent is to be counted, per outcome (by its code), sorted by run and dependent.
-    async fn tally(&mut self, upstream: &[&Gone], counts: &[Count]) -> Result<Vec<(RunId, i32, [i32; 4])>> {
-        let upstream: Vec<&Gone> = upstream.iter().copied().filter(|row| row.flags & BIG_FAN_OUT == 0).collect();
+    async fn tally(&mut self, upstream: &[&EndedTaskRun], counts: &[Count]) -> Result<Vec<(RunId, i32, [i32; 4])>> {
+        let upstream: Vec<&EndedTaskRun> =
+            upstream.iter().copied().filter(|row| row.flags & BIG_FAN_OUT == 0).collect();
         self.learn_dependents(&upstream).await?;
         let mut single: Vec<(RunId, i32, i16)> = Vec::with_capacity(upstream.len() + counts.len());
         for row in &upstream {
@@ -352,8 +359,8 @@ impl Settling<'_> {
         Ok(tally)
     }
 
-    async fn learn_dependents(&mut self, upstream: &[&Gone]) -> Result<()> {
-        let task = |row: &&Gone| (row.version, row.key.index);
+    async fn learn_dependents(&mut self, upstream: &[&EndedTaskRun]) -> Result<()> {
+        let task = |row: &&EndedTaskRun| (row.version, row.key.index);
         let unknown = |task: &(i64, i32)| self.tx.dependents(task.0, task.1).is_none();
         let mut unknown: Vec<(i64, i32)> = upstream.iter().map(task).filter(unknown).collect();
         unknown.sort_unstable();
@@ -447,7 +454,7 @@ async fn leave_word(tx: &mut SqliteTx, run: RunId) -> Result<()> {
 }
 
 /// How an ended task counts for its dependents: 1 succeeded, 2 failed, 3 skipped.
-pub(super) fn counts_code(row: &Gone) -> i16 {
+pub(super) fn counts_code(row: &EndedTaskRun) -> i16 {
     match upstream(row.state, row.flags) {
         Some(Upstream::Succeeded) => 1,
         Some(Upstream::Skipped) => 3,

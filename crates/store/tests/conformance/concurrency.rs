@@ -9,8 +9,8 @@ use mainspring_core::plan::Decision;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{
-    Claimed, DecidedStart, Ended, Error, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, Reopen, Result, RunFilter,
-    Store, Term, VersionRef, Want,
+    Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended, Error, Exchange, Flavor, Lane, NewRun, Reopen, Result,
+    RunFilter, Store, Term, VersionRef, Want,
 };
 use mainspring_testkit::database::NOW;
 use mainspring_testkit::{TestDatabase, invariants};
@@ -104,8 +104,8 @@ impl Worker {
             match if only_success { 0 } else { self.rng.u32(..8) } {
                 0..3 => exchange.ended.push(ended(claim, now, TaskState::Success)),
                 3 => exchange.ended.push(ended(claim, now, TaskState::Failed)),
-                4 => exchange.goes_on.push(goes_on(claim, now, GoesOnAs::Retry { due_at: now })),
-                5 => exchange.goes_on.push(goes_on(claim, now, GoesOnAs::Released)),
+                4 => exchange.continued.push(continued(claim, now, ContinuedAs::Retry { due_at: now })),
+                5 => exchange.continued.push(continued(claim, now, ContinuedAs::Released)),
                 _ => held.push(claim),
             }
         }
@@ -169,8 +169,8 @@ fn ended(claim: Claimed, now: Micros, state: TaskState) -> Ended {
     }
 }
 
-fn goes_on(claim: Claimed, now: Micros, how: GoesOnAs) -> GoesOn {
-    GoesOn { token: claim.token, how, started_at: None, finished_at: now, failure: Some(failure()) }
+fn continued(claim: Claimed, now: Micros, how: ContinuedAs) -> ContinuedAttempt {
+    ContinuedAttempt { token: claim.token, how, started_at: None, finished_at: now, failure: Some(failure()) }
 }
 
 /// Cancels, pauses, reopens, reaps, promotes and resizes at random.

@@ -1,7 +1,7 @@
 //! Handing in results: what counts, what is refused, what is acknowledged again, what is tried again.
 
 use mainspring_core::state::TaskState;
-use mainspring_store::{Exchange, GoesOnAs, TaskToken};
+use mainspring_store::{ContinuedAs, Exchange, TaskToken};
 
 use crate::conformance;
 use crate::world::{SECOND, World};
@@ -92,8 +92,8 @@ conformance! {
             exchange.sessions = vec![w.session, other];
             let reply = w.lane.exchange(&exchange).await.unwrap();
             assert_eq!(reply.fenced, [wrong]);
-            let goes_on = vec![w.goes_on(wrong, GoesOnAs::Released)];
-            let reply = w.lane.exchange(&Exchange { ended: Vec::new(), goes_on, ..exchange }).await.unwrap();
+            let continued = vec![w.continued(wrong, ContinuedAs::Released)];
+            let reply = w.lane.exchange(&Exchange { ended: Vec::new(), continued, ..exchange }).await.unwrap();
             assert_eq!(reply.fenced, [wrong]);
         }
         w.expect("running a=running b=pending").await;
@@ -118,7 +118,7 @@ conformance! {
         w.expect("running a=retrying b=pending").await;
         assert!(w.claim(1).await.is_empty(), "not due yet");
         // The same failure again was applied already; what does not fit the row is refused.
-        let repeated = Exchange { goes_on: vec![w.goes_on(first, GoesOnAs::Retry { due_at: 0 })], ..w.empty_exchange() };
+        let repeated = Exchange { continued: vec![w.continued(first, ContinuedAs::Retry { due_at: 0 })], ..w.empty_exchange() };
         assert!(w.exchange(&repeated).await.fenced.is_empty());
         assert_eq!(hand_in(w, first, TaskState::Success).await.fenced, [first]);
         w.pass(SECOND);
@@ -149,7 +149,7 @@ conformance! {
         assert_eq!((id.get_version_num(), id.get_variant()), (7, uuid::Variant::RFC4122));
         let (seconds, _) = id.get_timestamp().unwrap().to_unix();
         assert!((w.now / SECOND - seconds as i64).abs() < 60, "its id says when it was made");
-        let again = Exchange { goes_on: vec![w.goes_on(token, GoesOnAs::Retry { due_at: 0 })], ..w.empty_exchange() };
+        let again = Exchange { continued: vec![w.continued(token, ContinuedAs::Retry { due_at: 0 })], ..w.empty_exchange() };
         assert!(w.exchange(&again).await.fenced.is_empty());
         assert_eq!(dead_letters(w).await.len(), 1);
         let row = &w.store.ended_tasks(w.run, &[0]).await.unwrap()[0];
@@ -187,8 +187,8 @@ conformance! {
         w.claim(4).await;
         let ended = vec![w.ended(w.token("d"), TaskState::Failed), w.ended(w.token("a"), TaskState::Success)];
         let due_at = w.now;
-        let goes_on = vec![w.goes_on(w.token("c"), GoesOnAs::Released), w.goes_on(w.token("b"), GoesOnAs::Retry { due_at })];
-        let exchange = Exchange { ended, goes_on, ..w.empty_exchange() };
+        let continued = vec![w.continued(w.token("c"), ContinuedAs::Released), w.continued(w.token("b"), ContinuedAs::Retry { due_at })];
+        let exchange = Exchange { ended, continued, ..w.empty_exchange() };
         assert!(w.exchange(&exchange).await.fenced.is_empty());
         w.expect("running a=success b=retrying c=ready d=failed e=pending").await;
         w.store.promote_due(w.now, 10).await.unwrap();

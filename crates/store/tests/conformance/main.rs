@@ -3,6 +3,7 @@
 //! A test gets a [`World`]: a throwaway database with a clock that it moves by hand. When it returns, the invariants
 //! are checked; those at rest too if every run has ended.
 
+mod access;
 mod big;
 mod claims;
 mod cluster;
@@ -11,7 +12,6 @@ mod cut;
 mod dead_letters;
 mod decisions;
 mod deliveries;
-mod doors;
 mod due;
 mod finalisers;
 mod finish;

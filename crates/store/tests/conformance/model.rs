@@ -15,7 +15,7 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{Stage, Workflow};
 use mainspring_core::{TaskKey, workflow::Task};
-use mainspring_store::{Exchange, Flavor, GoesOnAs, Reopen, TaskRunRow, TaskToken};
+use mainspring_store::{ContinuedAs, Exchange, Flavor, Reopen, TaskRunRow, TaskToken};
 
 use crate::world::{MILLI, SECOND, World, execute, failure, operator};
 
@@ -121,7 +121,7 @@ impl Case<'_> {
         // One at a time now and then: PostgreSQL has a short way for a lone success.
         let most = if self.rng.bool() { 1 } else { held.len() };
         for token in held {
-            if exchange.ended.len() + exchange.goes_on.len() == most || (!succeed && self.rng.u32(..3) == 0) {
+            if exchange.ended.len() + exchange.continued.len() == most || (!succeed && self.rng.u32(..3) == 0) {
                 continue;
             }
             let index = token.key.index as usize;
@@ -132,9 +132,9 @@ impl Case<'_> {
                 Ending::Cancelled => exchange.ended.push(w.ended(token, TaskState::Cancelled)),
                 Ending::Failed(failure) if failure.permanent => exchange.ended.push(w.ended(token, TaskState::Failed)),
                 Ending::Failed(_) => {
-                    exchange.goes_on.push(w.goes_on(token, GoesOnAs::Retry { due_at: w.now + SECOND }));
+                    exchange.continued.push(w.continued(token, ContinuedAs::Retry { due_at: w.now + SECOND }));
                 }
-                _ => exchange.goes_on.push(w.goes_on(token, GoesOnAs::Released)),
+                _ => exchange.continued.push(w.continued(token, ContinuedAs::Released)),
             }
             self.board.finish(index, ending).unwrap_or_else(|refused| panic!("{refused}: {}", self.story()));
             self.used.push(token);
@@ -205,7 +205,7 @@ impl Case<'_> {
         let invented = TaskToken { attempt: old.attempt + 100, ..old };
         let exchange = Exchange {
             ended: vec![w.ended(old, TaskState::Success), w.ended(invented, TaskState::Success)],
-            goes_on: vec![w.goes_on(old, GoesOnAs::Released)],
+            continued: vec![w.continued(old, ContinuedAs::Released)],
             ..w.empty_exchange()
         };
         let reply = w.lane.exchange(&exchange).await.unwrap();

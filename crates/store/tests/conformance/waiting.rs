@@ -4,7 +4,7 @@ use mainspring_core::RunId;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_store::{
-    Ended, EventRow, Exchange, Happening, NewRun, Parked, Parking, Reopen, TaskToken, WaitKind, WaitOutcome,
+    Ended, EventRow, Exchange, NewRun, Parked, Parking, Reopen, TaskToken, WaitKind, WaitOutcome, WaitResult,
 };
 
 use crate::conformance;
@@ -56,10 +56,10 @@ impl World {
         new.id
     }
 
-    async fn tell(&mut self, name: &str, kind: WaitKind, well: bool) -> bool {
-        let happening = Happening { kind, well, output: Some("{\"x\": 1}".into()), reason: None };
+    async fn tell(&mut self, name: &str, kind: WaitKind, succeeded: bool) -> bool {
+        let result = WaitResult { kind, succeeded, output: Some("{\"x\": 1}".into()), reason: None };
         let (id, who) = (self.id(), operator());
-        self.store.happened(self.now, self.key(name), &happening, Some((id, "approve", &who))).await.unwrap()
+        self.store.happened(self.now, self.key(name), &result, Some((id, "approve", &who))).await.unwrap()
     }
 }
 

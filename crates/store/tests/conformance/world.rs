@@ -10,8 +10,8 @@ use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId, TaskKey, Workflow};
 use mainspring_store::{
-    Claimed, Created, DecidedStart, Ended, Exchange, Flavor, GoesOn, GoesOnAs, Lane, NewRun, NewSession, Operator,
-    Reply, Store, TaskToken, Term, VersionRef, Want,
+    Claimed, ContinuedAs, ContinuedAttempt, Created, DecidedStart, Ended, Exchange, Flavor, Lane, NewRun, NewSession,
+    Operator, Reply, Store, TaskToken, Term, VersionRef, Want,
 };
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::database::NOW;
@@ -186,9 +186,9 @@ impl World {
 
     pub(crate) fn note(&mut self, exchange: &Exchange, reply: &Reply) {
         let ended = exchange.ended.iter().map(|ended| ended.token.key);
-        let goes_on = exchange.goes_on.iter().map(|goes_on| goes_on.token.key);
+        let continued = exchange.continued.iter().map(|continued| continued.token.key);
         if reply.dead_sessions.is_empty() {
-            for key in ended.chain(goes_on) {
+            for key in ended.chain(continued) {
                 self.held.remove(&key);
                 self.deciding.remove(&key);
             }
@@ -271,15 +271,15 @@ impl World {
     /// The attempt fails; the next one is due in a second, if the budget allows it.
     pub(crate) async fn retry(&mut self, name: &str) -> Reply {
         let due_at = self.now + SECOND;
-        self.go_on(name, GoesOnAs::Retry { due_at }).await
+        self.continue_attempts(name, ContinuedAs::Retry { due_at }).await
     }
 
     pub(crate) async fn release(&mut self, name: &str) -> Reply {
-        self.go_on(name, GoesOnAs::Released).await
+        self.continue_attempts(name, ContinuedAs::Released).await
     }
 
-    async fn go_on(&mut self, name: &str, how: GoesOnAs) -> Reply {
-        let exchange = Exchange { goes_on: vec![self.goes_on(self.token(name), how)], ..self.empty_exchange() };
+    async fn continue_attempts(&mut self, name: &str, how: ContinuedAs) -> Reply {
+        let exchange = Exchange { continued: vec![self.continued(self.token(name), how)], ..self.empty_exchange() };
         self.exchange(&exchange).await
     }
 
@@ -289,9 +289,9 @@ impl World {
         Ended { token, from: TaskState::Running, state, started_at: None, finished_at, failure, output: None }
     }
 
-    pub(crate) fn goes_on(&self, token: TaskToken, how: GoesOnAs) -> GoesOn {
-        let failure = matches!(how, GoesOnAs::Retry { .. }).then(failure);
-        GoesOn { token, how, started_at: None, finished_at: self.now, failure }
+    pub(crate) fn continued(&self, token: TaskToken, how: ContinuedAs) -> ContinuedAttempt {
+        let failure = matches!(how, ContinuedAs::Retry { .. }).then(failure);
+        ContinuedAttempt { token, how, started_at: None, finished_at: self.now, failure }
     }
 
     /// Drives the run to its end: the named tasks fail for good, or are skipped by their condition; the others succeed.
