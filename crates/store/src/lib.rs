@@ -53,13 +53,14 @@ pub use events::run_ends::{Concluded, Lineage};
 pub use mainspring_core::reopen::Reopen;
 pub use mainspring_core::staleness::Phase;
 pub use migrate::{MigrationStatus, SchemaState};
+pub use reads::expression_data::ExpressionData;
 pub use reads::interface::{
     ActionRow, AgendaFire, ApprovalRow, AttemptSpan, ItemCount, LetterRow, MissedRow, OpenRunRow, QueueRow,
     RecentInputsRow, StripRun, TaskMoment, UpcomingRow,
 };
 pub use reads::logs::{LogCursor, StoredChunk};
 pub use reads::performance::RunDurations;
-pub use reads::rows::{AttemptRow, ExpressionData, RunRow, RunSummary, StatusCount, TaskRunRow};
+pub use reads::rows::{AttemptRow, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reads::run_list::RunFilter;
 pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
 pub use reads::search::{Found, Indexed};

@@ -9,13 +9,12 @@ use crate::cluster::terms::{self, Term};
 use crate::db::{Store, Tx, locking, read, within, write};
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE};
+use crate::runs::flags::{HAS_DEPENDENTS, NOT_RETRYABLE, startable};
 use crate::runs::limits::hand_on;
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::stopped;
 use crate::runs::settle::settle;
-use crate::workflows::versions::startable;
 
 /// How many rows of a dead session one transaction returns.
 const ROWS_PER_REAP: i64 = 500;

@@ -1,6 +1,7 @@
 //! Queries for people: runs, task runs, logs, the numbered events of a run, search.
 
 pub(crate) mod clauses;
+pub(crate) mod expression_data;
 pub(crate) mod failures;
 pub(crate) mod gauges;
 pub(crate) mod interface;

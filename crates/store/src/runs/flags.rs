@@ -114,3 +114,8 @@ pub(crate) fn of_run(workflow: &Workflow) -> i16 {
 pub(crate) fn rank(priority: i16) -> i16 {
     mainspring_core::workflow::MAX_PRIORITY - priority
 }
+
+/// The state a row without open dependencies takes up.
+pub(crate) fn startable(run_is_running: bool, flags: i16, pool: Option<i32>) -> TaskState {
+    TaskState::startable(run_is_running, flags & HAS_CONDITION != 0, pool.is_some())
+}

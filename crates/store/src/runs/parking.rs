@@ -10,13 +10,12 @@ use crate::error::Result;
 use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::runs::exchange::TaskToken;
-use crate::runs::flags::{DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, RUN_HAS_PARENT};
+use crate::runs::flags::{DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, RUN_HAS_PARENT, startable};
 use crate::runs::limits::hand_on;
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::settle::settle;
 use crate::runs::waits::WaitKind;
-use crate::workflows::versions::startable;
 
 /// A row that waits for no instant is due then.
 pub(crate) const NEVER: Micros = i64::MAX;

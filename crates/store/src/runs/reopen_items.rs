@@ -7,11 +7,10 @@ use mainspring_core::state::TaskState;
 use crate::db::{Tx, within};
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task};
+use crate::runs::flags::{BIG_FAN_OUT, DEAD_LETTER, EXPANDED, HAS_CONDITION, HAS_DEPENDENTS, of_task, startable};
 use crate::runs::locked::LockedRun;
 use crate::runs::parking::NEVER;
 use crate::runs::reopen::PlannedRun;
-use crate::workflows::versions::startable;
 
 /// Makes the task wait for its items again, and those live that are done again.
 pub(crate) async fn revive_items(

@@ -12,11 +12,10 @@ use mainspring_core::{Micros, RunId};
 use crate::db::{Tx, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
-use crate::runs::flags::of_task;
+use crate::runs::flags::{of_task, startable};
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::reopen::PlannedRun;
 use crate::runs::settle::settle;
-use crate::workflows::versions::startable;
 
 /// The tasks of an open run that wait for others. Refused while ends of it are still being counted.
 pub(crate) async fn pending_tasks(tx: &mut Tx, run: RunId) -> Result<Vec<usize>> {

@@ -11,7 +11,7 @@ use crate::dead_letters::{close_matching, close_of_runs, close_of_tasks, close_s
 use crate::error::Result;
 use crate::names::sql;
 use crate::over_rows::{fetch_over_rows, over_rows};
-use crate::runs::flags::{RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, of_task};
+use crate::runs::flags::{RUN_CANCELLING, RUN_NO_FINALISERS, RUN_TIMED_OUT, of_task, startable};
 use crate::runs::limits::hand_on;
 use crate::runs::operate::{Operator, end_stage};
 use crate::runs::reopen::PlannedRun;
@@ -19,7 +19,6 @@ use crate::runs::reopen_items::revive_items;
 use crate::runs::reopen_open::recount;
 use crate::runs::repair::replace_end;
 use crate::runs::transitions::keep_ends;
-use crate::workflows::versions::startable;
 
 /// Index and item of one task run of a run.
 type Key = (RunId, i32, i32);

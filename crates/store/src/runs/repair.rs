@@ -16,14 +16,13 @@ use crate::db::{Store, Tx, locking, read, within};
 use crate::dead_letters::{close_matching, require_pending};
 use crate::error::{Error, Result};
 use crate::names::sql;
-use crate::runs::flags::{EXPANDED, HAS_CONDITION, RUN_BEING_MADE, SKIPPED_BY_HAND};
+use crate::runs::flags::{EXPANDED, HAS_CONDITION, RUN_BEING_MADE, SKIPPED_BY_HAND, startable};
 use crate::runs::limits::hand_on;
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::Operator;
 use crate::runs::reopen_write::supersede_keys;
 use crate::runs::settle::settle;
-use crate::workflows::versions::startable;
 
 /// What to do to a live task run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,13 +16,12 @@ use crate::dead_letters::close_pending;
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
-use crate::runs::flags::{CHUNK, HAS_CONDITION, HAS_DEPENDENTS, SKIPPED_BY_HAND};
+use crate::runs::flags::{CHUNK, HAS_CONDITION, HAS_DEPENDENTS, SKIPPED_BY_HAND, startable};
 use crate::runs::limits::hand_on;
 use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::{LockedRun, lock_run};
 use crate::runs::operate::{Operator, record};
 use crate::runs::settle::{EndedTaskRun, settle};
-use crate::workflows::versions::startable;
 
 /// The word in the history of the run.
 const ACTION: &str = "retry_as_new_run";

@@ -9,8 +9,8 @@ use super::bulk::{Bulk, Columns, Values};
 use super::database::Running;
 use crate::error::{Error, Result};
 use crate::runs::exchange::{Claimed, Exchange, Reply, TaskToken};
+use crate::runs::flags::startable;
 use crate::runs::settle::EndedTaskRun;
-use crate::workflows::versions::startable;
 
 /// What is still wanted while a unit goes on.
 #[derive(Debug, Default)]

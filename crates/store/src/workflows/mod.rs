@@ -2,4 +2,5 @@
 
 pub(crate) mod catalog;
 pub(crate) mod files;
+mod task_templates;
 pub(crate) mod versions;
