@@ -32,6 +32,7 @@ use crate::submitter::Submitter;
 
 pub(crate) use submission::run_scope;
 pub use submission::{Submission, SubmitError};
+pub use workflows::DeleteWorkflowError;
 
 /// A handle on the store with a clock, a cache of versions, and the bus to the node in the same process and to others.
 #[derive(Debug, Clone)]

@@ -22,6 +22,7 @@ mod node;
 mod redis;
 mod remote;
 mod repairs;
+mod request_fault;
 mod schedule;
 mod spans;
 mod specs;
@@ -29,19 +30,21 @@ mod submitter;
 mod why;
 
 pub use access::crossing::not_callable;
-pub use access::secrets::Secrets;
+pub use access::namespaces::DeleteNamespaceError;
+pub use access::secrets::{PutSecretError, Secrets};
 pub use access::vault::{MAX_SECRET_BYTES, Vault, VaultError};
 pub use bus::{AccessChange, AccessChanges, AccessKind};
-pub use client::{Client, Submission, SubmitError};
+pub use client::{Client, DeleteWorkflowError, Submission, SubmitError};
 pub use clock::SystemClock;
 pub use coordination::{CoordinationError, CoordinationHealth, EtcdSettings, LEADERSHIP, LockGuard};
 pub use desk::{
     BatchRequest, DeskConfig, Detection, DetectionAction, LetterAction, LetterError, LetterOutcome,
     MOST_ENTRIES_AT_ONCE, Message, Messenger, MessengerFuture,
 };
+pub use events::handlers::{check_event_name, check_handler};
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
 pub use health::{ComponentHealth, Health, HealthStatus, LONGEST_WAIT};
-pub use jobs::{Execution, JobError, JobFault, JobRequest, JobSpec, JobTiming};
+pub use jobs::{Execution, JobError, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
 pub use node::{Node, NodeConfig, NodeHandle};
 pub use redis::RedisSettings;
@@ -49,6 +52,7 @@ pub use remote::{
     LogAnswer, LogUpload, NewWorker, WorkerAnswer, WorkerError, WorkerExchange, WorkerGate, WorkerResult, WorkerSession,
 };
 pub use repairs::{Acted, TaskAction};
+pub use request_fault::RequestFault;
 pub use schedule::backfills::BackfillRequest;
 pub use schedule::firing::{FireError, Fires};
 pub use schedule::status::TimekeepingStatus;

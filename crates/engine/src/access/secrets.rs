@@ -12,7 +12,8 @@ use mainspring_core::Workflow;
 use mainspring_store::Store;
 use serde_json::{Map, Value};
 
-use crate::access::vault::Vault;
+use crate::access::vault::{Vault, VaultError};
+use crate::client::Client;
 
 const REMEMBERED: Duration = Duration::from_secs(5);
 /// Anybody can name namespaces that there are not: no more of them are remembered.
@@ -150,4 +151,28 @@ impl Secrets {
     pub fn missing<'w>(&self, workflow: &'w Workflow) -> Vec<&'w str> {
         workflow.secrets.iter().map(String::as_str).filter(|name| !self.knows(&workflow.namespace, name)).collect()
     }
+}
+
+impl Client {
+    /// Seals a value and keeps it; whether there was none of that name.
+    pub async fn put_secret(&self, namespace: &str, name: &str, value: &str, by: &str) -> Result<bool, PutSecretError> {
+        let sealed = self.secrets.vault().seal(namespace, name, value)?;
+        let is_new = self.store.put_secret(self.now(), namespace, &sealed, by).await?;
+        self.secrets.forget(namespace);
+        Ok(is_new)
+    }
+
+    pub async fn delete_secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<()> {
+        self.store.delete_secret(namespace, name).await?;
+        self.secrets.forget(namespace);
+        Ok(())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PutSecretError {
+    #[error(transparent)]
+    Vault(#[from] VaultError),
+    #[error(transparent)]
+    Store(#[from] mainspring_store::Error),
 }

@@ -124,6 +124,16 @@ impl Client {
         Ok(workflow.workflow_outputs(&scope))
     }
 
+    /// Deletes a pool that no workflow names.
+    pub async fn delete_pool(&self, namespace: &str, name: &str) -> mainspring_store::Result<()> {
+        self.store.delete_pool(namespace, name).await
+    }
+
+    /// Lets a worker finish what it has and claim no more.
+    pub async fn drain_session(&self, session: i64) -> mainspring_store::Result<()> {
+        self.store.drain_session(session).await
+    }
+
     /// Changes how many task runs of a pool may go on at once. Those that a larger pool lets in are claimed at once.
     pub async fn set_pool(&self, namespace: &str, name: &str, slots: Option<i32>) -> mainspring_store::Result<()> {
         self.store.set_pool(self.now(), namespace, name, slots).await?;

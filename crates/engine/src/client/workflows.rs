@@ -1,14 +1,30 @@
 //! Storing workflows and reading their versions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mainspring_core::Workflow;
 use mainspring_core::work::BundleFile;
-use mainspring_store::{Edition, Result};
+use mainspring_store::{Edition, Error, Operator, Result, WorkflowRow};
 
 use super::Client;
 use crate::bus::BusMessage;
 use crate::specs::Spec;
+/// How long a deletion waits for the runs it has cancelled.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+const MOST_CANCELLED: i64 = 10_000;
+
+/// Why a workflow was not deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteWorkflowError {
+    /// Tasks that run take a moment to end.
+    #[error("runs of the workflow are being cancelled")]
+    RunsEnding,
+    #[error(transparent)]
+    Store(#[from] Error),
+}
+
 impl Client {
     /// Stores a workflow; the same content again is the same version.
     pub async fn put_workflow(&self, workflow: Workflow, source: &str) -> Result<Arc<Spec>> {
@@ -60,5 +76,34 @@ impl Client {
 
     pub async fn spec(&self, version: i64) -> Result<Arc<Spec>> {
         self.specs.get(version).await
+    }
+
+    /// Deletes a workflow with its versions and ended runs. Its open runs are cancelled first if an operator is given, and
+    /// keep it otherwise.
+    pub async fn delete_workflow(
+        &self,
+        row: &WorkflowRow,
+        cancels: Option<&Operator>,
+    ) -> Result<(), DeleteWorkflowError> {
+        if let Some(operator) = cancels {
+            self.cancel_all_of(row, operator).await?;
+        }
+        Ok(self.store.delete_workflow(row.id).await?)
+    }
+
+    /// Cancels the open runs of a workflow and waits a while for their ends.
+    async fn cancel_all_of(&self, row: &WorkflowRow, operator: &Operator) -> Result<(), DeleteWorkflowError> {
+        self.set_workflow_active(row.id, false, None).await?;
+        for run in self.store.open_runs_of(row.id, MOST_CANCELLED).await? {
+            self.cancel(run, operator).await?;
+        }
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        while !self.store.open_runs_of(row.id, 1).await?.is_empty() {
+            if tokio::time::Instant::now() > deadline {
+                return Err(DeleteWorkflowError::RunsEnding);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        Ok(())
     }
 }

@@ -7,9 +7,10 @@ use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_store::{Error, JobRow, JobStatus};
 use serde_json::{Map, Value};
 
-use super::request::{JobFault, JobRequest, slug};
+use super::request::{JobRequest, slug};
 use super::service::JobError;
 use crate::client::Client;
+use crate::request_fault::RequestFault;
 
 impl Client {
     /// The job that has the name of the request and is to be replaced. Refuses a name that is taken otherwise.
@@ -46,7 +47,7 @@ impl Client {
     }
 
     /// Refuses a handler that nothing executes.
-    pub(super) async fn check_handler(&self, request: &JobRequest) -> Result<Vec<JobFault>, JobError> {
+    pub(super) async fn check_handler(&self, request: &JobRequest) -> Result<Vec<RequestFault>, JobError> {
         match request.handler_type.as_deref().unwrap_or("function") {
             "function" => Ok(self.check_function(&request.handler_name)),
             "workflow" => self.check_workflow(request).await,
@@ -54,22 +55,22 @@ impl Client {
         }
     }
 
-    fn check_function(&self, name: &str) -> Vec<JobFault> {
+    fn check_function(&self, name: &str) -> Vec<RequestFault> {
         let known = self.handler_names();
         if known.is_empty() || known.iter().any(|one| one == name) {
             return Vec::new();
         }
         let near = did_you_mean(name, known.iter().map(String::as_str));
         let hint = near.unwrap_or_else(|| format!("there are {}", known.join(", ")));
-        vec![JobFault::new("/handler_name", format!("there is no function `{name}`: {hint}"))]
+        vec![RequestFault::new("/handler_name", format!("there is no function `{name}`: {hint}"))]
     }
 
-    async fn check_workflow(&self, request: &JobRequest) -> Result<Vec<JobFault>, JobError> {
+    async fn check_workflow(&self, request: &JobRequest) -> Result<Vec<RequestFault>, JobError> {
         let namespace = request.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         let spec = match self.latest(namespace, &request.handler_name).await {
             Ok(spec) => spec,
             Err(Error::NotFound { what }) => {
-                return Ok(vec![JobFault::new("/handler_name", format!("{what} was not found: apply it first"))]);
+                return Ok(vec![RequestFault::new("/handler_name", format!("{what} was not found: apply it first"))]);
             }
             Err(error) => return Err(error.into()),
         };
@@ -87,7 +88,7 @@ impl Client {
                 .iter()
                 .map(|problem| {
                     let place = problem.path.strip_prefix("/inputs").unwrap_or(&problem.path);
-                    JobFault::new(format!("/payload{place}"), problem.message.clone())
+                    RequestFault::new(format!("/payload{place}"), problem.message.clone())
                 })
                 .collect()),
         }

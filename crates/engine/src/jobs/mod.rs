@@ -8,6 +8,6 @@ mod request;
 mod service;
 mod spec;
 
-pub use request::{JobFault, JobRequest, JobTiming};
+pub use request::{JobRequest, JobTiming};
 pub use service::{Execution, JobError};
 pub use spec::JobSpec;

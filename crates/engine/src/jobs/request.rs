@@ -9,6 +9,7 @@ use mainspring_store::JobKind;
 use serde_json::{Value, json};
 
 use super::spec::{DEFAULT_RETRIES, DEFAULT_RETRY_DELAY_MS, DEFAULT_TIMEOUT_MS, JobSpec, LONGEST_RETRY_DELAY_MS};
+use crate::request_fault::RequestFault;
 
 const MAX_NAME: usize = 255;
 const MAX_SLUG: usize = 90;
@@ -106,20 +107,6 @@ impl JobRequest {
     }
 }
 
-/// One thing that is wrong with a request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobFault {
-    /// A JSON pointer into the request.
-    pub pointer: String,
-    pub message: String,
-}
-
-impl JobFault {
-    pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { pointer: pointer.into(), message: message.into() }
-    }
-}
-
 /// A request that holds together.
 pub(crate) struct Checked {
     pub(crate) spec: JobSpec,
@@ -128,7 +115,7 @@ pub(crate) struct Checked {
 }
 
 impl JobRequest {
-    pub(crate) fn check(&self, now: Micros) -> Result<Checked, Vec<JobFault>> {
+    pub(crate) fn check(&self, now: Micros) -> Result<Checked, Vec<RequestFault>> {
         let mut faults = Vec::new();
         self.check_texts(&mut faults);
         let schedule = self.check_timing(now, &mut faults);
@@ -137,15 +124,15 @@ impl JobRequest {
             "remote" => "agent",
             other => {
                 let message = format!("`{other}` is no type of handler: write function, agent, workflow or shell");
-                faults.push(JobFault::new("/handler_type", message));
+                faults.push(RequestFault::new("/handler_type", message));
                 "function"
             }
         };
-        let instant = |pointer: &str, text: &Option<String>, faults: &mut Vec<JobFault>| {
+        let instant = |pointer: &str, text: &Option<String>, faults: &mut Vec<RequestFault>| {
             let text = text.as_deref()?;
             let at = time::parse(text);
             if at.is_none() {
-                faults.push(JobFault::new(
+                faults.push(RequestFault::new(
                     pointer,
                     format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z"),
                 ));
@@ -157,13 +144,16 @@ impl JobRequest {
         if let (Some(start), Some(end)) = (start_date, end_date)
             && start >= end
         {
-            faults.push(JobFault::new("/end_date", "it ends before it begins: give an `end_date` behind `start_date`"));
+            faults.push(RequestFault::new(
+                "/end_date",
+                "it ends before it begins: give an `end_date` behind `start_date`",
+            ));
         }
         if self.max_executions == Some(0) {
-            faults.push(JobFault::new("/max_executions", "a job that never runs is of no use: give at least 1"));
+            faults.push(RequestFault::new("/max_executions", "a job that never runs is of no use: give at least 1"));
         }
         if self.timeout_ms == Some(0) {
-            faults.push(JobFault::new("/timeout_ms", "nothing ends within no time: give at least 1"));
+            faults.push(RequestFault::new("/timeout_ms", "nothing ends within no time: give at least 1"));
         }
         let allow_overlap = self.allow_overlap.unwrap_or(false);
         let (follows, on) = match &self.timing {
@@ -210,76 +200,76 @@ impl JobRequest {
         builtin.map_or(DEFAULT_TIMEOUT_MS, |function| function.timeout_ms)
     }
 
-    fn check_texts(&self, faults: &mut Vec<JobFault>) {
+    fn check_texts(&self, faults: &mut Vec<RequestFault>) {
         let length = self.name.chars().count();
         if self.name.trim().is_empty() || length > MAX_NAME || self.name.chars().any(char::is_control) {
             let message = format!("a name has 1 to {MAX_NAME} printable characters, this one has {length}");
-            faults.push(JobFault::new("/name", message));
+            faults.push(RequestFault::new("/name", message));
         }
         let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
         if self.handler_type.as_deref() == Some("shell") {
             let command = self.payload.as_ref().and_then(|payload| payload.get("run")).and_then(Value::as_str);
             if command.is_none_or(|command| command.trim().is_empty()) {
                 let message = "a shell job has its command in the payload, like {\"run\": \"df -h\"}";
-                faults.push(JobFault::new("/payload", message));
+                faults.push(RequestFault::new("/payload", message));
             }
         } else if self.handler_name.is_empty()
             || self.handler_name.len() > MAX_NAME
             || !self.handler_name.chars().all(fits)
         {
             let message = "the name of a handler is made of letters, digits and `_ . : -`, like `reports:send`";
-            faults.push(JobFault::new("/handler_name", message));
+            faults.push(RequestFault::new("/handler_name", message));
         }
         if self.tags.len() > MAX_TAGS {
-            faults.push(JobFault::new("/tags", format!("at most {MAX_TAGS} tags: these are {}", self.tags.len())));
+            faults.push(RequestFault::new("/tags", format!("at most {MAX_TAGS} tags: these are {}", self.tags.len())));
         }
         for (number, tag) in self.tags.iter().enumerate() {
             if tag.trim().is_empty() || tag.chars().count() > MAX_TAG || tag.chars().any(char::is_control) {
                 let message = format!("a tag has 1 to {MAX_TAG} printable characters");
-                faults.push(JobFault::new(format!("/tags/{number}"), message));
+                faults.push(RequestFault::new(format!("/tags/{number}"), message));
             }
         }
         if let Some(payload) = &self.payload {
             if !payload.is_object() && !payload.is_null() {
-                faults.push(JobFault::new("/payload", "a payload is an object, like {\"retention_days\": 30}"));
+                faults.push(RequestFault::new("/payload", "a payload is an object, like {\"retention_days\": 30}"));
             }
             if payload.to_string().len() > MAX_PAYLOAD {
-                faults.push(JobFault::new(
+                faults.push(RequestFault::new(
                     "/payload",
                     format!("a payload has at most {MAX_PAYLOAD} bytes: store the data elsewhere and pass its address"),
                 ));
             }
         }
         if self.metadata.as_ref().is_some_and(|metadata| !metadata.is_object() && !metadata.is_null()) {
-            faults.push(JobFault::new("/metadata", "metadata is an object, like {\"team\": \"billing\"}"));
+            faults.push(RequestFault::new("/metadata", "metadata is an object, like {\"team\": \"billing\"}"));
         }
     }
 
     /// The schedule as it is kept.
-    fn check_timing(&self, now: Micros, faults: &mut Vec<JobFault>) -> String {
+    fn check_timing(&self, now: Micros, faults: &mut Vec<RequestFault>) -> String {
         let zone = self.timezone.as_deref().unwrap_or("UTC");
         let known = timezone(zone);
         if let Err(error) = &known {
-            faults.push(JobFault::new("/timezone", format!("{error}: {}", error.help)));
+            faults.push(RequestFault::new("/timezone", format!("{error}: {}", error.help)));
         }
         match &self.timing {
             JobTiming::Cron(text) => {
                 if known.is_ok()
                     && let Err(error) = Cron::parse(text, zone)
                 {
-                    faults.push(JobFault::new("/schedule", format!("{error}: {}", error.help())));
+                    faults.push(RequestFault::new("/schedule", format!("{error}: {}", error.help())));
                 }
                 text.clone()
             }
             JobTiming::Once(text) => match time::parse(text) {
                 None => {
                     let message = format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z");
-                    faults.push(JobFault::new("/execute_at", message));
+                    faults.push(RequestFault::new("/execute_at", message));
                     text.clone()
                 }
                 Some(at) if at < now - JUST_NOW => {
                     let message = format!("{} has passed: give an instant to come", time::rfc3339(at));
-                    faults.push(JobFault::new("/execute_at", message));
+                    faults.push(RequestFault::new("/execute_at", message));
                     text.clone()
                 }
                 Some(at) => time::rfc3339(at),
@@ -287,7 +277,7 @@ impl JobRequest {
             JobTiming::Interval(text) => text.clone(),
             JobTiming::After { workflow, on } => {
                 if on.is_empty() || on.iter().any(|end| !["success", "failed", "cancelled"].contains(&end.as_str())) {
-                    faults.push(JobFault::new("/on", "write which ends it follows: success, failed or cancelled"));
+                    faults.push(RequestFault::new("/on", "write which ends it follows: success, failed or cancelled"));
                 }
                 workflow.clone()
             }
@@ -296,7 +286,7 @@ impl JobRequest {
 }
 
 /// The workflow of a job; errors of the dialect are reported under the fields of the request.
-pub(crate) fn compile(spec: JobSpec, kind: JobKind, namespace: &str, name: &str) -> Result<Checked, Vec<JobFault>> {
+pub(crate) fn compile(spec: JobSpec, kind: JobKind, namespace: &str, name: &str) -> Result<Checked, Vec<RequestFault>> {
     let document = spec.document(kind, namespace, name);
     match mainspring_core::parse(&document.to_string()) {
         Ok(workflow) => Ok(Checked { spec, document, workflow }),
@@ -304,7 +294,7 @@ pub(crate) fn compile(spec: JobSpec, kind: JobKind, namespace: &str, name: &str)
             .iter()
             .map(|problem| {
                 let help = problem.help.as_ref().map(|help| format!(": {help}")).unwrap_or_default();
-                JobFault::new(pointer_of(&problem.path), format!("{}{help}", problem.message))
+                RequestFault::new(pointer_of(&problem.path), format!("{}{help}", problem.message))
             })
             .collect()),
     }

@@ -9,15 +9,16 @@ use mainspring_store::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::request::{Checked, JobFault, JobRequest, compile};
+use super::request::{Checked, JobRequest, compile};
 use super::spec::JobSpec;
 use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError};
+use crate::request_fault::RequestFault;
 
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     #[error("the job cannot be made: {}", first(.0))]
-    Invalid(Vec<JobFault>),
+    Invalid(Vec<RequestFault>),
     #[error("{0}")]
     Conflict(String),
     #[error(transparent)]
@@ -26,7 +27,7 @@ pub enum JobError {
     Store(#[from] Error),
 }
 
-fn first(faults: &[JobFault]) -> String {
+fn first(faults: &[RequestFault]) -> String {
     faults.first().map(|fault| format!("{}: {}", fault.pointer, fault.message)).unwrap_or_default()
 }
 
@@ -58,14 +59,14 @@ impl Client {
         let mut replaced = Vec::new();
         let mut faults = Vec::new();
         for (number, request) in requests.iter().enumerate() {
-            let place = |fault: JobFault| match requests.len() {
+            let place = |fault: RequestFault| match requests.len() {
                 1 => fault,
-                _ => JobFault::new(format!("/{number}{}", fault.pointer), fault.message),
+                _ => RequestFault::new(format!("/{number}{}", fault.pointer), fault.message),
             };
             match self.new_job(request, None, IfNamed::Refuse) {
                 Ok(job) if is_named_twice(&jobs, &job) => {
                     let message = "two jobs of this request have the same name: choose another for one of them";
-                    faults.push(place(JobFault::new("/name", message)));
+                    faults.push(place(RequestFault::new("/name", message)));
                 }
                 Ok(job) => {
                     faults.extend(self.check_handler(request).await?.into_iter().map(place));
@@ -109,7 +110,7 @@ impl Client {
         request: &JobRequest,
         event: Option<&EventRow>,
         if_named: IfNamed,
-    ) -> Result<NewJob, Vec<JobFault>> {
+    ) -> Result<NewJob, Vec<RequestFault>> {
         let Checked { spec, document, workflow } = request.check(self.now())?;
         let kind = request.timing.kind();
         let max_executions = spec.max_executions.filter(|_| kind == JobKind::Dependent);
@@ -142,10 +143,10 @@ impl Client {
         let zone = timezone.unwrap_or(&spec.timezone).to_owned();
         match job.kind {
             JobKind::Cron => match mainspring_core::schedule::timezone(&zone) {
-                Err(error) => faults.push(JobFault::new("/timezone", error.to_string())),
+                Err(error) => faults.push(RequestFault::new("/timezone", error.to_string())),
                 Ok(_) => {
                     if let Err(error) = mainspring_core::schedule::Cron::parse(schedule, &zone) {
-                        faults.push(JobFault::new("/schedule", error.to_string()));
+                        faults.push(RequestFault::new("/schedule", error.to_string()));
                     }
                 }
             },
@@ -153,10 +154,10 @@ impl Client {
                 if mainspring_core::time::parse(schedule).is_none_or(|at| at < self.now() - 60_000_000) =>
             {
                 let message = "a one-time job wants an instant to come, like 2026-12-01T10:00:00Z";
-                faults.push(JobFault::new("/schedule", message));
+                faults.push(RequestFault::new("/schedule", message));
             }
             JobKind::Dependent => {
-                faults.push(JobFault::new(
+                faults.push(RequestFault::new(
                     "/schedule",
                     "a dependent job follows another and has no schedule: make a new one",
                 ));
@@ -168,7 +169,7 @@ impl Client {
         }
         (spec.schedule, spec.timezone) = (schedule.to_owned(), zone);
         let checked = compile(spec, job.kind, &job.namespace, &job.name).map_err(|faults| {
-            JobError::Invalid(faults.into_iter().map(|fault| JobFault::new("/schedule", fault.message)).collect())
+            JobError::Invalid(faults.into_iter().map(|fault| RequestFault::new("/schedule", fault.message)).collect())
         })?;
         let kept = serde_json::to_value(&checked.spec).unwrap_or(Value::Null);
         let now = self.clock.wall();

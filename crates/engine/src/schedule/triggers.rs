@@ -33,6 +33,11 @@ impl Client {
         Ok(())
     }
 
+    /// Deletes a calendar that no schedule names.
+    pub async fn delete_calendar(&self, namespace: &str, name: &str) -> Result<()> {
+        self.store.delete_calendar(namespace, name).await
+    }
+
     /// The next fires of a trigger, whether or not it is paused.
     pub async fn next_fires(&self, row: &TriggerRow, count: usize) -> Result<Vec<Fire>> {
         if !row.trigger.source.is_scheduled() || row.next.is_none() {

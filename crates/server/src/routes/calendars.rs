@@ -122,6 +122,6 @@ pub(crate) async fn delete(
     Query(within): Query<InNamespace>,
 ) -> Result<StatusCode, Problem> {
     caller.enter(within.or_default())?;
-    state.client().store().delete_calendar(within.or_default(), name.as_str()).await?;
+    state.client().delete_calendar(within.or_default(), name.as_str()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -6,8 +6,8 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderValue, StatusCode};
 use mainspring_api::namespaces::{ChangeNamespace, CreateNamespace, Namespace};
 use mainspring_core::time::rfc3339;
-use mainspring_engine::{AccessChange, AccessKind};
-use mainspring_store::{NamespaceRow, Operator, Quotas};
+use mainspring_engine::DeleteNamespaceError;
+use mainspring_store::{NamespaceRow, Quotas};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -21,8 +21,6 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 
 const LONGEST_DESCRIPTION: usize = 2_000;
-/// Runs that one call cancels.
-const CANCELLED_AT_ONCE: i64 = 500;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
@@ -89,8 +87,7 @@ pub(crate) async fn create(
     let quotas = Quotas { max_open_runs: wanted.max_open_runs, max_workflows: wanted.max_workflows };
     check(wanted.description.as_deref(), quotas)?;
     let (client, name) = (state.client(), wanted.name.as_str());
-    client.store().add_namespace(client.now(), name, wanted.description.as_deref(), quotas).await?;
-    client.quotas_changed(name);
+    client.create_namespace(name, wanted.description.as_deref(), quotas).await?;
     Ok((StatusCode::CREATED, Json(shown(client.store().namespace(name).await?))))
 }
 
@@ -110,8 +107,7 @@ pub(crate) async fn change(
     };
     let description = wanted.description.unwrap_or(row.description);
     check(description.as_deref(), quotas)?;
-    client.store().set_namespace(client.now(), name, description.as_deref(), quotas).await?;
-    client.quotas_changed(name);
+    client.change_namespace(name, description.as_deref(), quotas).await?;
     Ok(Json(shown(client.store().namespace(name).await?)))
 }
 
@@ -125,29 +121,14 @@ pub(crate) async fn delete(
     Query(params): Query<DeleteParams>,
 ) -> Result<StatusCode, Problem> {
     let (client, name) = (state.client(), name.as_str());
-    client.store().namespace(name).await?;
-    if !params.cascade && client.store().is_used(name).await? {
-        return Err(Problem::conflict(format!(
+    match client.delete_namespace(name, params.cascade, &caller.identity().name).await {
+        Ok(()) => Ok(StatusCode::NO_CONTENT),
+        Err(DeleteNamespaceError::InUse) => Err(Problem::conflict(format!(
             "namespace `{name}` has workflows or secrets: delete them first, or send ?cascade=true"
-        )));
+        ))),
+        Err(DeleteNamespaceError::RunsEnding(left)) => Err(still_open(name, left)),
+        Err(DeleteNamespaceError::Store(error)) => Err(error.into()),
     }
-    let open = client.store().open_run_ids(name, CANCELLED_AT_ONCE).await?;
-    if !open.is_empty() {
-        let reason = Some(format!("namespace {name} is deleted"));
-        let operator = Operator::new(caller.identity().name.clone(), reason);
-        for run in &open {
-            client.cancel(*run, &operator).await?;
-        }
-        let left = client.store().open_runs(name, CANCELLED_AT_ONCE).await?;
-        if left > 0 {
-            return Err(still_open(name, left));
-        }
-    }
-    client.store().delete_namespace(client.now(), name).await?;
-    client.quotas_changed(name);
-    client.secrets().forget(name);
-    client.access_changed(AccessChange { kind: AccessKind::Tokens, namespace: None }).await;
-    Ok(StatusCode::NO_CONTENT)
 }
 
 /// Tasks that run take a moment to end.

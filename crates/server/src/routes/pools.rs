@@ -86,6 +86,6 @@ pub(crate) async fn delete(
     Query(within): Query<InNamespace>,
 ) -> Result<StatusCode, Problem> {
     caller.enter(within.or_default())?;
-    state.client().store().delete_pool(within.or_default(), name.as_str()).await?;
+    state.client().delete_pool(within.or_default(), name.as_str()).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Response};
 pub(crate) use mainspring_api::SecretName;
 use mainspring_api::secrets::{PutSecret, Secret};
 use mainspring_core::time::rfc3339;
+use mainspring_engine::PutSecretError;
 use mainspring_store::SecretRow;
 use utoipa_axum::routes;
 
@@ -83,9 +84,11 @@ pub(crate) async fn put(
         return Err(Problem::invalid("/value", "must not be empty: delete the secret instead"));
     }
     let client = state.client();
-    let sealed = client.secrets().vault().seal(namespace, &name, &secret.value)?;
-    let is_new = client.store().put_secret(client.now(), namespace, &sealed, &caller.identity().name).await?;
-    client.secrets().forget(namespace);
+    let kept = client.put_secret(namespace, &name, &secret.value, &caller.identity().name).await;
+    let is_new = kept.map_err(|error| match error {
+        PutSecretError::Vault(error) => Problem::from(error),
+        PutSecretError::Store(error) => error.into(),
+    })?;
     let kept = shown(client.store().secret(namespace, &name).await?);
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(kept)).into_response())
@@ -102,7 +105,6 @@ pub(crate) async fn delete(
 ) -> Result<StatusCode, Problem> {
     let (namespace, name) = (within.or_default(), String::from(name));
     caller.enter(namespace)?;
-    state.client().store().delete_secret(namespace, &name).await?;
-    state.client().secrets().forget(namespace);
+    state.client().delete_secret(namespace, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

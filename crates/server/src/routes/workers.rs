@@ -118,8 +118,8 @@ pub(crate) async fn drain(State(state): State<ApiState>, Path(id): Path<String>)
     if row.dead {
         return Err(Problem::conflict("this worker is gone"));
     }
-    let store = state.client().store();
-    store.drain_session(row.id).await?;
-    let running = store.running_by_session().await?.into_iter().collect();
+    let client = state.client();
+    client.drain_session(row.id).await?;
+    let running = client.store().running_by_session().await?.into_iter().collect();
     Ok(Json(shown(SessionRow { draining: true, ..row }, &running, &names(&state).await?)))
 }

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use mainspring_api::events::{self, Announced, Announcement, ChangeHandler, Delivery, EventHandler, NewHandler};
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use mainspring_engine::NewEvent;
+use mainspring_engine::{NewEvent, RequestFault, check_event_name, check_handler};
 use mainspring_store::{DeliveryRow, HandlerAction, HandlerFilter, HandlerRow};
 use serde::Deserialize;
 use serde_json::json;
@@ -26,7 +26,6 @@ use crate::words::known;
 
 /// Handlers are few by nature; more than this are not listed at once.
 const MOST_HANDLERS: i64 = 10_000;
-const LONGEST_NAME: usize = 255;
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Operator), routes!(announce)).body_limit(2 << 20);
@@ -57,7 +56,7 @@ pub(crate) async fn announce(
 ) -> Result<(StatusCode, Json<Announced>), Problem> {
     let namespace = event.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str).to_owned();
     caller.enter(&namespace)?;
-    check_event_name(&event.event_name, false)?;
+    check_event_name(&event.event_name, false).map_err(invalid)?;
     let announced = NewEvent {
         namespace: namespace.clone(),
         name: event.event_name.clone(),
@@ -68,19 +67,6 @@ pub(crate) async fn announce(
     let receipt = state.client().emit(announced).await?;
     let deliveries = receipt.deliveries.into_iter().map(delivery).collect::<Result<_, _>>()?;
     Ok((StatusCode::CREATED, Json(Announced { id: receipt.id, event_name: event.event_name, namespace, deliveries })))
-}
-
-fn check_event_name(name: &str, pattern: bool) -> Result<(), Problem> {
-    let body = if pattern { name.strip_suffix('*').unwrap_or(name) } else { name };
-    let fits = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
-    if name.is_empty() || name.chars().count() > LONGEST_NAME || !body.chars().all(fits) {
-        let detail = format!(
-            "the name of an event has 1 to {LONGEST_NAME} characters without spaces, like order.imported{}",
-            if pattern { "; one `*` at its end stands for any rest" } else { "" }
-        );
-        return Err(Problem::invalid("/event_name", detail));
-    }
-    Ok(())
 }
 
 fn action_shown(action: HandlerAction) -> events::HandlerAction {
@@ -140,27 +126,8 @@ fn action(word: &str) -> Result<HandlerAction, Problem> {
     })
 }
 
-/// Refuses what could never be done.
-fn check(row: &HandlerRow) -> Result<(), Problem> {
-    check_event_name(&row.event_name, true)?;
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_.:-".contains(c);
-    if row.handler_name.is_empty() || row.handler_name.len() > LONGEST_NAME || !row.handler_name.chars().all(fits) {
-        let detail = "the name of a handler is made of letters, digits and `_ . : -`, like `reports:send`";
-        return Err(Problem::invalid("/handler_name", detail));
-    }
-    if !["function", "agent", "workflow"].contains(&row.handler_type.as_str()) {
-        let detail = format!("`{}` is no type of handler: write function, agent or workflow", row.handler_type);
-        return Err(Problem::invalid("/handler_type", detail));
-    }
-    let Some(config) = row.config.as_object() else {
-        return Err(Problem::invalid("/action_config", "must be an object"));
-    };
-    for key in ["inputs", "payload", "metadata"] {
-        if config.get(key).is_some_and(|value| !value.is_object() && !value.is_null()) {
-            return Err(Problem::invalid(&format!("/action_config/{key}"), "must be an object"));
-        }
-    }
-    Ok(())
+fn invalid(fault: RequestFault) -> Problem {
+    Problem::invalid(&fault.pointer, fault.message)
 }
 
 /// Refuses a handler that acts in another namespace than its own, unless its author may do that there or the workflow there
@@ -256,9 +223,9 @@ pub(crate) async fn create(
         created_at: now,
         updated_at: now,
     };
-    check(&row)?;
+    check_handler(&row).map_err(invalid)?;
     check_target(&state, &caller, &row).await?;
-    client.store().insert_handler(&row).await?;
+    client.create_handler(&row).await?;
     Ok((StatusCode::CREATED, Json(shown(row))))
 }
 
@@ -284,8 +251,8 @@ pub(crate) async fn change(
     Path(id): Path<Uuid>,
     body::Json(change): body::Json<ChangeHandler>,
 ) -> Result<Json<EventHandler>, Problem> {
-    let store = state.client().store();
-    let mut row = store.handler(id).await?;
+    let client = state.client();
+    let mut row = client.store().handler(id).await?;
     enter(&caller, row.namespace.as_deref(), Role::Author)?;
     if let Some(word) = &change.action_type {
         row.action = action(word)?;
@@ -296,10 +263,10 @@ pub(crate) async fn change(
     row.enabled = change.enabled.unwrap_or(row.enabled);
     row.priority = change.priority.unwrap_or(row.priority);
     row.config = change.action_config.unwrap_or(row.config);
-    check(&row)?;
+    check_handler(&row).map_err(invalid)?;
     check_target(&state, &caller, &row).await?;
-    store.update_handler(state.client().now(), &row).await?;
-    Ok(Json(shown(store.handler(id).await?)))
+    client.change_handler(&row).await?;
+    Ok(Json(shown(client.store().handler(id).await?)))
 }
 
 /// Remove an event handler
@@ -310,9 +277,9 @@ pub(crate) async fn delete(
     caller: Caller,
     Path(id): Path<Uuid>,
 ) -> Result<StatusCode, Problem> {
-    let store = state.client().store();
-    let row = store.handler(id).await?;
+    let client = state.client();
+    let row = client.store().handler(id).await?;
     enter(&caller, row.namespace.as_deref(), Role::Author)?;
-    store.delete_handler(id).await?;
+    client.delete_handler(id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,7 +7,7 @@ use mainspring_api::jobs::{
     Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing,
 };
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
-use mainspring_engine::{JobFault, JobRequest};
+use mainspring_engine::{JobRequest, RequestFault};
 use mainspring_store::{ExecutionFilter, JobFilter, JobKind, JobRow, JobStatus};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -171,7 +171,7 @@ pub(crate) async fn create_bulk(
     let (mut requests, mut faults) = (Vec::with_capacity(jobs.len()), Vec::new());
     for (number, job) in jobs.iter().enumerate() {
         caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
-        let place = |fault: JobFault| JobFault::new(format!("/jobs/{number}{}", fault.pointer), fault.message);
+        let place = |fault: RequestFault| RequestFault::new(format!("/jobs/{number}{}", fault.pointer), fault.message);
         let kind = match kind(job) {
             Ok(kind) => kind,
             Err(fault) => {
@@ -193,8 +193,8 @@ pub(crate) async fn create_bulk(
             faults
                 .into_iter()
                 .map(|fault| match requests.len() {
-                    1 => JobFault::new(format!("/jobs/0{}", fault.pointer), fault.message),
-                    _ => JobFault::new(format!("/jobs{}", fault.pointer), fault.message),
+                    1 => RequestFault::new(format!("/jobs/0{}", fault.pointer), fault.message),
+                    _ => RequestFault::new(format!("/jobs{}", fault.pointer), fault.message),
                 })
                 .collect(),
         ),

@@ -6,7 +6,7 @@ mod jobs;
 mod shapes;
 mod totals;
 
-use mainspring_engine::{JobError, JobFault};
+use mainspring_engine::{JobError, RequestFault};
 
 use crate::auth::access::Routes;
 use crate::problem::{Fault, Problem};
@@ -30,7 +30,7 @@ impl From<JobError> for Problem {
 }
 
 /// 422 with everything that is wrong.
-fn invalid(faults: Vec<JobFault>) -> Problem {
+fn invalid(faults: Vec<RequestFault>) -> Problem {
     let detail = match faults.as_slice() {
         [one] => format!("{}: {}", one.pointer, one.message),
         several => format!("the request has {} faults", several.len()),

@@ -2,7 +2,7 @@
 
 use mainspring_api::jobs::{Every, Job, NewJob};
 use mainspring_core::time::rfc3339;
-use mainspring_engine::{JobFault, JobRequest, JobSpec, JobTiming};
+use mainspring_engine::{JobRequest, JobSpec, JobTiming, RequestFault};
 use mainspring_store::{JobKind, JobRow};
 
 use crate::auth::caller::Caller;
@@ -62,10 +62,13 @@ fn interval(every: &Every) -> String {
 }
 
 /// The kind that the fields, or `type`, ask for.
-pub(super) fn kind(job: &NewJob) -> Result<JobKind, JobFault> {
+pub(super) fn kind(job: &NewJob) -> Result<JobKind, RequestFault> {
     if let Some(word) = &job.r#type {
         return JobKind::from_word(word).ok_or_else(|| {
-            JobFault::new("/type", format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"))
+            RequestFault::new(
+                "/type",
+                format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"),
+            )
         });
     }
     match (&job.schedule, &job.execute_at, &job.every) {
@@ -73,7 +76,7 @@ pub(super) fn kind(job: &NewJob) -> Result<JobKind, JobFault> {
         (None, Some(_), None) => Ok(JobKind::OneTime),
         (None, None, Some(_)) => Ok(JobKind::Recurring),
         (None, None, None) if job.job.is_some() || job.workflow.is_some() => Ok(JobKind::Dependent),
-        _ => Err(JobFault::new(
+        _ => Err(RequestFault::new(
             "/type",
             "say when it fires: one of `schedule`, `execute_at`, `every`, `job` or `workflow`",
         )),
@@ -86,9 +89,9 @@ pub(super) fn request(
     kind: JobKind,
     follows: Option<String>,
     caller: &Caller,
-) -> Result<JobRequest, Vec<JobFault>> {
+) -> Result<JobRequest, Vec<RequestFault>> {
     belongs(job, kind)?;
-    let lacks = |field: &str| vec![JobFault::new(format!("/{field}"), format!("`{field}` is missing"))];
+    let lacks = |field: &str| vec![RequestFault::new(format!("/{field}"), format!("`{field}` is missing"))];
     let timing = match kind {
         JobKind::Cron => JobTiming::Cron(job.schedule.clone().ok_or_else(|| lacks("schedule"))?),
         JobKind::OneTime => JobTiming::Once(job.execute_at.clone().ok_or_else(|| lacks("execute_at"))?),
@@ -124,7 +127,7 @@ pub(super) fn request(
 }
 
 /// Refuses what another kind of job would take.
-fn belongs(job: &NewJob, kind: JobKind) -> Result<(), Vec<JobFault>> {
+fn belongs(job: &NewJob, kind: JobKind) -> Result<(), Vec<RequestFault>> {
     let given = [
         ("schedule", job.schedule.is_some(), JobKind::Cron),
         ("execute_at", job.execute_at.is_some(), JobKind::OneTime),
@@ -133,11 +136,11 @@ fn belongs(job: &NewJob, kind: JobKind) -> Result<(), Vec<JobFault>> {
         ("workflow", job.workflow.is_some(), JobKind::Dependent),
         ("on", job.on.is_some(), JobKind::Dependent),
     ];
-    let faults: Vec<JobFault> = given
+    let faults: Vec<RequestFault> = given
         .into_iter()
         .filter(|(_, given, owner)| *given && *owner != kind)
         .map(|(field, ..)| {
-            JobFault::new(format!("/{field}"), format!("a {} job has no `{field}`: leave it out", kind.word()))
+            RequestFault::new(format!("/{field}"), format!("a {} job has no `{field}`: leave it out", kind.word()))
         })
         .collect();
     if faults.is_empty() { Ok(()) } else { Err(faults) }

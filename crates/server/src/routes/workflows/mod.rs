@@ -11,14 +11,13 @@ mod look;
 pub(crate) mod shapes;
 pub(crate) mod trigger;
 
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use mainspring_api::workflows::{DryRun, Switch, Workflow, WorkflowBundle, WorkflowDocument};
 use mainspring_core::difference::difference;
+use mainspring_engine::DeleteWorkflowError;
 use mainspring_store::{Error, WorkflowFilter, WorkflowRow};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -35,10 +34,6 @@ use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// How long a deletion waits for the runs it has cancelled.
-const PATIENCE: Duration = Duration::from_secs(10);
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-const MOST_CANCELLED: i64 = 10_000;
 const LIST: &str = "workflows";
 
 pub(crate) fn register(routes: &mut Routes) {
@@ -256,28 +251,13 @@ pub(crate) async fn delete(
     let within = InNamespace { namespace: params.namespace };
     let row = find(&state, &caller, &workflow, &within).await?;
     precondition(&headers, Some(row.edition()))?;
-    if params.cancel.unwrap_or(false) {
-        cancel_all(&state, &caller, &row).await?;
-    }
-    state.client().store().delete_workflow(row.id).await?;
-    Ok(StatusCode::NO_CONTENT)
-}
-
-/// Cancels the open runs of a workflow and waits a while for their ends.
-async fn cancel_all(state: &ApiState, caller: &Caller, row: &WorkflowRow) -> Result<(), Problem> {
-    let client = state.client();
     let operator = caller.operator(None, Some(format!("workflow `{}` is deleted", row.name)));
-    client.set_workflow_active(row.id, false, None).await?;
-    for run in client.store().open_runs_of(row.id, MOST_CANCELLED).await? {
-        client.cancel(run, &operator).await?;
-    }
-    let deadline = tokio::time::Instant::now() + PATIENCE;
-    while !client.store().open_runs_of(row.id, 1).await?.is_empty() {
-        if tokio::time::Instant::now() > deadline {
-            let said = "its runs are being cancelled, and some of their tasks still run: repeat in a moment";
-            return Err(Problem::conflict(said));
+    let cancels = params.cancel.unwrap_or(false).then_some(&operator);
+    state.client().delete_workflow(&row, cancels).await.map_err(|error| match error {
+        DeleteWorkflowError::RunsEnding => {
+            Problem::conflict("its runs are being cancelled, and some of their tasks still run: repeat in a moment")
         }
-        tokio::time::sleep(BETWEEN_LOOKS).await;
-    }
-    Ok(())
+        DeleteWorkflowError::Store(error) => error.into(),
+    })?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,15 @@
+//! What is wrong with a request, and where.
+
+/// One thing that is wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestFault {
+    /// A JSON pointer into the request.
+    pub pointer: String,
+    pub message: String,
+}
+
+impl RequestFault {
+    pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into() }
+    }
+}
