@@ -1,29 +1,68 @@
-//! The pages for contributors name files of this repository: each of them exists.
+//! The pages name files of this repository: each of them exists, and so does every page that another one links to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Words in backticks that look like a path below one of these folders.
-const ROOTS: [&str; 7] = ["crates/", "tests/", "docs/", "examples/", "scripts/", "deploy/", "bench/"];
+const ROOTS: [&str; 9] =
+    ["crates/", "tests/", "docs/", "examples/", "scripts/", "deploy/", "bench/", "ui/src/", "sdk/"];
+const CRATES: [&str; 9] =
+    ["core/", "store/", "engine/", "worker/", "server/", "api/", "telemetry/", "mainspring/", "testkit/"];
+/// Folders whose pages are read, beside those at the top.
+const FOLDERS: [&str; 3] = ["docs", "deploy", "sdk"];
 
 #[test]
-fn every_path_that_the_pages_for_contributors_name_exists() {
+fn every_file_that_a_page_names_or_links_to_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let crates = ["core", "store", "engine", "worker", "server", "api", "telemetry", "mainspring", "testkit"];
+    let mut pages =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "crates/store/sql/README.md"].map(PathBuf::from).to_vec();
+    FOLDERS.iter().for_each(|folder| find_pages(root, Path::new(folder), &mut pages));
     let (mut named, mut missing) = (0, Vec::new());
-    for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
-        let text = std::fs::read_to_string(root.join(page)).unwrap();
-        for word in text.split('`').skip(1).step_by(2) {
-            let in_crate = crates.iter().any(|name| word.starts_with(&format!("{name}/")));
-            if word.contains([' ', '*', '{', '…']) || !(in_crate || ROOTS.iter().any(|root| word.starts_with(root))) {
-                continue;
-            }
+    for page in pages {
+        let text = prose(&std::fs::read_to_string(root.join(&page)).unwrap());
+        let folder = page.parent().unwrap();
+        for path in named_files(&text).into_iter().chain(links(&text).map(|link| folder.join(link))) {
             named += 1;
-            let path = if in_crate { root.join("crates").join(word) } else { root.join(word) };
-            if !path.exists() {
-                missing.push(format!("{page}: {word}"));
+            if !root.join(&path).exists() {
+                missing.push(format!("{}: {}", page.display(), path.display()));
             }
         }
     }
-    assert!(named > 60, "only {named} paths were found: the pages are written in another way now");
+    assert!(named > 250, "only {named} paths were found: the pages are written in another way now");
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+fn find_pages(root: &Path, folder: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let path = folder.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            find_pages(root, &path, pages);
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            pages.push(path);
+        }
+    }
+}
+
+/// The page without its blocks of code.
+fn prose(text: &str) -> String {
+    text.split("```").step_by(2).collect()
+}
+
+fn named_files(text: &str) -> Vec<PathBuf> {
+    let words = text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let plain = words.filter(|word| !word.contains([' ', '*', '{', '…', '<']));
+    let named = plain.filter_map(|word| {
+        let path = word.split(['#', ':']).next()?;
+        match CRATES.iter().any(|name| path.starts_with(name)) {
+            true => Some(Path::new("crates").join(path)),
+            false => ROOTS.iter().any(|root| path.starts_with(root)).then(|| path.into()),
+        }
+    });
+    named.collect()
+}
+
+/// Targets of links within the repository.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '#']).next());
+    targets.filter(|target| !target.is_empty() && !target.contains(':') && !target.starts_with('/'))
 }
