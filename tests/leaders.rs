@@ -55,7 +55,7 @@ impl Scene {
         let sql =
             "SELECT actor FROM (SELECT actor FROM witness_takeovers ORDER BY epoch DESC LIMIT 1) t WHERE actor <> $1";
         let looking = &mut self.looking;
-        let (name,): (String,) = until("somebody leads", PATIENCE, async || {
+        let (name,): (String,) = until("a node leads", PATIENCE, async || {
             Ok(sqlx::query_as(sql).bind(but).fetch_optional(&mut *looking).await?)
         })
         .await

@@ -200,7 +200,7 @@ async fn what_happens_to_jobs_goes_out_and_again_after_a_flush() {
     }
 }
 
-/// The certificate of a Redis of one's own is trusted by `redis.ca`, and by nothing else.
+/// The certificate of a private Redis is trusted by `redis.ca`, and by nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_behind_tls_is_trusted_by_its_authority_alone() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use mainspring_testkit::wait::until;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const RUNS_PER_ROUND: usize = 12;
-/// A server is stopped once so many tasks were executed since the last stop.
+/// How many tasks are executed between two stops of a server.
 const BUSY: usize = 4;
 
 /// Every execution leaves a line.

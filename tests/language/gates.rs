@@ -50,7 +50,7 @@ impl Gates {
         Ok(None)
     }
 
-    /// Lets everybody through, now and later.
+    /// Lets every task through, now and later.
     pub(crate) fn open(&self, namespace: &str, gate: &str) {
         self.lock().entry((namespace.to_owned(), gate.to_owned())).or_default().open.send_replace(true);
     }

@@ -1,5 +1,5 @@
 //! What cases do behind the engine's back: deadlines are moved to the present, so that none depends on how long something
-//! takes, and there have been many events, without anybody's having announced each.
+//! takes, and there have been many events, without each having been announced.
 
 use mainspring_core::{Micros, RunId, TaskKey};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};

@@ -10,10 +10,10 @@
 //! | `approve PATH`, `reject PATH` | with `by NAME`, `as ROLE,ROLE`, `because TEXT` |
 //! | `deliver PATH JSON`, `deliver-failure PATH TEXT` | an external result |
 //! | `emit NAME [key=KEY] [JSON]` | announces an event |
-//! | `flood N NAME` | as if so many events with the key `other` had been announced |
+//! | `flood N NAME` | as if N events with the key `other` had been announced |
 //! | `cancel`, `pause`, `resume` `[#N or PATH]` | a run; with a path the one that this task started |
 //! | `retry [#N]`, `rerun TASK…` | what failed, or the first run from these tasks on |
-//! | `held N GATE` | waits until so many tasks are held: one that is running may not be there yet |
+//! | `held N GATE` | waits until N tasks are held: one that is running may not be there yet |
 //! | `open GATE`, `peak GATE` | lets held tasks go; notes how many were held at once |
 //! | `pool NAME SLOTS` | bounds a pool |
 //! | `expire [PATH, #N or run-of PATH]` | the time that a task run waits for, or the deadline of a run, is now |

@@ -224,10 +224,10 @@ async fn reaping_during_a_claim(in_one_statement: bool) -> Vec<Violation> {
     driver.violations().await
 }
 
-/// So many backends wait for locks.
+/// Waits until this number of backends waits for locks.
 pub(crate) async fn wait_for_waiters(url: &str, count: i64) {
     let mut connection = PgConnection::connect(url).await.unwrap();
-    until("somebody waits for a lock", Duration::from_secs(60), async || {
+    until("a backend waits for a lock", Duration::from_secs(60), async || {
         Ok((waiters(&mut connection).await? == count).then_some(()))
     })
     .await

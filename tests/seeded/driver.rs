@@ -154,7 +154,7 @@ impl Driver {
         assert!(self.reap(dead).await, "the session was alive");
     }
 
-    /// Comes back without anybody noticing that it was away; the session it had.
+    /// Comes back before it is found dead; the session it had.
     pub(crate) async fn come_back(&mut self) -> i64 {
         self.lane = self.store.open_lane(self.node, self.now()).await.unwrap();
         let fresh = open_session(&self.store, self.now(), self.node).await;
@@ -215,7 +215,7 @@ async fn open_session(store: &Store, now: Micros, node: Uuid) -> i64 {
     store.open_session(now, &session).await.unwrap()
 }
 
-/// Does something to a database behind everybody's back.
+/// Changes a database without going through the store.
 pub(crate) async fn execute(database: &TestDatabase, sql: &str) {
     let (url, text) = (database.url(), AssertSqlSafe(sql.to_owned()));
     let done = match database.store().flavor() {

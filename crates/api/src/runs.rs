@@ -361,7 +361,7 @@ pub struct Approval {
     pub namespace: String,
     /// What is asked.
     pub message: Option<String>,
-    /// Who may answer; anybody with the operator role if it is empty.
+    /// The roles that may answer; every role that may operate runs if it is empty.
     pub roles: Vec<String>,
     pub requested_at: String,
     /// Until when; without an answer the task then does what its workflow says.

@@ -1,6 +1,6 @@
 //! The pure heart: what a workflow is, which states exist, and what follows from what.
 //!
-//! Nothing here waits, reads a clock, opens a file or talks to anybody. Time and randomness are parameters,
+//! Nothing here waits, reads a clock, opens a file or uses the network. Time and randomness are parameters,
 //! so every decision can be replayed in a test.
 
 pub mod advance;

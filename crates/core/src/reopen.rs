@@ -150,7 +150,7 @@ impl EndedTask {
 }
 
 impl ReopenedItems {
-    /// `None` if the task was not expanded, or none of its items went badly.
+    /// `None` if the task was not expanded, or none of its items failed.
     fn of(index: usize, ended: &[EndedTask]) -> Option<Self> {
         let of_task = ended.iter().filter(|task| task.index == index);
         of_task.clone().find(|task| task.item < 0 && task.is_expanded)?;

@@ -85,7 +85,7 @@ impl Retry {
         !failure.permanent && failures < u32::from(self.attempts) && self.repeats(failures, failure)
     }
 
-    /// Whether this failure, the last of so many, may be tried again at all, the budget aside. An expression that has no
+    /// Whether this failure, the last of `failures`, may be tried again at all, the budget aside. An expression that has no
     /// value of it says no: what is not understood is not repeated.
     pub fn repeats(&self, failures: u32, failure: &Failure) -> bool {
         self.allows(&failure.kind, failure.code())

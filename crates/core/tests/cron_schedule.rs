@@ -41,7 +41,7 @@ impl Case<'_> {
     /// What the others say.
     fn reference(&self) -> &str {
         let reference = self.answer("=").or_else(|| self.answer("cronsim")).or_else(|| self.answer("croniter"));
-        reference.unwrap_or_else(|| panic!("nobody knows {}", self.expression))
+        reference.unwrap_or_else(|| panic!("no reference for {}", self.expression))
     }
 
     fn found(&self) -> String {

@@ -22,7 +22,7 @@ use crate::coordination::{CoordinationHealth, LEADERSHIP};
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A database that takes longer is degraded.
 const SLOW: Duration = Duration::from_secs(1);
-/// Anybody may ask, so the parts are asked at most this often.
+/// Every client may ask, so the parts are asked at most this often.
 const REMEMBERED: Duration = Duration::from_millis(500);
 /// The longest wait for an answer.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
@@ -298,7 +298,7 @@ async fn disk_health(file: &std::path::Path) -> ComponentHealth {
     // A file system that hangs must not take a thread of the runtime along.
     let asking = tokio::task::spawn_blocking(move || nix::sys::statvfs::statvfs(&folder));
     let Ok(Ok(Ok(found))) = tokio::time::timeout(PATIENCE, asking).await else {
-        return look.saw(HealthStatus::Degraded, "how much space is left cannot be told", json!({}));
+        return look.saw(HealthStatus::Degraded, "how much space is left is unknown", json!({}));
     };
     #[expect(clippy::useless_conversion, reason = "narrower on other systems")]
     let free = u64::from(found.blocks_available()).saturating_mul(u64::from(found.fragment_size()));

@@ -24,9 +24,9 @@ pub enum TaskAction {
     ResetAttempts,
     Approve,
     Reject,
-    /// So many attempts in all, for this task run.
+    /// How many attempts in all, for this task run.
     MaxAttempts(i16),
-    /// So many milliseconds for each attempt of this task run from the next one on.
+    /// Milliseconds for each attempt of this task run from the next one on.
     Timeout(i64),
 }
 

@@ -16,7 +16,7 @@ use crate::client::Client;
 use crate::exchange::scopes::pause;
 use crate::node::Shared;
 
-/// Traces of so many runs are remembered; then all are forgotten and read again.
+/// How many runs' traces are remembered; beyond that all are forgotten and read again.
 const MOST_REMEMBERED: usize = 20_000;
 
 tokio::task_local! {

@@ -43,7 +43,7 @@ pub(crate) enum Workload {
     Schedules,
     /// N failing runs, their entries, and one batch that retries them all.
     DeadLetters,
-    /// N open runs of which a tenth is stale: a dry run of the detector, four calls at once, one call.
+    /// N open runs, a tenth of them stale: a dry run of the detector, four calls at once, one call.
     Staleness,
 }
 

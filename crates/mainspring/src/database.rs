@@ -112,7 +112,7 @@ pub(crate) fn shown(url: &str) -> String {
     }
 }
 
-/// Whether anybody listens where PostgreSQL should: the pool alone would only say that it timed out.
+/// Whether a server listens where PostgreSQL should: the pool alone would only say that it timed out.
 async fn probe(url: &str) -> Result<()> {
     let Some((host, port)) = postgres_address(url) else { return Ok(()) };
     let cause = match tokio::time::timeout(PROBE_PATIENCE, tokio::net::TcpStream::connect((host.as_str(), port))).await

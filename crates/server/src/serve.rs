@@ -86,7 +86,7 @@ impl HttpListener {
         let health = api.state().health().clone();
         let task = tokio::spawn(async move {
             accept(self.listener, self.tls, api, stopped).await;
-            tell.send_replace(Some("it was told to".to_owned()));
+            tell.send_replace(Some("a signal asked for it".to_owned()));
         });
         HttpServer { address: self.address, health, stop, task, ended }
     }

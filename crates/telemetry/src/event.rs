@@ -24,7 +24,7 @@ pub enum Event<'a> {
         queue: &'a str,
         count: u64,
     },
-    /// A worker took a task run, so long after it became claimable.
+    /// A worker took a task run; `waited` is how long after it became claimable.
     TaskClaimed {
         queue: &'a str,
         waited: f64,
@@ -37,7 +37,7 @@ pub enum Event<'a> {
         status: &'static str,
         seconds: f64,
     },
-    /// A schedule made its run, so long after the nominal time.
+    /// A schedule made its run; `lag` is how long after the nominal time.
     ScheduleFired {
         lag: f64,
     },
@@ -68,7 +68,7 @@ pub enum Event<'a> {
         original_state: &'a str,
         count: u64,
     },
-    /// An entry left `pending` by an action or an update, so long after it was written.
+    /// An entry left `pending` by an action or an update; `seconds` is how long after it was written.
     DeadLetterClosed {
         reason: &'a str,
         resolution: &'a str,

@@ -259,7 +259,7 @@ pub struct Workload {
     kinds: Vec<Kind>,
     /// Runs so large that they are made, let go, cancelled and counted in chunks.
     broad: Kind,
-    /// One run in so many is broad.
+    /// One run in this number is broad.
     broad_every: usize,
 }
 

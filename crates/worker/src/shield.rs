@@ -1,7 +1,7 @@
 //! Hides this process, and what it holds open, from the tasks it starts.
 //!
 //! Tasks run as the same user, and on Linux every process of that user may read another process's environment and memory
-//! through `/proc`, where the database's password stands. A process that is not dumpable is closed to everybody but root.
+//! through `/proc`, where the database's password stands. A process that is not dumpable is closed to every user but root.
 //! Programs that it starts are dumpable again.
 //!
 //! Whatever this program opens itself is closed in its tasks. What it inherits from the program that started it (a service manager,

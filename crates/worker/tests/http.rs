@@ -203,7 +203,7 @@ async fn credentials_stay_with_their_origin() {
     }
     assert_eq!(second.header("accept"), Some("application/json"));
     assert!(second.header("idempotency-key").is_some());
-    // A body may hold a secret too, and nobody asked to send it elsewhere.
+    // A body may hold a secret too, and the author did not ask to send it elsewhere.
     let body = Some(HttpBody::Text("content".into()));
     let failure = rig.failure(http(HttpOrder { method: "POST".into(), body, ..get(server.url("/")) })).await;
     assert_eq!((failure.kind.as_str(), other.received().len()), ("redirect", 1), "{failure:?}");

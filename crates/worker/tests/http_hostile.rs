@@ -161,7 +161,7 @@ async fn ssrf_by_dns_rebinding_finds_no_gap() {
     let inner = Server::start_at("127.0.0.2:0", None, fine).await;
     let port = inner.address.port();
     let outer = Server::start_at(&format!("127.0.0.1:{port}"), None, fine).await;
-    // The second answer would lead inside; nobody asks for it.
+    // The second answer would lead inside; the client does not ask for it.
     let resolver = Scripted::new(vec![vec!["127.0.0.1"], vec!["127.0.0.2"]]);
     let mut open = rig(&["127.0.0.1"], Some(resolver.clone()));
     open.output(http(get(format!("http://rebind.example:{port}/")))).await;

@@ -148,7 +148,7 @@ async fn scripts_run_where_they_should() {
     let place = std::path::Path::new(private["place"].as_str().unwrap());
     assert!(place.starts_with(rig.root.path()));
     let mode = std::fs::metadata(place.parent().unwrap()).unwrap().permissions();
-    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o700, "outputs are for nobody else");
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o700, "outputs are for their owner only");
     assert_eq!(rig.until_text(LogStream::Stdout, 1).await.len(), 1, "a private directory begins empty");
     rig.until_swept().await;
 }

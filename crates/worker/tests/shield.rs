@@ -42,7 +42,7 @@ fn seen(hide: &str) -> String {
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let file = directory.path().join("seen");
-    // Whoever starts a worker may have left something open.
+    // The process that starts a worker may have left descriptors open.
     let mut command = Command::new("bash");
     command.args(["-c", "exec 7</dev/zero 9>/dev/full; exec \"$0\" \"$@\""]).arg(program);
     command.args(["--exact", "worker_process", "--ignored"]).current_dir("/").env_clear();

@@ -47,7 +47,7 @@ pub(super) enum Condition {
 pub(super) enum Repeat {
     Once,
     Times(usize),
-    /// The combinations of two lists of so many members, but for the first one.
+    /// The combinations of two lists of these sizes, but for the first one.
     Matrix(usize, usize),
     /// For every member of what this task has left.
     Output(usize),

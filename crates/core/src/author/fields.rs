@@ -444,7 +444,7 @@ pub(super) struct Entry<'t> {
 
 /// A table and the code that reads it have come apart; a test walks all tables.
 pub(super) fn unread(name: &str) {
-    debug_assert!(false, "the table knows `{name}`, but nobody reads it");
+    debug_assert!(false, "the table knows `{name}`, but no code reads it");
 }
 
 /// How a message names the value at a path: its last key.

@@ -31,7 +31,7 @@ pub enum Lapse {
 /// An approval as people see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalView {
-    /// Who may decide; empty: everybody who may operate runs.
+    /// The roles that may decide; empty: every role that may operate runs.
     pub roles: Vec<String>,
     pub message: Option<String>,
     pub expires_at: Option<Micros>,
@@ -252,7 +252,7 @@ pub fn rejected(by: &str, reason: Option<&str>) -> Failure {
     Failure { permanent: true, ..plain("rejected", format!("rejected by {by}{why}")) }
 }
 
-/// The failure of a task whose child ended badly; `run` names it, `error` is the name and the error of a task of its.
+/// The failure of a task whose child failed; `run` names it, `error` is the name and the error of a task of its.
 pub fn child_failed(run: &str, state: RunState, error: Option<(&str, &str)>) -> Failure {
     let ended = if state == RunState::Cancelled { "was cancelled" } else { "failed" };
     let why = error.map_or(String::new(), |(task, error)| format!(": task `{task}`: {error}"));

@@ -208,7 +208,7 @@ coded_enum! {
 /// Waits until a person says yes or no.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// Who may decide; empty: everybody who may operate runs.
+    /// The roles that may decide; empty: every role that may operate runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub roles: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -19,7 +19,7 @@ pub(crate) struct Crossing<'a> {
     /// The workflow that is concerned, and its namespace.
     pub(crate) namespace: &'a str,
     pub(crate) workflow: &'a str,
-    /// The run or event because of which.
+    /// The run or event that caused it.
     pub(crate) because_of: Uuid,
 }
 

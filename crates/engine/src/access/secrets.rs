@@ -16,14 +16,14 @@ use crate::access::vault::{Vault, VaultError};
 use crate::client::Client;
 
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Anybody can name namespaces that there are not: no more of them are remembered.
+/// Requests can name namespaces that do not exist: no more of them are remembered.
 const MOST_NAMESPACES: usize = 1_000;
 
 /// The secrets this process knows or can open, by name. Clones share them.
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<BTreeMap<String, String>>,
-    /// Who may see what the process knows: `namespace`, `namespace/NAME`, or `*`. Everybody where it is not said.
+    /// Who may see what the process knows: `namespace`, `namespace/NAME`, or `*`. Every namespace unless it is given.
     allowed: Option<Arc<Vec<String>>>,
     vault: Vault,
     opened: Arc<Mutex<HashMap<String, Opened>>>,

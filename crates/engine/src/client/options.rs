@@ -20,7 +20,7 @@ impl Client {
         self
     }
 
-    /// The same, letting events start so many runs and jobs for one cause.
+    /// The same, letting events start `most` runs and jobs for one cause.
     #[must_use]
     pub fn with_event_budget(mut self, most: i64) -> Self {
         self.budget.most = most;

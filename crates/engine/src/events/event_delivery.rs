@@ -1,7 +1,7 @@
 //! Events reach who listens to them: handlers by priority, then triggers.
 //!
 //! What a listener makes of an event is settled here, from the event and what is stored; it happens, exactly once, in the
-//! store's transaction. Anybody may dispatch at any time, several at once too.
+//! store's transaction. Any node may deliver at any time, several at once too.
 
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
@@ -29,7 +29,7 @@ const WINDOWS_AT_ONCE: i64 = 100;
 type Settled = Result<Reaction>;
 
 impl Client {
-    /// Tells everybody who listens to an event, then marks it.
+    /// Delivers an event to each of its listeners, then marks it.
     pub(crate) async fn dispatch(&self, event: &EventRow) -> Result<()> {
         let listeners = self.store.listeners(event).await?;
         let mut started = false;

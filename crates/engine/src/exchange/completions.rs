@@ -186,7 +186,7 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
     shared.gatherer().push_ended(ended)
 }
 
-/// One line per attempt that failed; what went well is told only to those who ask for more.
+/// One line per attempt that failed; successes are logged at the debug level only.
 fn log_end(shared: &Shared, completion: &Completion, held: &Held) {
     let failure = match &completion.outcome {
         Outcome::Failed(failure) => Some(failure),

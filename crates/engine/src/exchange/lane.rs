@@ -189,7 +189,7 @@ pub(super) fn ends_pending(shared: &Shared) {
     }
 }
 
-/// Names the runs that this exchange has changed, and what began, if anybody wants to know.
+/// Names the runs that this exchange has changed, and what began, if there are subscribers.
 fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     let hints = &shared.client.bus.hints();
     if !hints.wanted() {

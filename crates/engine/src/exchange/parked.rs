@@ -371,7 +371,7 @@ impl ParkedTask<'_> {
         }))
     }
 
-    /// An attempt went badly: again later if the task allows it, else that was it.
+    /// An attempt failed: again later if the task allows it, else that was it.
     async fn go_wrong(&self, failure: Failure) -> Result<()> {
         let failures = u32::try_from(self.claim.failures).unwrap_or(0) + 1;
         if !self.task.retry.tries_again(failures, &failure) {

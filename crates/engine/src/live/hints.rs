@@ -81,11 +81,11 @@ pub(crate) struct Gathered {
     pub(crate) lost_some: bool,
 }
 
-/// A bounded pile of hints and a bell.
+/// A bounded pile of hints, and the signal that one was added.
 #[derive(Debug, Default)]
 struct Pile {
     hints: Mutex<(VecDeque<Hint>, bool)>,
-    bell: Notify,
+    added: Notify,
 }
 
 impl Pile {
@@ -97,12 +97,12 @@ impl Pile {
             pile.0.push_back(hint);
         }
         drop(pile);
-        self.bell.notify_one();
+        self.added.notify_one();
     }
 
     fn lose(&self) {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
-        self.bell.notify_one();
+        self.added.notify_one();
     }
 
     fn take(&self) -> Gathered {
@@ -137,7 +137,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Whether anybody wants to know. Cheap: asked before anything is put together.
+    /// Whether there are subscribers. Cheap: asked before anything is put together.
     pub(crate) fn wanted(&self) -> bool {
         self.inward_wanted.load(Ordering::Relaxed) || self.outward_wanted()
     }
@@ -171,11 +171,11 @@ impl Hints {
     }
 
     pub(super) async fn rung(&self) {
-        self.inward.bell.notified().await;
+        self.inward.added.notified().await;
     }
 
     pub(super) fn ring(&self) {
-        self.inward.bell.notify_one();
+        self.inward.added.notify_one();
     }
 
     pub(super) fn take(&self) -> Gathered {
@@ -203,7 +203,7 @@ impl Hints {
     }
 
     pub(crate) async fn outward_added(&self) {
-        self.outward.bell.notified().await;
+        self.outward.added.notified().await;
     }
 
     pub(crate) fn take_outward(&self) -> Gathered {
@@ -235,7 +235,7 @@ mod tests {
     fn hints_are_bounded_and_kept_only_for_subscribers() {
         let hints = Hints::default();
         hints.changed(Uuid::from_u128(1));
-        assert!(hints.take().hints.is_empty(), "nobody wanted it");
+        assert!(hints.take().hints.is_empty(), "there was no subscriber");
         hints.want_inward(true);
         for id in 0..10_000 {
             hints.changed(Uuid::from_u128(id));

@@ -22,7 +22,7 @@ use crate::specs::{Spec, Specs};
 
 /// Messages without a number that a follower of a run may be behind.
 const UNNUMBERED: usize = 256;
-/// So many runs are looked at with one statement.
+/// How many runs one statement reads.
 const LOOK_AT_ONCE: usize = 1_000;
 /// Followers that read at the same time.
 const READS_AT_ONCE: usize = 4;
@@ -55,7 +55,7 @@ pub(super) struct Inner {
     followers: AtomicUsize,
     /// Whether the loop works.
     works: Mutex<bool>,
-    /// So many followers read at once: the others of this process need the database too.
+    /// How many subscribers read at once: the rest of this process needs the database too.
     reads: Semaphore,
 }
 

@@ -34,7 +34,7 @@ const MOST_AT_ONCE: usize = 16_000;
 const KEPT: usize = 10_000;
 /// So long before something is due it is read and prepared, and then made.
 const LOOK_AHEAD: Duration = Duration::from_millis(200);
-/// So many are made ahead at most; more would not be ready in time.
+/// How many fires are made ahead at most; more would not be ready in time.
 const MOST_AHEAD: usize = 1_000;
 /// Later than that it is not late but the clock was set: what becomes of the time in between has to be asked again.
 const GOOD_FOR: Micros = 1_000_000;

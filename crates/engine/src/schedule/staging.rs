@@ -30,7 +30,7 @@ const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
 /// A unit is made so long before its time at most: others wait for its triggers, or to write at all.
 const LONGEST_LEAD: Duration = Duration::from_millis(120);
-/// One that everybody waits for begins so long before its time, and longer by twice what its fires take.
+/// How long before its time a unit begins that other writers wait for; twice what its fires take comes on top.
 const MARGIN: Duration = Duration::from_millis(5);
 /// The time per fire is estimated from units of at least this size.
 const TELLING: usize = 100;

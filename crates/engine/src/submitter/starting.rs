@@ -89,7 +89,7 @@ impl Slots {
                         }
                         Ok(Resolution::NotApplied) => break,
                         Err(error) if began.elapsed() > PATIENCE || self.node.stop.is_cancelled() => {
-                            tracing::warn!(%error, "nobody can say whether a unit of submissions was applied");
+                            tracing::warn!(%error, "it is unknown whether a unit of submissions was applied");
                             return Err(Error::InDoubt("a submission"));
                         }
                         Err(error) => tracing::debug!(%error, "resolving a unit of submissions"),

@@ -220,7 +220,7 @@ impl Bare {
         let (store, clock) = (bench.client.store(), bench.client.clock());
         if !store.fire_policy().writes_alone {
             let row = store.take_term("bench", clock.new_id(), clock.new_id(), None).await?;
-            return Ok(Self::Row(store.clone(), row.context("somebody holds the benchmark's row")?));
+            return Ok(Self::Row(store.clone(), row.context("the row of the benchmark is locked")?));
         }
         let path = bench.database.trim_start_matches("sqlite:").trim_start_matches("//");
         let path = format!("{}-beside", path.split('?').next().unwrap_or(path));

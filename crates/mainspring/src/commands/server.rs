@@ -77,7 +77,7 @@ pub(crate) async fn server(app: &App<'_>) -> Result {
 }
 
 /// Serves until it is stopped, and does something beside it. `signs_in` prints an address that signs in at every
-/// start, not only at the first one: for a server on one's own machine.
+/// start, not only at the first one: for a server on the machine of its user.
 pub(crate) async fn serve(app: &App<'_>, signs_in: bool, beside: impl AsyncFnOnce(Client)) -> Result {
     let mut signals = Signals::install()?;
     let starting = tokio::select! {

@@ -46,7 +46,7 @@ pub(super) struct StartArgs {
 }
 
 impl StartArgs {
-    /// Whatever can be refused without asking anybody.
+    /// What can be refused without asking a server or a database.
     pub(super) fn check(&self) -> Result<()> {
         require_text("idempotency-key", self.idempotency_key.as_ref())?;
         require_text("correlation-id", self.correlation_id.as_ref())?;

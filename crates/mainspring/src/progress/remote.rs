@@ -29,7 +29,7 @@ const BEFORE_ASKING_AGAIN: Duration = Duration::from_secs(1);
 pub(crate) struct Remote {
     api: Arc<Connection>,
     run: RunId,
-    bell: Arc<Notify>,
+    woken: Arc<Notify>,
     /// How often it was looked at, which stands for the number of the run's last event.
     looks: AtomicI64,
     listener: JoinHandle<()>,
@@ -43,9 +43,9 @@ impl Drop for Remote {
 
 impl Remote {
     pub(super) fn new(api: Connection, run: RunId) -> Self {
-        let (api, bell) = (Arc::new(api), Arc::new(Notify::new()));
-        let listener = tokio::spawn(listen(api.clone(), run, bell.clone()));
-        Self { api, run, bell, looks: AtomicI64::new(0), listener }
+        let (api, woken) = (Arc::new(api), Arc::new(Notify::new()));
+        let listener = tokio::spawn(listen(api.clone(), run, woken.clone()));
+        Self { api, run, woken, looks: AtomicI64::new(0), listener }
     }
 
     pub(super) fn run(&self) -> RunId {
@@ -54,7 +54,7 @@ impl Remote {
 
     pub(super) async fn rest(&self, pause: Duration) {
         tokio::time::sleep(pause.max(SHORTEST)).await;
-        let _ = tokio::time::timeout(LOOK_ANYWAY, self.bell.notified()).await;
+        let _ = tokio::time::timeout(LOOK_ANYWAY, self.woken.notified()).await;
     }
 
     pub(super) async fn summary(&self) -> Result<RunSummary> {
@@ -116,13 +116,13 @@ async fn patiently<T>(patience: Duration, pause: Duration, ask: impl AsyncFn() -
 }
 
 /// Rings whenever the server tells something about the run.
-async fn listen(api: Arc<Connection>, run: RunId, bell: Arc<Notify>) {
+async fn listen(api: Arc<Connection>, run: RunId, woken: Arc<Notify>) {
     let run = run.to_string();
     let query = [("run", Some(run.as_str())), ("types", Some("workflow_status,task_status,log"))];
     loop {
         if let Ok(Some(mut events)) = api.events(&["events", "stream"], &query).await {
             while events.next().await.is_some() {
-                bell.notify_one();
+                woken.notify_one();
             }
         }
         tokio::time::sleep(BEFORE_ASKING_AGAIN).await;

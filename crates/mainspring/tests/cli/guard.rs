@@ -90,7 +90,7 @@ fn a_first_start_leaves_a_token_that_opens_the_api(database: &str) {
     let log = over_http(&["audit", "--limit", "500"]).expect(0);
     log.says(&["/api/v1/namespaces/small", "/api/v1/auth/tokens"]);
 
-    // The same on the database itself, as whoever runs the command; both at once is a contradiction.
+    // The same on the database itself, as the user who runs the command; both at once is a contradiction.
     let local = place.call(&["audit", "--database", database]).expect(0).json();
     assert!(!local["items"].as_array().unwrap().is_empty());
     place.call(&["audit", "--database", database, "--server", &url]).expect(2).says(&["exclude each other"]);

@@ -116,7 +116,7 @@ fn every_mistake_gets_its_message() {
     assert!(wrong.is_empty(), "{}\n{} of {} cases", wrong.join("\n"), wrong.len(), cases.len());
 }
 
-/// What only reads leaves nothing behind, least of all a database that nobody asked for.
+/// What only reads leaves nothing behind, least of all a database.
 #[test]
 fn commands_that_read_create_nothing() {
     for arguments in [

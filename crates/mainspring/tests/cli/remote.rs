@@ -149,7 +149,7 @@ fn logs_are_followed_while_they_are_written() {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     stdout.read_line(&mut line).unwrap();
-    assert_eq!(line, "t | first\n", "it is told while the task runs");
+    assert_eq!(line, "t | first\n", "the line comes while the task runs");
     std::fs::write(go_on, "x\n").unwrap();
     let mut rest = String::new();
     stdout.read_to_string(&mut rest).unwrap();

@@ -40,7 +40,7 @@ fn running_work_is_killed_and_done_again(database: &str) {
     let server = place.server(QUICK);
     let run = place.submit("w.yaml", &[]);
     let shell: i32 = hear(&begun).parse().unwrap();
-    // Once its output arrives, the watchdog knows of the process; in the instant before, nobody would.
+    // Once its output arrives, the watchdog knows of the process; in the instant before, no process does.
     let begins = || place.call(&["runs", "logs", &run]).expect(0).stdout.contains("begun").then_some(());
     until("the first line", begins);
     server.kill();

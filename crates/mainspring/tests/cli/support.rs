@@ -149,7 +149,7 @@ pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Waits for somebody to write, and returns what was written.
+/// Waits for a writer, and returns what it wrote.
 pub(crate) fn hear(fifo: &Path) -> String {
     let mut text = String::new();
     std::fs::File::open(fifo).unwrap().read_to_string(&mut text).unwrap();
@@ -167,7 +167,7 @@ pub(crate) fn task<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 pub(crate) fn is_alive(pid: i32) -> bool {
-    // A process that nobody has reaped yet does not run any more.
+    // A zombie does not run any more.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| !rest.trim_start().starts_with('Z')))
 }

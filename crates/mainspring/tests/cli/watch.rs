@@ -55,7 +55,7 @@ impl Watched {
                 Ok(0) => break,
                 Ok(count) => self.seen.push_str(&String::from_utf8_lossy(&buffer[..count])),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Nobody holds the other end any more.
+                // The other end is closed.
                 Err(_) => break,
             }
         }

@@ -182,7 +182,7 @@ impl Route<'_> {
         self
     }
 
-    /// Does its work in many transactions instead of one: for what is too much to hold everybody else up.
+    /// Does its work in many transactions instead of one: for work that would hold up every other request.
     pub(crate) fn in_pieces(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.in_pieces = true;

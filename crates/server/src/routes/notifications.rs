@@ -1,4 +1,4 @@
-//! `/notifications`: messages that went out or could not, and who is told in a namespace.
+//! `/notifications`: messages that went out or could not, and who is notified in a namespace.
 
 use axum::Json;
 use axum::extract::State;
@@ -85,7 +85,7 @@ fn shown(row: NotificationRow) -> NotificationEntry {
     }
 }
 
-/// Show who is told when something goes wrong in a namespace
+/// Show who is notified when something goes wrong in a namespace
 #[utoipa::path(get, path = "/namespaces/{name}/notifications", tag = "notifications", params(("name" = Name, Path)),
     responses((status = 200, body = NotificationTargets)))]
 pub(crate) async fn targets(
@@ -99,7 +99,7 @@ pub(crate) async fn targets(
     Ok(Json(NotificationTargets { notifications }))
 }
 
-/// Say who is told when something goes wrong in a namespace
+/// Set who is notified when something goes wrong in a namespace
 #[utoipa::path(put, path = "/namespaces/{name}/notifications", tag = "notifications", params(("name" = Name, Path)),
     request_body = NotificationTargets, responses((status = 200, body = NotificationTargets)))]
 pub(crate) async fn set_targets(

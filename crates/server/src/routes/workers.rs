@@ -19,7 +19,7 @@ use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many sessions that are over are looked through.
+/// How many ended sessions are looked through.
 const MOST_ENDED: i64 = 1_000;
 
 pub(crate) fn register(routes: &mut Routes) {

@@ -74,7 +74,7 @@ on_both! {
         let gone: Vec<&String> = agreed.iter().filter(|line| !served.contains(line)).collect();
         assert!(
             missing.is_empty() && gone.is_empty(),
-            "tests/access.txt lacks\n{missing:#?}\nand has, but nobody serves\n{gone:#?}\n\
+            "tests/access.txt lacks\n{missing:#?}\nand has, although no route serves them\n{gone:#?}\n\
              if that is meant, run this test with MAINSPRING_UPDATE_ACCESS=1 and look at the difference"
         );
     }

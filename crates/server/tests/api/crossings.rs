@@ -37,7 +37,7 @@ async fn told(api: &TestApi, count: usize) -> Vec<String> {
         Ok(Some(told).filter(|told| told.len() >= count))
     };
     let patience = std::time::Duration::from_secs(120);
-    mainspring_testkit::wait::until("the other namespace is told", patience, look).await.unwrap()
+    mainspring_testkit::wait::until("the run of the other namespace is there", patience, look).await.unwrap()
 }
 
 on_both! {

@@ -170,7 +170,7 @@ on_both! {
             Ok(Some(letters).filter(|letters| *letters > 0))
         };
         let patience = std::time::Duration::from_secs(120);
-        let letters = mainspring_testkit::wait::until("somebody is asked to look", patience, letters).await.unwrap();
+        let letters = mainspring_testkit::wait::until("the dead letter is written", patience, letters).await.unwrap();
         assert_eq!(letters, 1);
         node.stop().await;
     }

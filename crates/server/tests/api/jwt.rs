@@ -132,7 +132,7 @@ async fn what_must_not_count_does_not_and_says_nothing() {
     for (what, token) in cases {
         let answer = api.get("/api/v1/auth/me").bearer(&token).send().await;
         assert_eq!(answer.status.as_u16(), 401, "{what}");
-        assert_eq!(answer.text, expected, "{what} is told apart");
+        assert_eq!(answer.text, expected, "{what} gets another answer");
     }
 }
 

@@ -10,7 +10,7 @@ use crate::on_both;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whether the process lives; one that nobody has reaped yet does not.
+/// Whether the process lives; a zombie does not.
 fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))

@@ -83,7 +83,7 @@ on_both! {
         let shown: Value = serde_json::from_str(&body).unwrap();
         assert_eq!((&shown["event"], &shown["count"], &shown["counts"]["dead_letter of w"]), (&json!("digest"), &json!(3), &json!(3)));
         let look = async || Ok(Some((told(api, "sent").await.len(), told(api, "in_digest").await.len())).filter(|told| *told == (2, 2)));
-        wait::until("all are told, two of them in a digest", Duration::from_secs(60), look).await.unwrap();
+        wait::until("every message is sent, two of them in a digest", Duration::from_secs(60), look).await.unwrap();
         node.stop().await;
     }
 

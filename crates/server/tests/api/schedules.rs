@@ -39,7 +39,7 @@ on_both! {
         let next = api.get(&format!("/api/v1/schedules/{id}/next?n=3")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(next["items"].as_array().unwrap().len(), 3);
         assert_eq!(next["items"][0]["scheduled_for"], shown["next_run"]);
-        assert_eq!(next["items"][0]["fire_at"], shown["next_fire_at"], "with the same jitter whoever asks");
+        assert_eq!(next["items"][0]["fire_at"], shown["next_fire_at"], "with the same jitter for every caller");
         let fires = api.get(&format!("/api/v1/schedules/{id}/fires")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(fires, json!({"items": [], "next": null}));
         for wrong in ["/next?n=0", "/next?n=1001", "/next?n=x"] {

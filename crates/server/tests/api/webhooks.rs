@@ -30,7 +30,7 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
     call().header("x-webhook-token", "s3cret").send().await.expect(202);
     call().role(Role::Operator).send().await.expect(202);
     assert!(api.runs("w", 4).await.iter().all(|run| run.inputs == Some(json!({"n": 7}))));
-    // A key is looked at once the signature fits: nobody else is shown what was answered, and a refusal is not kept.
+    // A key is looked at once the signature fits: no other sender is shown what was answered, and a refusal is not kept.
     call().header("idempotency-key", "w").send().await.expect(401);
     let keyed = || call().header("idempotency-key", "w").header("x-mainspring-signature", SIGNATURE);
     let first = keyed().send().await.expect(202);
@@ -56,7 +56,7 @@ async fn a_signed_call_starts_what_listens(flavor: Flavor) {
         .send()
         .await
         .expect(401);
-    // A webhook without a secret is open to nobody.
+    // A webhook without a secret refuses every sender.
     api.post("/webhooks/default/other").header("x-webhook-token", "").send().await.expect(401);
     api.post("/webhooks/default/other").role(Role::Operator).send().await.expect(404);
     call().role(Role::Viewer).send().await.expect(403);

@@ -14,7 +14,7 @@ use crate::test_api::TestApi;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// `echo` returns its payload and logs a line, `flaky` fails in its first generation, `hang` ends only when it is told.
+/// `echo` returns its payload and logs a line, `flaky` fails in its first generation, `hang` ends only when it is cancelled.
 fn registry() -> Registry {
     Registry::builder()
         .handler("echo", |call: FunctionCall| async move {
@@ -72,7 +72,7 @@ impl TestApi {
         self.client.put_workflow(workflow, yaml).await.unwrap();
     }
 
-    /// The runs of a workflow once there are so many, all of them ended.
+    /// The runs of a workflow once there are `count` of them and all have ended.
     pub(crate) async fn runs(&self, workflow: &str, count: usize) -> Vec<mainspring_store::RunRow> {
         let filter = mainspring_store::RunFilter { workflow: Some(workflow.into()), limit: 100, ..Default::default() };
         let runs = until("the runs of a workflow end", PATIENCE, async || {

@@ -99,7 +99,7 @@ impl Store {
         ))
     }
 
-    /// Routes whose tasks have been ready since before then: is anybody there to execute them?
+    /// Routes whose tasks have been ready since before then: is there a worker to execute them?
     pub async fn routes_ready_since(&self, before: Micros) -> Result<Vec<i32>> {
         let rows: Vec<(i32,)> = read!(self, |conn| sqlx::query_as(sql!(
             "SELECT DISTINCT route FROM task_runs WHERE state = {task.ready} AND due_at < $1"

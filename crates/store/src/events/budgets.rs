@@ -12,9 +12,9 @@ use crate::events::announce::EventRow;
 /// What events may start for one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CauseBudget {
-    /// So many runs and jobs…
+    /// How many runs and jobs events may start…
     pub most: i64,
-    /// …within so long.
+    /// …within this time.
     pub window: Micros,
 }
 

@@ -18,7 +18,7 @@ macro_rules! hears_runs {
 }
 pub(crate) use hears_runs;
 
-/// Whether anybody listens to the ends of the runs of workflow `w`, as events.
+/// Whether a handler or trigger listens to the ends of the runs of workflow `w`, as events.
 macro_rules! heard {
     () => {
         concat!(

@@ -176,7 +176,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// What it waited for went badly, and is tried again at `due_at`.
+    /// What it waited for failed, and is tried again at `due_at`.
     pub async fn retry_parked(
         &self,
         now: Micros,

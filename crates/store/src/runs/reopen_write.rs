@@ -100,7 +100,7 @@ pub(crate) async fn supersede_keys(tx: &mut Tx, keys: &[Key]) -> Result<()> {
     Ok(())
 }
 
-/// A statement has at most so many rows: both databases bound the number of parameters.
+/// How many rows a statement has at most: both databases bound the number of parameters.
 const ROWS_AT_ONCE: usize = 1_000;
 
 /// Makes live rows of what is done again.

@@ -38,9 +38,9 @@ pub enum Repair {
     RetryNow,
     /// Forget the failures and losses so far.
     ResetAttempts,
-    /// So many attempts in all.
+    /// How many attempts in all.
     MaxAttempts(i16),
-    /// So many milliseconds for each attempt from the next one on.
+    /// Milliseconds for each attempt from the next one on.
     Timeout(i64),
 }
 

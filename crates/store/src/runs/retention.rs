@@ -11,7 +11,7 @@ use crate::names::sql;
 use crate::schedules::fires::NO_BACKFILL;
 
 const RUNS_PER_PURGE: i64 = 200;
-/// So many instants of a trigger are forgotten in one transaction.
+/// How many instants of a trigger one transaction forgets.
 const FIRES_PER_STEP: i64 = 1_000;
 
 /// Everything a run leaves behind, children first.

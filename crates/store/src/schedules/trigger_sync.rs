@@ -51,7 +51,8 @@ impl Store {
     pub async fn insert_triggers(&self, now: Micros, new: &[NewTrigger]) -> Result<()> {
         let mut seeds = Vec::with_capacity(new.len());
         for new in new {
-            let kind = kind_code(&new.trigger.source).ok_or_else(|| Error::Invalid("nobody waits for it".into()))?;
+            let kind = kind_code(&new.trigger.source)
+                .ok_or_else(|| Error::Invalid("this kind of trigger has no row".into()))?;
             let spec = serde_json::to_string(&new.trigger)
                 .map_err(|error| Error::Invalid(format!("the trigger cannot be stored: {error}")))?;
             seeds.push(TriggerSeed {

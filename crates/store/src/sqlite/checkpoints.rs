@@ -18,7 +18,7 @@ use crate::error::Result;
 
 /// From this many pages on, the writer moves them itself.
 pub(super) const LONGEST_LOG: u32 = 16_000;
-/// So many values that were written are much: some hundred pages if they are scattered, a hundred if not.
+/// This number of written values is much: some hundred pages if they are scattered, a hundred if not.
 const MUCH: usize = 10_000;
 /// Between two times, however much is written.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);

@@ -147,6 +147,6 @@ async fn end_run(tx: &mut SqliteTx, now: Micros, run: RunId) -> Result<()> {
     .bind(now)
     .execute(tx.connection().await?)
     .await?;
-    // Whether anybody waits for it is a question of one key.
+    // Whether a parent waits for it is a question of one key.
     super::items::child_ended(tx, now, run).await
 }

@@ -29,7 +29,7 @@ const WORKFLOWS: &[&str] = &[
     "{name: turns, concurrency: {limit: 3}, tasks: {a: {run: x, retry: {attempts: 2}}, b: {run: x, pool: q, on_exhausted: continue}}}",
 ];
 
-/// What everybody shares.
+/// What all workers share.
 struct Shared {
     store: Store,
     clock: AtomicI64,

@@ -14,7 +14,7 @@ conformance! {
     async fn a_decision_to_start_makes_it_ready(w: &mut World) {
         w.submit(&ONE.replace("if: 'true'", "if: 'true', retry: {}")).await;
         w.expect("running a=deciding b=pending").await;
-        assert!(w.claim(5).await.is_empty(), "nobody may start what is not decided");
+        assert!(w.claim(5).await.is_empty(), "an undecided task is not claimed");
         assert_eq!(w.take_decisions().await, ["a"]);
         assert!(w.take_decisions().await.is_empty(), "one decider at a time");
         w.decide("a", Decision::Start).await;

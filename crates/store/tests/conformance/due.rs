@@ -58,7 +58,7 @@ conformance! {
     }
 
     async fn a_retry_never_seems_to_begin_before_it_was_due(w: &mut World) {
-        // Whoever lets it go and whoever claims it looked at the clock early, and then had to wait.
+        // The promotion and the claim both looked at the clock early, and then had to wait.
         w.store.set_pool(w.now, "default", "p", Some(1)).await.unwrap();
         w.submit("{name: w, defaults: {retry: {}}, tasks: {a: {run: x}, b: {run: x}, c: {run: x, pool: p}}}").await;
         w.claim(3).await;

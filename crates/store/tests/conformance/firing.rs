@@ -101,8 +101,8 @@ conformance! {
         let store = w.store.clone();
         let seen = async || (store.run_counts().await.unwrap().len(), store.fire_counts().await.unwrap().len());
         let taken_back = async {
-            assert_eq!(seen().await, (0, 0), "nobody sees it");
-            // A database that is written by one at a time makes everybody wait.
+            assert_eq!(seen().await, (0, 0), "no other transaction sees it");
+            // A database with one writer makes every other one wait.
             let goes_on = store.fire_policy().writes_alone || store.beat_term(&term).await.unwrap();
             assert!(goes_on, "nor does the leader wait for it");
             false
@@ -243,7 +243,7 @@ conformance! {
             assert_eq!(w.store.fire(w.now, w.now, &term, unit).await.unwrap(), Fired::Stale, "nothing fires twice");
         }
         w.run = uuid::Uuid::nil();
-        // The checker compares with the schedule since its beginning, of which the rows are gone.
+        // The checker compares with the schedule since its beginning, whose rows are gone.
         execute(&w.db, "DELETE FROM fires").await;
         execute(&w.db, "DELETE FROM triggers").await;
     }

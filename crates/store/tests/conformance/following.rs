@@ -1,4 +1,4 @@
-//! Ends of followed runs leave word once per generation; nobody else's do.
+//! Ends of followed runs leave a row once per generation; those of other runs leave none.
 
 use mainspring_core::state::RunState;
 use mainspring_store::{HandlerAction, HandlerRow, NewRun, Reopen};
@@ -106,7 +106,7 @@ conformance! {
             w.play(&["a"], &[]).await;
         }
         assert_eq!(w.run_state().await, RunState::Failed);
-        assert_eq!(w.conclude_ends().await, ["run.failed"; 3], "none is lost though nobody looked meanwhile");
+        assert_eq!(w.conclude_ends().await, ["run.failed"; 3], "none is lost though the relay did not look meanwhile");
         assert!(w.conclude_ends().await.is_empty());
     }
 

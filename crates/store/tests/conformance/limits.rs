@@ -71,7 +71,7 @@ conformance! {
         w.run = first;
         let mut order = Vec::new();
         for _ in 0..5 {
-            let key = *w.held.keys().next().expect("somebody holds the slot");
+            let key = *w.held.keys().next().expect("a run holds the slot");
             w.run = key.run;
             order.push(w.workflow(key.run).name.clone());
             w.succeed("a").await;

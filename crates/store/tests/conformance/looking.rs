@@ -71,7 +71,7 @@ impl World {
         self.refuse(&invariants::check(self.db.url()).await.unwrap()).await;
     }
 
-    /// Whoever follows a run sees every number once and in order, whatever the size of the pages.
+    /// A subscriber of a run sees every number once and in order, whatever the size of the pages.
     pub(crate) async fn check_logs(&self) {
         for run in self.versions.keys() {
             let Ok(mark) = self.store.run_summary(*run).await else { continue };

@@ -19,7 +19,7 @@ use mainspring_store::{ContinuedAs, Exchange, Flavor, Reopen, TaskRunRow, TaskTo
 
 use crate::world::{MILLI, SECOND, World, execute, failure, operator};
 
-/// How often the invariants are checked: after every step, or after one in so many.
+/// How often the invariants are checked: after every step, or after every n-th.
 #[derive(Clone, Copy)]
 struct Effort {
     cases: u64,
@@ -53,7 +53,7 @@ async fn long_random_operations_follow_the_model_on_sqlite() {
 
 #[expect(clippy::print_stderr, reason = "the seed of a failing case is the last one printed")]
 async fn play_cases(flavor: Flavor, first_seed: u64, effort: Effort) {
-    // By hand: MAINSPRING_SEED=n begins there, MAINSPRING_CASES=n plays so many.
+    // By hand: MAINSPRING_SEED=n begins there, MAINSPRING_CASES=n plays n cases.
     let given = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
     let first_seed = given("MAINSPRING_SEED").unwrap_or(first_seed);
     let seeds = first_seed..first_seed + given("MAINSPRING_CASES").unwrap_or(effort.cases);

@@ -87,7 +87,7 @@ impl Plans {
         plans
     }
 
-    /// As [`Plans::expect`], and nobody looks through what a session, or everybody, has claimed.
+    /// As [`Plans::expect`], and no plan reads everything that one session, or all of them, has claimed.
     fn expect_of_exchange(&self, what: &str, index: &str) {
         let plans = self.expect(what, index);
         assert!(!plans.contains("task_runs_claimed"), "{what} looks through claimed rows:\n{plans}");

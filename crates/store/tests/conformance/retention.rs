@@ -81,7 +81,7 @@ conformance! {
         assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 1, "what came before every open run");
         assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 0, "the run may still wait for the other");
         w.play(&[], &[]).await;
-        assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 1, "what nobody was told of stays");
+        assert_eq!(w.store.forget_events(i64::MAX).await.unwrap(), 1, "an event that was not delivered stays");
         assert_eq!(w.store.unmatched_events(10).await.unwrap()[0].id, announced[2]);
     }
 

@@ -81,7 +81,7 @@ conformance! {
         let (id, workflow) = (w.id(), w.workflow(w.run).clone());
         w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::Failed, &operator()).await.unwrap();
         let after = w.log(w.run, 2).await;
-        assert_eq!(after[..5], before[..], "nothing that was told has changed");
+        assert_eq!(after[..5], before[..], "no event that was read has changed");
         w.play(&["a"], &[]).await;
         let (id, workflow) = (w.id(), w.workflow(w.run).clone());
         w.store.reopen_run(w.now, id, w.run, &workflow, &Reopen::From(vec![0]), &operator()).await.unwrap();

@@ -54,7 +54,7 @@ conformance! {
         assert_eq!(reply.dead_sessions, [dead]);
         assert!(reply.claimed.is_empty());
         w.expect("running a=ready b=pending").await;
-        // Handed in by somebody else it is refused as well.
+        // Handed in by another session it is refused as well.
         let reply = w.exchange(&Exchange { ended: vec![late.clone()], ..w.empty_exchange() }).await;
         assert_eq!(reply.fenced, [late.token]);
         w.play(&[], &[]).await;

@@ -11,7 +11,7 @@ conformance! {
         let (one, other) = (Uuid::from_u128(11), Uuid::from_u128(12));
         let term = w.store.take_term("leader", one, w.id(), None).await.unwrap().unwrap();
         assert_eq!((term.epoch, term.node, term.beat), (1, one, 0));
-        assert_eq!(w.store.take_term("leader", other, w.id(), None).await.unwrap(), None, "somebody was first");
+        assert_eq!(w.store.take_term("leader", other, w.id(), None).await.unwrap(), None, "another node was first");
         let seen = w.store.term("leader").await.unwrap().unwrap();
         assert!(w.store.beat_term(&term).await.unwrap());
         assert_eq!(w.store.take_term("leader", other, w.id(), Some(&seen)).await.unwrap(), None, "it beat meanwhile");
@@ -35,7 +35,7 @@ conformance! {
         let second = w.store.take_term("leader", w.node, w.id(), Some(&seen)).await.unwrap().unwrap();
         assert!(!second.released);
         w.store.release_term(&first).await.unwrap();
-        assert!(!w.store.term("leader").await.unwrap().unwrap().released, "what is not one's own cannot be given up");
+        assert!(!w.store.term("leader").await.unwrap().unwrap().released, "a node gives up its own term only");
     }
 
     async fn duties_are_led_apart(w: &mut World) {

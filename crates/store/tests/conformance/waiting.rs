@@ -75,7 +75,7 @@ conformance! {
         assert_eq!(w.store.next_due().await.unwrap(), None);
         assert!(!w.tell("a", WaitKind::Result, true).await, "it does not wait for a result");
         assert!(w.tell("a", WaitKind::Approval, true).await);
-        assert!(!w.tell("a", WaitKind::Approval, false).await, "who comes second is told so");
+        assert!(!w.tell("a", WaitKind::Approval, false).await, "the second answer is refused");
         w.expect("running a=deciding b=pending").await;
         let wait = w.store.wait(w.key("a")).await.unwrap().unwrap();
         assert_eq!((wait.outcome, wait.actor.as_deref()), (Some(WaitOutcome::Well), Some("somebody")));
@@ -114,7 +114,7 @@ conformance! {
         w.expect("running a=waiting b=pending").await;
         w.cancel().await;
         w.expect("cancelled a=cancelled b=cancelled").await;
-        assert!(!w.tell("a", WaitKind::Approval, true).await, "nobody waits any more");
+        assert!(!w.tell("a", WaitKind::Approval, true).await, "the task does not wait any more");
     }
 
     async fn a_decision_that_is_lost_is_taken_by_another(w: &mut World) {
@@ -275,7 +275,7 @@ conformance! {
         let next = w.submit(yaml).await;
         w.run = parent;
         w.cancel().await;
-        // The slot becomes free before anybody gets to cancelling the child.
+        // The slot becomes free before a node cancels the child.
         w.run = holder;
         w.end("c", TaskState::Success).await;
         w.run = child;

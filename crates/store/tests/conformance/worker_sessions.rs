@@ -27,7 +27,7 @@ fn guard(w: &World, session: i64, seq: i64, backlog: i32) -> WorkerGuard {
     WorkerGuard { session, seq, node: w.node, backlog }
 }
 
-/// Claims up to so many rows for a session.
+/// Claims up to `slots` rows for a session.
 async fn claim(w: &mut World, session: i64, slots: i32) -> Vec<mainspring_store::Claimed> {
     let routes = w.store.routes().await.unwrap();
     let want =

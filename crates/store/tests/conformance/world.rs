@@ -201,7 +201,7 @@ impl World {
         self.pass(MILLI);
     }
 
-    /// Claims up to so many rows of every route; their names, sorted.
+    /// Claims up to `slots` rows of every route; their names, sorted.
     pub(crate) async fn claim(&mut self, slots: i32) -> Vec<String> {
         let exchange = Exchange { want: self.wants(slots).await, ..self.empty_exchange() };
         let reply = self.exchange(&exchange).await;

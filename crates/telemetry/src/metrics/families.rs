@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// What attempts and runs take: fine below 100 ms, then as the contract has it.
+/// What attempts and runs take: fine below 100 ms, coarse above.
 const DURATIONS: [f64; 13] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 /// What should be over at once: dispatch, fires, requests, statements.
 const LATENCIES: [f64; 13] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 10.0, 60.0];

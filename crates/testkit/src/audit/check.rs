@@ -48,11 +48,11 @@ fn check_submissions(record: &Record, evidence: &Evidence, found: &mut Findings)
     for submission in &evidence.acknowledged {
         let (key, run) = (&submission.key, submission.run);
         if !asked_for.insert(run) {
-            found.add("every key makes a run of its own", format!("{key} was told {run}, and so was another"));
+            found.add("every key makes a run of its own", format!("{key} was answered {run}, and so was another"));
         }
         if record.submissions.get(key) != Some(&run) {
             let made = record.submissions.get(key);
-            found.add("an acknowledged submission stays what it was", format!("{key} was told {run}, is {made:?}"));
+            found.add("an acknowledged submission stays what it was", format!("{key} was answered {run}, is {made:?}"));
         }
         match record.runs.get(&run) {
             None => found.add("an acknowledged run exists", format!("{run} of {key}")),

@@ -15,7 +15,7 @@ use crate::{binary, witness};
 
 /// The code of a program that did not reach what it needs when it started: its supervisor starts it again.
 const NOT_REACHED: i32 = 3;
-/// One round trip to the database in so many loses its reply, or its request.
+/// One round trip to the database in this number loses its reply, or its request.
 const TRIPS_PER_FAULT: u32 = 2_000;
 
 /// One server, with ways of its own to everything it needs.

@@ -41,7 +41,7 @@ use crate::{effects, transactions, witness, workload};
 const NODES: usize = 3;
 const WORKERS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
-/// More is not submitted while so many runs are open.
+/// Nothing is submitted while this number of runs is open.
 const MOST_OPEN: i64 = 120;
 /// How often more may be submitted.
 const BETWEEN_QUOTAS: Duration = Duration::from_millis(200);

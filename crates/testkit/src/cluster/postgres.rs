@@ -1,4 +1,4 @@
-//! A PostgreSQL of one test, which may be shut down under everybody who uses it.
+//! A PostgreSQL of one test, which may be shut down while servers use it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

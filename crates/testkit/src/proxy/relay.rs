@@ -31,7 +31,7 @@ struct Shared {
     /// Passages of statements, and what the server receives instead.
     rewrites: Mutex<Vec<(String, String)>>,
     connections: AtomicU64,
-    /// Everybody hangs up.
+    /// Every connection is closed.
     cut: Notify,
     /// No connection is let through.
     away: AtomicBool,

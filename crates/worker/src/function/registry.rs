@@ -54,7 +54,7 @@ impl fmt::Debug for RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// Adds a handler of one's own: an `async` closure. It replaces a built-in one of the same name.
+    /// Adds a handler: an `async` closure. It replaces a built-in one of the same name.
     #[must_use]
     pub fn handler<F, Fut>(self, name: impl Into<String>, handler: F) -> Self
     where

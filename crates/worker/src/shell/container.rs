@@ -101,7 +101,7 @@ impl Box<'_> {
             if OF_ENGINE.iter().any(|engines| name == engines) {
                 add("--env", joined(&[name, "=".as_ref(), value]));
             } else {
-                // Only the name: a value does not belong on a command line that everybody can read.
+                // Only the name: a value does not belong on a command line, which every user can read.
                 add("--env", name.clone());
                 own.push((name.clone(), value.clone()));
             }
@@ -122,7 +122,7 @@ impl Box<'_> {
     }
 
     /// What is mounted must exist; another user than the worker's must be able to write it. The folder above is closed to
-    /// everybody else on this machine.
+    /// every other user of this machine.
     fn prepare(&self) -> io::Result<()> {
         std::fs::OpenOptions::new().create(true).append(true).open(self.output)?;
         if self.container.user.is_some() {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::watchdog::Guard;
 
-/// How often a group that is tidying up is asked whether anybody is left.
+/// How often a group that is tidying up is asked whether a process is left.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Known to the watchdog from its first moment to its last; killed when it goes out of scope.

@@ -1,6 +1,6 @@
 //! Values that have broken other programs. `{canary}` is a file that must never come into being.
 
-/// A hundred values, none of which is a command by itself.
+/// A hundred values; none is a command by itself.
 pub fn values(canary: &str) -> Vec<String> {
     let mut values: Vec<String> = SHELL.iter().map(|value| value.replace("{canary}", canary)).collect();
     values.extend(OTHER.iter().map(ToString::to_string));

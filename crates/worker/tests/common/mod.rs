@@ -56,7 +56,7 @@ impl Rig {
         rig
     }
 
-    /// Nobody reads the log, unless the caller does.
+    /// The log is read by the caller, or not at all.
     pub fn without_log(mut config: PoolConfig, registry: Registry, room: usize) -> (Self, mpsc::Receiver<LogChunk>) {
         let root = tempfile::tempdir().unwrap();
         config.root = Some(root.path().to_owned());
@@ -199,7 +199,7 @@ pub async fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-/// A zombie has ended, even if nobody has fetched it yet.
+/// A zombie has ended, even before its parent reaps it.
 pub fn is_running(pid: i32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit(')').next().and_then(|rest| rest.trim_start().chars().next());

@@ -28,7 +28,7 @@ pub enum Reply {
     Whole(Vec<u8>),
     /// These bytes, and then nothing until the client goes away.
     Stall(Vec<u8>),
-    /// These bytes, and then more and more, up to so many.
+    /// These bytes, and then more and more, up to this size.
     Endless(Vec<u8>, u64),
 }
 
@@ -171,7 +171,7 @@ pub fn redirect(status: u16, location: &str) -> Reply {
     answer(status, &format!("location: {location}\r\n"), b"")
 }
 
-/// A certificate for these names that nobody knows, and the file that makes it known.
+/// A self-made certificate for these names, and the file that makes it trusted.
 pub fn certificate(names: &[&str], directory: &std::path::Path) -> (TlsAcceptor, std::path::PathBuf) {
     let names: Vec<String> = names.iter().map(ToString::to_string).collect();
     let made = rcgen::generate_simple_self_signed(names).unwrap();

@@ -1,6 +1,6 @@
 """A process without threads that forks the ones that execute handlers.
 
-The worker itself has threads, and forking a process with threads can inherit a lock that nobody will ever release. So this one is
+The worker itself has threads, and forking a process with threads can inherit a lock that is never released. So this one is
 made before the first thread, knows the handlers, and forks on demand.
 """
 

@@ -235,7 +235,7 @@ class Worker:
                 self._begin(assignment)
 
     def _out_of_reach(self) -> None:
-        """Nobody answers. After the lease others run what this worker holds: stop it. If the session turns out to be alive,
+        """No server answers. After the lease others run what this worker holds: stop it. If the session turns out to be alive,
         what was stopped is handed back."""
         if time.monotonic() - self._heard > self._session["lease_ttl_ms"] / 1_000:
             self._released.extend(self._lose_everything())

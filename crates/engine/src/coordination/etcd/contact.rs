@@ -1,5 +1,5 @@
 //! How steadily etcd answers this node. Only a node in steady contact may conclude from an ended lease that its holder is
-//! gone: an etcd that stood still ends the leases of everybody.
+//! gone: an etcd that stood still ends the leases of all nodes.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -49,7 +49,7 @@ pub(crate) struct ListArgs {
 }
 
 impl ListArgs {
-    /// Whatever can be refused without asking anybody; the times as the API takes them.
+    /// What can be refused without asking a server or a database; the times as the API takes them.
     pub(super) fn check(&self, now: Micros) -> Result<[Option<String>; 2]> {
         if let Some(word) = &self.status
             && word.parse::<RunState>().is_err()

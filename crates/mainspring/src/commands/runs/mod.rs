@@ -46,7 +46,7 @@ pub(crate) enum RunsCommand {
 
 pub(crate) async fn runs(app: &App<'_>, command: RunsCommand) -> Result {
     app.start_logs();
-    // What can be refused without asking anybody is.
+    // What can be refused without asking a server or a database is.
     if let Some(run) = command.run() {
         check_run(run)?;
     }

@@ -15,7 +15,7 @@ use crate::body::{Json as Body, Name};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many are cancelled by one call.
+/// How many runs one call cancels.
 const MOST: i64 = 1_000;
 
 pub(super) fn register(routes: &mut Routes) {

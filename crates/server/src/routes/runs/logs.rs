@@ -59,7 +59,7 @@ pub(crate) struct LogParams {
     after: Option<String>,
     /// Go on as lines come (server-sent events)
     follow: Option<bool>,
-    /// The last lines: at least so many, if there are
+    /// The last lines: at least this number, if there are that many
     #[param(minimum = 1, maximum = 10000)]
     tail: Option<usize>,
     /// Only before this place, as `before` of an answer said

@@ -23,7 +23,7 @@ use crate::body::{Path, Query};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many earlier attempts are shown.
+/// How many earlier attempts are shown.
 const MOST_ATTEMPTS: i64 = 2_000;
 const MOST_ACTIONS: i64 = 500;
 

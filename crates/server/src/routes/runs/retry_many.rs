@@ -18,7 +18,7 @@ use crate::openapi::words::RetriedWord;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many are retried by one call.
+/// How many runs one call retries.
 const MOST: i64 = 1_000;
 
 pub(super) fn register(routes: &mut Routes) {

@@ -23,7 +23,7 @@ use crate::body::{Json as Body, Path};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many task runs are acted on by one call.
+/// How many task runs one call acts on.
 const MOST: usize = 500;
 const MOST_ATTEMPTS: i64 = 1_000;
 const MOST_TIMEOUT_MS: i64 = 365 * 24 * 3_600_000;

@@ -14,7 +14,7 @@ use crate::body::{InNamespace, Name, Path, Query};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// So many earlier inputs are offered.
+/// How many earlier inputs are offered.
 const RECENT: i64 = 10;
 
 pub(super) fn register(routes: &mut Routes) {

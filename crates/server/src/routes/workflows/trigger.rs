@@ -92,7 +92,7 @@ pub(crate) async fn trigger(
 }
 
 /// The run as it would be of the version that was the newest the last time. `None` whenever there is any doubt, so that what is
-/// wrong is told by what is stored now.
+/// wrong is seen from what is stored now.
 async fn known_run(
     state: &ApiState,
     caller: &Caller,

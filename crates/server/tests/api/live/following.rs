@@ -37,7 +37,7 @@ async fn follow(address: std::net::SocketAddr, token: &str, run: RunId, few: usi
     loop {
         let after = numbers.last().copied().unwrap_or(0);
         let query = format!("run={run}&seq={after}");
-        // A server under load may drop a connection that is being made; whoever follows comes again.
+        // A server under load may drop a connection that is being made; the subscriber connects again.
         let mut socket = match connect(address, &query, &[("authorization", &bearer)]).await {
             Ok(socket) => socket,
             Err(tungstenite::Error::Http(answer)) => panic!("{query}: {}", answer.status()),
@@ -59,7 +59,7 @@ async fn follow(address: std::net::SocketAddr, token: &str, run: RunId, few: usi
 
 struct Storm {
     clients: usize,
-    /// Runs that each client follows, one after the other: one in so many of those that are made.
+    /// Runs that each client follows, one after the other: every n-th of those that are made.
     runs_each: usize,
     one_in: usize,
     runs_per_second: usize,
@@ -104,11 +104,11 @@ async fn storm(flavor: Flavor, storm: Storm) {
         while made < behind {
             let run = site.submit(&specs[made % specs.len()]).await;
             made += 1;
-            // Nobody has to be left.
+            // All subscribers may have left.
             let _ = runs.send(run);
         }
         if begin.elapsed() > storm.lasts {
-            // Whoever waits for a run that nobody makes any more is done.
+            // A subscriber that waits for a run which will not be made is done.
             break;
         }
         tokio::select! {

@@ -43,12 +43,12 @@ async fn a_snapshot_and_then_what_happens(flavor: Flavor) {
             && message["payload"]["status"] == "success";
         // After a resync the snapshot tells it.
         saw_task |= message["type"] == "resync";
-        // A run that was over before it was seen is told as such first, and then what happened to it.
+        // A run that was over before it was seen is sent as a snapshot first, and then what happened to it.
         if message["run"] == late.as_str() && (is_end(&message) || saw_task && tells_the_end(&message)) {
             break;
         }
     }
-    assert!(saw_task, "the task of the run was told before its end");
+    assert!(saw_task, "the task of the run was sent before its end");
     drop(socket);
     let mut beats = site.connect("types=worker_heartbeat").await;
     let beat = next(&mut beats).await.unwrap();
@@ -85,7 +85,7 @@ async fn what_another_node_does_is_told_too() {
     let spec = there.put_workflow(mainspring_core::parse(yaml).unwrap(), yaml).await.unwrap();
     let types = vec![MessageType::WorkflowStatus, MessageType::TaskStatus, MessageType::Log];
     let mut follower = here.live().follow(WideFilter { types, ..WideFilter::default() }).await.unwrap();
-    // The other node has heard that somebody follows when it tells what a task prints: until then, again.
+    // The other node sends what a task prints once it knows of the subscriber: until then, again.
     let (mut lines, mut ends) = (0, 0);
     there.submit(&spec, Submission::default()).await.unwrap();
     while lines == 0 || ends == 0 {

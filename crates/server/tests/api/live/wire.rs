@@ -97,7 +97,7 @@ impl Site {
 
     /// Returns once there are no subscribers.
     pub(crate) async fn deserted(&self) {
-        mainspring_testkit::wait::until("everybody has left", PATIENCE, async || {
+        mainspring_testkit::wait::until("all subscribers have left", PATIENCE, async || {
             Ok((self.client().live().followers() == 0).then_some(()))
         })
         .await

@@ -307,7 +307,7 @@ BEGIN
         END LOOP;
     END IF;
 
-    -- Claims, one route at a time: SKIP LOCKED does not skip one's own locks. `p_now` is from before this call waited for
+    -- Claims, one route at a time: SKIP LOCKED does not skip the locks of this transaction. `p_now` is from before this call waited for
     -- anything: what was due later than that began later.
     FOR i IN 1 .. cardinality(w_route) LOOP
         IF w_slots[i] > 0 THEN

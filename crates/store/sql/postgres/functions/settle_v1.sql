@@ -168,7 +168,7 @@ BEGIN
             touched := touched || ARRAY(SELECT u.pool FROM unnest(c_state, c_pool) AS u(state, pool) WHERE u.state = {task.gated});
         END IF;
 
-        -- Runs whose stage is over: those that ended are told, the others enter their next stage.
+        -- Runs whose stage is over: those that ended are answered, the others enter their next stage.
         IF 0 = ANY (r_open) THEN
             -- Most runs just end: no further stage, no waiting parent, no follower, no limit.
             IF EXISTS (SELECT 1 FROM unnest(r_open, r_state, r_flags, r_limit) AS u(open, state, flags, held)

@@ -8,7 +8,7 @@ CREATE TABLE namespaces (
     max_workflows integer CHECK (max_workflows >= 0),
     created_at    bigint NOT NULL,
     updated_at    bigint NOT NULL,
-    -- Who is told when something goes wrong, as JSON.
+    -- Who is notified when something goes wrong, as JSON.
     notifications text
 );
 

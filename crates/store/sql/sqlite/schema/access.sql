@@ -8,7 +8,7 @@ CREATE TABLE namespaces (
     max_workflows INTEGER CHECK (max_workflows >= 0),
     created_at    INTEGER NOT NULL,
     updated_at    INTEGER NOT NULL,
-    -- Who is told when something goes wrong, as JSON.
+    -- Who is notified when something goes wrong, as JSON.
     notifications TEXT
 );
 

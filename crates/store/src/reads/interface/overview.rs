@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::runs::waits::WaitKind;
 
-/// So many open runs are looked through for those that the reader may see.
+/// How many open runs are looked through for those that the reader may see.
 const MOST_OPEN: i64 = 10_000;
 
 /// A dead letter that waits for a person.
