@@ -1,16 +1,16 @@
-//! Bugs of many machines: lost and repeated answers, stolen tasks, limits that are counted, and an etcd that is believed.
+//! Bugs of many machines: lost and repeated answers, stolen tasks, limits that are counted.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use mainspring_store::{Connect, Exchange, NewSession, Store};
+use mainspring_engine::{Client, Submission, SystemClock};
+use mainspring_store::{Connect, Exchange, Store};
+use mainspring_testkit::TestDatabase;
 use mainspring_testkit::invariants::{self, Violation};
-use mainspring_testkit::{TestDatabase, witness};
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use uuid::Uuid;
+use sqlx::{Connection, PgConnection};
 
-use crate::bugs::{assert_found, assert_sound};
+use crate::bugs::{assert_found, assert_sound, wait_for_waiters};
 use crate::driver::Driver;
-use crate::mutation::Mutation;
+use crate::mutation::{self, Mutation};
 
 const ONE: &str = "a: {function: noop}";
 
@@ -87,73 +87,47 @@ async fn a_stolen_task_that_its_victim_starts_is_found() {
     assert_found(&stolen_task(true).await, "what was handed back for others is not executed");
 }
 
-/// A pool gets a second slot while three tasks want one.
-async fn admission(counts_live_rows: bool) -> Vec<Violation> {
-    let mut driver = Driver::new(None).await;
-    driver.store.set_pool(driver.now(), "default", "p", Some(1)).await.unwrap();
-    driver.submit("a: {function: noop, pool: p}, b: {function: noop, pool: p}, c: {function: noop, pool: p}").await;
-    let url = driver.database.url().to_owned();
-    if counts_live_rows {
-        let mut setting = PgConnection::connect(&url).await.unwrap();
-        sqlx::query("UPDATE limits SET capacity = 2").execute(&mut setting).await.unwrap();
-        // Two nodes look at the same time, and both see that one slot is free.
-        let mut nodes = [PgConnection::connect(&url).await.unwrap(), PgConnection::connect(&url).await.unwrap()];
-        for node in &mut nodes {
-            sqlx::raw_sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM task_runs")
-                .execute(node)
-                .await
-                .unwrap();
-        }
-        for (node, index) in nodes.iter_mut().zip([1, 2]) {
-            let sql = format!(
-                "UPDATE task_runs SET state = 1 WHERE idx = {index} AND (SELECT count(*) FROM task_runs WHERE state IN (1, 2)) < 2; COMMIT"
-            );
-            sqlx::raw_sql(AssertSqlSafe(sql)).execute(node).await.unwrap();
-        }
-    } else {
-        driver.store.set_pool(driver.now(), "default", "p", Some(2)).await.unwrap();
+/// Two nodes make a run each, whose tasks all want a slot of a pool that has two.
+async fn admission(bug: Option<Mutation>) -> Vec<Violation> {
+    let database = TestDatabase::postgres().await;
+    if let Some(bug) = bug {
+        mutation::apply(&database, bug).await;
+    }
+    let url = database.url().to_owned();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let store = Store::connect(&Connect::new(&url)).await.unwrap();
+        clients.push(Client::new(store, Arc::new(SystemClock::new())));
+    }
+    clients[0].store().set_pool(clients[0].now(), "default", "p", Some(2)).await.unwrap();
+    let source = "{name: w, tasks: {a: {function: noop, pool: p}, b: {function: noop, pool: p}}}";
+    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = clients[0].put_workflow(workflow, source).await.unwrap();
+    // Both are on their way when another transaction lets the limit go.
+    let mut holder = PgConnection::connect(&url).await.unwrap();
+    sqlx::raw_sql("BEGIN; SELECT 1 FROM limits FOR UPDATE").execute(&mut holder).await.unwrap();
+    let mut submitting = Vec::new();
+    for client in clients {
+        let spec = Arc::clone(&spec);
+        submitting.push(tokio::spawn(async move { client.submit(&spec, Submission::default()).await.map(|_| ()) }));
+    }
+    wait_for_waiters(&url, 2).await;
+    sqlx::raw_sql("ROLLBACK").execute(&mut holder).await.unwrap();
+    for submitted in submitting {
+        submitted.await.unwrap().unwrap();
     }
     invariants::check(&url).await.unwrap()
 }
 
 #[tokio::test]
 async fn limits_that_are_counted_from_live_rows_are_found() {
-    assert_sound(&admission(false).await);
-    assert_found(&admission(true).await, "a pool's held counts its ready and running rows");
-}
-
-/// etcd is out of reach: a leader that believes it finds everybody dead, one that asks the database waits for the beats to
-/// stand still.
-async fn silent_etcd(is_taken_for_death: bool) -> Vec<Violation> {
-    let database = TestDatabase::postgres().await;
-    witness::install(database.url()).await.unwrap();
-    let worker = Store::connect(&Connect::new(witness::named(database.url(), "worker"))).await.unwrap();
-    let leader = Store::connect(&Connect::new(witness::named(database.url(), "leader"))).await.unwrap();
-    let session = NewSession {
-        node: Uuid::from_u128(3),
-        worker: "w".into(),
-        hostname: "h".into(),
-        queues: String::new(),
-        labels: String::new(),
-        slots: 1,
-        function_slots: 0,
-        remote: false,
+    let bug = Mutation {
+        function: "limits_v1",
+        passage: "SELECT capacity, held INTO l.capacity, l.held FROM limits WHERE id = l.id FOR NO KEY UPDATE;",
+        instead: "SELECT x.capacity, l.back + (SELECT count(*) FROM task_runs t WHERE t.pool = x.id AND t.state IN (1, 2)) \
+                  INTO l.capacity, l.held FROM limits x WHERE x.id = l.id;",
+        trigger: None,
     };
-    let session = worker.open_session(0, &session).await.unwrap();
-    let term = leader.take_term("leader", Uuid::from_u128(1), Uuid::from_u128(2), None).await.unwrap().unwrap();
-    let ttl = Duration::from_millis(300);
-    if !is_taken_for_death {
-        // The time of a lease is what is being tried here.
-        tokio::time::sleep(ttl).await;
-    }
-    let beat = leader.live_sessions().await.unwrap()[0].beat;
-    leader.reap_session(0, session, beat, &term).await.unwrap();
-    assert!(leader.live_sessions().await.unwrap().is_empty());
-    witness::check_patience(database.url(), ttl).await.unwrap()
-}
-
-#[tokio::test]
-async fn an_etcd_loss_that_is_taken_for_death_is_found() {
-    assert_sound(&silent_etcd(false).await);
-    assert_found(&silent_etcd(true).await, "a session is found dead only after it was silent for a whole TTL");
+    assert_sound(&admission(None).await);
+    assert_found(&admission(Some(bug)).await, "a pool's held counts its ready and running rows");
 }

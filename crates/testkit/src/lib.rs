@@ -11,6 +11,7 @@ pub mod http;
 pub mod invariants;
 pub mod node;
 pub mod proxy;
+pub mod redis;
 pub mod server;
 pub mod services;
 pub mod transactions;

@@ -1,9 +1,10 @@
-//! A proxy that knows nothing of what it carries: it refuses, swallows one or both directions, and cuts.
+//! A proxy that knows nothing of what it carries: it refuses, swallows one or both directions, and cuts; a bug of a
+//! program is put into what it sends.
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -39,9 +40,23 @@ pub struct TcpProxy {
 struct Shared {
     passage: AtomicU8,
     cut: Notify,
+    /// Passages of requests, and what arrives instead.
+    rewrites: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 impl Shared {
+    fn rewritten(&self, mut bytes: Vec<u8>) -> Vec<u8> {
+        let rewrites = self.rewrites.lock().unwrap_or_else(PoisonError::into_inner);
+        for (passage, instead) in rewrites.iter() {
+            let mut from = 0;
+            while let Some(at) = bytes[from..].windows(passage.len()).position(|window| window == passage) {
+                bytes.splice(from + at..from + at + passage.len(), instead.iter().copied());
+                from += at + instead.len();
+            }
+        }
+        bytes
+    }
+
     fn is(&self, passages: &[Passage]) -> bool {
         let now = self.passage.load(Ordering::SeqCst);
         passages.iter().any(|passage| *passage as u8 == now)
@@ -68,6 +83,13 @@ impl TcpProxy {
         if matches!(passage, Passage::Open | Passage::Refused) {
             self.cut_all();
         }
+    }
+
+    /// From now on, requests that contain the passage arrive with another one instead. A passage is found where it was
+    /// written at once.
+    pub fn rewrite(&self, passage: &str, instead: &str) {
+        let mut rewrites = self.shared.rewrites.lock().unwrap_or_else(PoisonError::into_inner);
+        rewrites.push((passage.into(), instead.into()));
     }
 
     /// Cuts every connection there is.
@@ -108,25 +130,31 @@ async fn relay(client: TcpStream, upstream: &str, shared: &Shared) -> io::Result
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     tokio::select! {
-        ended = pump(from_client, to_server, shared, &[Passage::Silent, Passage::RequestsLost]) => ended,
-        ended = pump(from_server, to_client, shared, &[Passage::Silent, Passage::AnswersLost]) => ended,
+        ended = pump(from_client, to_server, Way::Requests, shared) => ended,
+        ended = pump(from_server, to_client, Way::Answers, shared) => ended,
     }
 }
 
-async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    shared: &Shared,
-    swallows: &[Passage],
-) -> io::Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Requests,
+    Answers,
+}
+
+async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, way: Way, shared: &Shared) -> io::Result<()> {
+    let lost = if way == Way::Requests { Passage::RequestsLost } else { Passage::AnswersLost };
     let mut buffer = vec![0; 16 << 10];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
             return Ok(());
         }
-        if !shared.is(swallows) {
-            to.write_all(&buffer[..read]).await?;
+        if shared.is(&[Passage::Silent, lost]) {
+            continue;
+        }
+        match way {
+            Way::Requests => to.write_all(&shared.rewritten(buffer[..read].to_vec())).await?,
+            Way::Answers => to.write_all(&buffer[..read]).await?,
         }
     }
 }

@@ -12,6 +12,10 @@ CREATE TABLE witness_turns (
     actor text,
     at    timestamptz NOT NULL
 );
+-- Terms that their holder gave up.
+CREATE TABLE witness_releases (
+    epoch bigint NOT NULL
+);
 CREATE TABLE witness_sessions (
     session   bigint PRIMARY KEY,
     actor     text,
@@ -35,6 +39,7 @@ BEGIN
     IF TG_OP = 'INSERT' OR NEW.epoch <> OLD.epoch OR NEW.term_id <> OLD.term_id THEN
         INSERT INTO witness_takeovers SELECT NEW.epoch, ACTOR, pg_current_snapshot(), clock_timestamp();
     END IF;
+    INSERT INTO witness_releases SELECT NEW.epoch WHERE NEW.released;
     INSERT INTO witness_turns SELECT NEW.epoch, ACTOR, clock_timestamp() WHERE NOT NEW.released;
     RETURN NULL;
 END $$;

@@ -16,7 +16,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
 use crate::invariants::Violation;
 
-pub use reaping::{Pace, Reap, check_pace, check_patience, reaps};
+pub use reaping::{Pace, Reap, check_pace, check_patience, check_succession, reaps};
 
 /// The variable of a connection that holds the name of the server that used it.
 const ACTOR: &str = "witness.actor";

@@ -74,6 +74,23 @@ pub async fn check_patience(url: &str, ttl: Duration) -> anyhow::Result<Vec<Viol
     Ok(reaps(url).await?.into_iter().filter(too_soon).map(violation).collect())
 }
 
+/// A leader that still beats is not succeeded, whatever etcd says or does not say: between the last beat of a term that was
+/// not given up and the next term lies a whole TTL. Only where no leader died: the end of a dead one's lease in etcd permits
+/// more.
+pub async fn check_succession(url: &str, ttl: Duration) -> anyhow::Result<Vec<Violation>> {
+    let sql = "SELECT t.epoch, (extract(epoch FROM t.at - max(b.at)) * 1e6)::bigint FROM witness_takeovers t \
+               JOIN witness_turns b ON b.epoch = t.epoch - 1 AND b.at < t.at \
+               WHERE NOT EXISTS (SELECT 1 FROM witness_releases r WHERE r.epoch = t.epoch - 1) GROUP BY t.epoch, t.at";
+    let mut connection = PgConnection::connect(url).await.with_context(|| format!("connecting to {url}"))?;
+    let takeovers: Vec<(i64, i64)> = sqlx::query_as(sql).fetch_all(&mut connection).await?;
+    connection.close().await?;
+    let violation = |(epoch, silent): (i64, i64)| Violation {
+        invariant: "a leader is succeeded only after it was silent for a whole TTL",
+        subject: format!("epoch {epoch} began {silent} µs after the last beat of the one before"),
+    };
+    Ok(takeovers.into_iter().filter(|(_, silent)| *silent < ttl.as_micros() as i64).map(violation).collect())
+}
+
 /// By how many microseconds the bound was missed, given the turns of the leader that reaped.
 fn late_by(reap: &Reap, turns: &[i64], pace: Pace) -> i64 {
     let turn = pace.turn.as_micros() as i64;
