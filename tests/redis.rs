@@ -1,13 +1,12 @@
 //! Nodes beside Redis: wake-ups, events in and out, and a Redis that comes and goes.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_engine::{
-    Client, CoordinationHealth, JobRequest, JobTiming, NodeConfig, RedisSettings, Submission, SystemClock,
+    Client, CoordinationHealth, DispatchConfig, JobRequest, JobTiming, NodeConfig, RedisSettings, Submission, SystemClock,
 };
+use mainspring_core::state::RunState;
 use mainspring_store::{Flavor, Store};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::node::TestNode;
@@ -18,34 +17,9 @@ use sqlx::{Connection, PgConnection};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Asks Redis as any program would; the reply as its lines.
+/// Asks Redis as any program would; the reply as its texts.
 fn redis(service: &Service, arguments: &[&str]) -> Vec<String> {
-    let mut stream = TcpStream::connect(service.address()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let mut command = format!("*{}\r\n", arguments.len());
-    for argument in arguments {
-        command.push_str(&format!("${}\r\n{argument}\r\n", argument.len()));
-    }
-    stream.write_all(command.as_bytes()).unwrap();
-    let mut lines = Vec::new();
-    read(&mut BufReader::new(stream), &mut lines);
-    lines
-}
-
-fn read(stream: &mut impl BufRead, lines: &mut Vec<String>) {
-    let mut line = String::new();
-    stream.read_line(&mut line).unwrap();
-    let line = line.trim_end();
-    let number = || line[1..].parse::<i64>().unwrap();
-    match &line[..1] {
-        "$" if number() >= 0 => {
-            let mut bytes = vec![0; number() as usize + 2];
-            stream.read_exact(&mut bytes).unwrap();
-            lines.push(String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned());
-        }
-        "*" => (0..number().max(0)).for_each(|_| read(stream, lines)),
-        _ => lines.push(line.to_owned()),
-    }
+    mainspring_testkit::redis::ask(&service.address(), arguments).unwrap().texts()
 }
 
 fn client(store: &Store, service: &Service) -> Client {
@@ -91,7 +65,7 @@ async fn a_redis_that_is_flushed_or_killed_stops_nothing() {
             .unwrap();
         };
         ended(&client, submit(&client, QUICK).await).await;
-        assert!(redis(&service, &["XLEN", "stream:scheduler:wake"])[0] != ":0", "wake-ups go through the stream");
+        assert!(redis(&service, &["XLEN", "stream:scheduler:wake"])[0] != "0", "wake-ups go through the stream");
         redis(&service, &["FLUSHALL"]);
         ended(&client, submit(&client, QUICK).await).await;
         service.kill().unwrap();
@@ -124,7 +98,7 @@ async fn events_from_the_stream_are_stored_once_and_acknowledged_after() {
     until("everything is acknowledged", PATIENCE, async || {
         let pending = redis(&service, &["XPENDING", stream, "scheduler-events"]);
         let rejected = redis(&service, &["XLEN", "stream:scheduler:events.in.rejected"]);
-        Ok((pending[0] == ":0" && rejected[0] == ":3").then_some(()))
+        Ok((pending[0] == "0" && rejected[0] == "3").then_some(()))
     })
     .await
     .unwrap();
@@ -254,4 +228,79 @@ async fn a_redis_that_wants_a_password_is_named_in_the_health_report() {
     ended(node.client(), run).await;
     assert_eq!(node.client().redis_health(), Some(CoordinationHealth::Healthy));
     node.stop().await;
+}
+
+/// A node that takes the tasks of queue `mail` from a stream, two at a time.
+async fn dispatched(store: &Store, service: &Service, name: &str) -> TestNode {
+    let dispatch = DispatchConfig { queues: ["mail".to_owned()].into(), ..DispatchConfig::default() };
+    let config = NodeConfig { name: name.into(), process_slots: 2, dispatch, ..NodeConfig::default() };
+    TestNode::start_as(client(store, service), config, Registry::builder().build()).await.unwrap()
+}
+
+/// A queue with `transport = "redis"` under work while Redis is flushed, killed and started again: every task is executed once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_redis_dispatches_goes_on_when_redis_is_flushed_or_gone() {
+    const MAIL: &str = "{name: mail, tasks: {a: {run: 'sleep 0.05', queue: mail}}}";
+    for flavor in [Flavor::Postgres, Flavor::Sqlite] {
+        let (mut service, database) = (Service::redis().await.unwrap(), TestDatabase::new(flavor).await);
+        let mut nodes = vec![dispatched(database.store(), &service, "one").await];
+        if flavor == Flavor::Postgres {
+            nodes.push(dispatched(database.store(), &service, "two").await);
+        }
+        // Another process: nothing starts in the unit that makes it.
+        let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+        ended(&client, submit(&client, MAIL).await).await;
+        let route = database.store().routes().await.unwrap().iter().find(|route| route.queue == "mail").unwrap().id;
+        let stream = format!("stream:scheduler:job.dispatch:{route}");
+        // Once something was read, the group says what was the last.
+        let was_read = |service: &Service| {
+            let groups = redis(service, &["XINFO", "GROUPS", &stream]);
+            let at = groups.iter().position(|text| text == "last-delivered-id");
+            at.and_then(|at| groups.get(at + 1)).is_some_and(|last| last != "0-0")
+        };
+        let work = async |count: usize| -> Vec<mainspring_core::RunId> {
+            let workflow = mainspring_core::parse(MAIL).unwrap_or_else(|errors| panic!("{errors}"));
+            let spec = client.put_workflow(workflow, MAIL).await.unwrap();
+            let made = client.submit_many(&spec, vec![Submission::default(); count]).await.unwrap();
+            made.into_iter().map(|made| made.run().unwrap()).collect()
+        };
+        let all_end = async |runs: Vec<mainspring_core::RunId>| {
+            for run in runs {
+                ended(&client, run).await;
+            }
+        };
+        all_end(work(20).await).await;
+        assert!(was_read(&service), "nodes read the stream");
+        until("every entry is acknowledged and removed", PATIENCE, async || {
+            let pending = redis(&service, &["XPENDING", &stream, "scheduler-workers"]);
+            Ok((pending[0] == "0" && redis(&service, &["XLEN", &stream])[0] == "0").then_some(()))
+        })
+        .await
+        .unwrap();
+        let runs = work(30).await;
+        ended(&client, runs[3]).await;
+        redis(&service, &["FLUSHALL"]);
+        all_end(runs).await;
+        let runs = work(30).await;
+        ended(&client, runs[3]).await;
+        service.kill().unwrap();
+        all_end(runs).await;
+        assert!(matches!(nodes[0].client().redis_health(), Some(CoordinationHealth::Degraded(_))));
+        service.restart().await.unwrap();
+        until("streams are fed and read again", PATIENCE, async || {
+            all_end(work(4).await).await;
+            let fed = redis(&service, &["EXISTS", &stream])[0] == "1";
+            Ok((fed && was_read(&service)).then_some(()))
+        })
+        .await
+        .unwrap();
+        let counts = client.store().run_counts().await.unwrap();
+        assert!(counts.iter().all(|count| count.state == RunState::Success), "{counts:?}");
+        for node in nodes {
+            node.stop().await;
+        }
+        assert_eq!(mainspring_testkit::invariants::check_at_rest(database.url()).await.unwrap(), []);
+        let attempts = database.texts("SELECT 'an attempt' FROM attempts").await;
+        assert!(attempts.is_empty(), "none was lost or handed back");
+    }
 }

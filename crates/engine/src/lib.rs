@@ -47,7 +47,7 @@ pub use health::{ComponentHealth, Health, HealthStatus, LONGEST_WAIT};
 pub use jobs::{Execution, JobError, JobRequest, JobSpec, JobTiming};
 pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
 pub use node::{Node, NodeConfig, NodeHandle};
-pub use redis::RedisSettings;
+pub use redis::{DispatchConfig, RedisSettings};
 pub use remote::{
     LogAnswer, LogUpload, NewWorker, WorkerAnswer, WorkerError, WorkerExchange, WorkerGate, WorkerResult, WorkerSession,
 };

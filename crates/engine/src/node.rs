@@ -26,7 +26,7 @@ use crate::exchange::gatherer::Gatherer;
 use crate::exchange::logs::LogBarrier;
 use crate::exchange::session_inbox::{Served, SessionInbox};
 use crate::exchange::{completions, lane, logs};
-use crate::redis::{events_in, events_out, jobs_out};
+use crate::redis::{DispatchConfig, dispatch_feed, dispatch_reader, events_in, events_out, jobs_out};
 use crate::remote::RemoteSessions;
 use crate::schedule::staging::Pace;
 use crate::schedule::status::TimekeepingStatus;
@@ -68,6 +68,8 @@ pub struct NodeConfig {
     pub messenger: Option<Arc<dyn Messenger>>,
     /// How much of the slots a namespace gets while several have work; 1 for those that are not named.
     pub namespace_weights: BTreeMap<String, u32>,
+    /// Which queues streams of Redis dispatch. All nodes should agree; one that does not claims from the database alone.
+    pub dispatch: DispatchConfig,
 }
 
 impl Default for NodeConfig {
@@ -94,6 +96,7 @@ impl Default for NodeConfig {
             desk: DeskConfig::default(),
             messenger: None,
             namespace_weights: BTreeMap::new(),
+            dispatch: DispatchConfig::default(),
         }
     }
 }
@@ -321,9 +324,16 @@ impl Node {
         shared.client.bus.listen();
         let coordinator = Arc::clone(&shared.client.coordinator);
         tasks.spawn(coordinator.keep_membership(shared.member(), shared.stop.clone()));
+        let dispatches = !shared.config.dispatch.queues.is_empty();
+        if let Some(redis) = shared.client.redis.as_ref().filter(|_| dispatches) {
+            tasks.spawn(dispatch_reader::run(Arc::clone(&shared), redis.clone()));
+        }
         if shared.config.leads {
             start_leader_duties(&shared, &mut tasks);
             if let Some(redis) = &shared.client.redis {
+                if dispatches {
+                    tasks.spawn(dispatch_feed::run(Arc::clone(&shared), redis.clone()));
+                }
                 tasks.spawn(events_in::run(Arc::clone(&shared), redis.clone()));
                 tasks.spawn(events_out::run(Arc::clone(&shared), redis.clone()));
                 tasks.spawn(jobs_out::run(Arc::clone(&shared), redis.clone()));

@@ -141,6 +141,7 @@ impl<'a> App<'a> {
             leads: self.config.roles.contains(&Role::Scheduler),
             roles: self.config.role_names(),
             namespace_weights: self.config.scheduler.namespace_weights.clone(),
+            dispatch: self.config.dispatch.clone(),
             schedule_interval: self.config.scheduler.interval,
             schedule_batch: self.config.scheduler.batch_size,
             desk: self.config.desk.clone(),

@@ -21,6 +21,9 @@ pub(crate) struct Signals {
     schedules: Notify,
     due: Notify,
     leadership: Notify,
+    /// For the feeder of dispatch streams, if there is one.
+    dispatch: Notify,
+    dispatches: AtomicBool,
     access: broadcast::Sender<AccessChange>,
 }
 
@@ -34,6 +37,8 @@ impl Default for Signals {
             schedules: Notify::new(),
             due: Notify::new(),
             leadership: Notify::new(),
+            dispatch: Notify::new(),
+            dispatches: AtomicBool::new(false),
             access: broadcast::channel(ACCESS_CHANGES).0,
         }
     }
@@ -64,6 +69,9 @@ impl Signals {
         }
         drop(pending);
         self.wake_lanes();
+        if self.dispatches.load(Ordering::Relaxed) {
+            self.dispatch.notify_one();
+        }
     }
 
     /// Where to look since the last time, if anywhere.
@@ -103,6 +111,12 @@ impl Signals {
 
     pub(crate) async fn promotion_woken(&self) {
         self.due.notified().await;
+    }
+
+    /// Something may be claimable on queues that streams dispatch.
+    pub(crate) async fn dispatch_woken(&self) {
+        self.dispatches.store(true, Ordering::Relaxed);
+        self.dispatch.notified().await;
     }
 
     pub(crate) fn leadership_released(&self) {

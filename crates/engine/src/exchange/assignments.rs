@@ -2,20 +2,24 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use mainspring_core::state::TaskState;
 use mainspring_core::trace::{RunTrace, SpanOf};
 use mainspring_core::work::{Assignment, Clock, Failure, Order};
 use mainspring_core::{Decision, RunId, TaskKey};
-use mainspring_store::{Claimed, DecidedStart, Ended};
+use mainspring_store::{Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended};
 
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
-use crate::exchange::scopes::{WithSpec, load, load_spec, pause, scope};
+use crate::exchange::scopes::{NoSpec, WithSpec, load, load_spec, pause, scope};
 use crate::metering;
 use crate::node::Shared;
 use crate::spans;
 use crate::specs::Spec;
+
+/// How long a node takes nothing more of what it did not understand.
+const LEFT_TO_OTHERS: Duration = Duration::from_secs(5);
 
 /// Gives claimed attempts to the workforce.
 pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
@@ -37,8 +41,10 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         return;
     }
     for claim in unknown {
-        if let Some(spec) = load_spec(shared, claim.version).await {
-            later.push((claim, spec));
+        match load_spec(shared, claim.version).await {
+            Ok(spec) => later.push((claim, spec)),
+            Err(NoSpec::NotUnderstood) => hand_back(shared, &claim),
+            Err(NoSpec::Stopping) => {}
         }
     }
     let Some(data) = load(shared, &later, |task| vec![&task.reads]).await else { return };
@@ -110,13 +116,19 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     let mut waiting: Vec<WithSpec> = Vec::with_capacity(claimed.len());
     let mut parking: Vec<WithSpec> = Vec::new();
     for claim in claimed {
-        if let Some(spec) = load_spec(shared, claim.version).await {
-            let task = &spec.workflow.tasks[claim.token.key.index as usize];
-            if task.foreach.is_some() || task.action.parks() {
-                parking.push((claim, spec));
-            } else {
-                waiting.push((claim, spec));
+        let spec = match load_spec(shared, claim.version).await {
+            Ok(spec) => spec,
+            Err(NoSpec::NotUnderstood) => {
+                leave_undecided(shared, &claim).await;
+                continue;
             }
+            Err(NoSpec::Stopping) => continue,
+        };
+        let task = &spec.workflow.tasks[claim.token.key.index as usize];
+        if task.foreach.is_some() || task.action.parks() {
+            parking.push((claim, spec));
+        } else {
+            waiting.push((claim, spec));
         }
     }
     if !parking.is_empty() {
@@ -171,6 +183,34 @@ fn assignment(claim: &Claimed, order: Arc<Order>, traces: &HashMap<RunId, RunTra
         generation: i32::from(claim.generation),
         order,
         trace: traces.get(&key.run).map(|trace| trace.span(SpanOf::Execution(key, attempt))),
+    }
+}
+
+/// An attempt that this node does not understand: another node may. Its route is left to the others for a while.
+fn hand_back(shared: &Shared, claim: &Claimed) {
+    let now = shared.client.clock.now();
+    let mut gatherer = shared.gatherer();
+    gatherer.finish(claim.token);
+    gatherer.avoid(claim.route, Instant::now() + LEFT_TO_OTHERS);
+    let lane = gatherer.push_continued(ContinuedAttempt {
+        token: claim.token,
+        how: ContinuedAs::Released,
+        started_at: None,
+        finished_at: now,
+        failure: None,
+    });
+    drop(gatherer);
+    shared.client.bus.signals().wake_lane(lane);
+}
+
+/// The same for a decision.
+async fn leave_undecided(shared: &Shared, claim: &Claimed) {
+    shared.gatherer().avoid_deciding(Instant::now() + LEFT_TO_OTHERS);
+    while let Err(error) = shared.client.store.leave_undecided(shared.client.now(), claim.token).await {
+        tracing::warn!(%error, task = %claim.token.key, "leaving a decision to other nodes");
+        if pause(shared).await.is_none() {
+            return;
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use mainspring_store::{Claimed, Exchange, Want};
 use super::gatherer::Gatherer;
 use super::routes::{Chosen, Routes};
 use super::session_inbox::SessionInbox;
+use super::tickets::Ticket;
 
 /// An exchange carries at most this many results, and asks for at most this many tasks per session and route.
 const BATCH: usize = 500;
@@ -20,6 +21,8 @@ const BATCH_BYTES: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) exchange: Exchange,
+    /// What permits some of its demand.
+    pub(super) tickets: Vec<Ticket>,
 }
 
 impl Batch {
@@ -41,14 +44,16 @@ impl Gatherer {
         }
         let mut batch = Batch::default();
         self.take_results(lane, &mut batch);
-        if batch.hands_in() == 0 && !self.has_reason_to_look() {
+        if batch.hands_in() == 0 && !self.has_reason_to_look(now) {
             return None;
         }
         batch.exchange.decide_session = self.own;
         if !self.draining {
             self.add_wants(&mut batch, now);
-            batch.exchange.decide = BATCH as i32;
-            batch.exchange.look_for_undecided = self.look_for_undecided;
+            if self.undecided_until.is_none_or(|until| until <= now) {
+                batch.exchange.decide = BATCH as i32;
+                batch.exchange.look_for_undecided = self.look_for_undecided;
+            }
         }
         self.look_for_undecided = false;
         self.add_sessions(&mut batch.exchange);
@@ -57,11 +62,11 @@ impl Gatherer {
 
     /// Whether an exchange that hands nothing in may bring something. A node that drains takes nothing more, but what it
     /// still holds may be cancelled.
-    fn has_reason_to_look(&self) -> bool {
+    fn has_reason_to_look(&self, now: Instant) -> bool {
         if self.draining {
             return self.look_for_undecided && self.sessions.values().any(|inbox| inbox.count() > 0);
         }
-        self.look_for_undecided || self.routes.any_hungry(|route| self.room_for(route.class, &route.served_by))
+        self.look_for_undecided || self.routes.any_hungry(now, |route| self.room_for(route.class, &route.served_by))
     }
 
     fn take_results(&mut self, lane: usize, batch: &mut Batch) {
@@ -110,20 +115,29 @@ impl Gatherer {
                 // Others have taken the last slots: it is asked the next time.
                 continue;
             }
+            let mut permitted = route.permitted();
             let (hand_over_rank, floor) = route.ask(now);
+            let (id, by_ticket, few) = (chosen[position].route, route.by_ticket, route.is_drained());
             let mut wants = Vec::new();
             for session in self.turn.iter().filter(|session| served_by.contains(session)) {
                 let Some(inbox) = self.sessions.get_mut(session) else { continue };
-                let slots = share(&chosen[position..], &routes, *session, class, inbox);
+                let mut slots = share(&chosen[position..], &routes, *session, class, inbox);
+                if let Some(permitted) = &mut permitted {
+                    slots = slots.min(*permitted);
+                    *permitted -= slots;
+                }
                 if slots > 0 {
                     inbox.reserve(class, slots);
-                    let route = chosen[position].route;
-                    wants.push(Want { session: *session, route, slots, hand_over_rank, floor });
+                    wants.push(Want { session: *session, route: id, slots, hand_over_rank, floor });
                 }
+            }
+            if let Some(route) = routes.get_mut(id).filter(|_| by_ticket) {
+                let asked = wants.iter().map(|want| want.slots).sum();
+                batch.tickets.extend(route.take_tickets(asked).map(|entry| Ticket { route: id, entry }));
             }
             // Rows are claimed in this order: a big worker must not take what would have been enough for the small ones.
             wants.sort_by_key(|want| want.slots);
-            batch.exchange.want.extend(wants);
+            batch.exchange.want.extend(if few && wants.len() > 1 { dealt(&wants) } else { wants });
         }
         self.routes = routes;
         self.turn.rotate_left(1);
@@ -131,14 +145,14 @@ impl Gatherer {
 
     /// Slots of the node's own pool for first tasks of runs that are being made, reserved until the unit is settled.
     pub(crate) fn reserve_first(&mut self, rows: &BTreeMap<i32, i32>) -> Vec<Want> {
-        let (own, mut wants) = (self.own, Vec::new());
+        let (own, mut wants, now) = (self.own, Vec::new(), Instant::now());
         if self.draining || !self.is_current(own) {
             return wants;
         }
         let Some(inbox) = self.sessions.get_mut(&own) else { return wants };
         for (id, rows) in rows {
             let Some(route) = self.routes.get(*id).filter(|route| route.served_by.contains(&own)) else { continue };
-            let Some(hand_over_rank) = route.start_rank() else { continue };
+            let Some(hand_over_rank) = route.start_rank(now) else { continue };
             let slots = inbox.free(route.class).min(*rows);
             if slots > 0 {
                 inbox.reserve(route.class, slots);
@@ -160,7 +174,8 @@ impl Gatherer {
                 new.push(claim);
             }
         }
-        self.settle_reserved(&Batch { exchange: Exchange { want: wants.to_vec(), ..Exchange::default() } }, &used);
+        let exchange = Exchange { want: wants.to_vec(), ..Exchange::default() };
+        self.settle_reserved(&Batch { exchange, tickets: Vec::new() }, &used);
         new
     }
 
@@ -186,6 +201,7 @@ impl Gatherer {
             }
         }
         self.settle_reserved(batch, &used);
+        self.use_tickets(&batch.tickets);
         let mut more = false;
         for (route, (wanted, claimed, furthest)) in answers {
             if let Some(route) = self.routes.get_mut(route) {
@@ -199,9 +215,14 @@ impl Gatherer {
         for want in &batch.exchange.want {
             let Some(class) = self.routes.class(want.route) else { continue };
             if let Some(inbox) = self.sessions.get_mut(&want.session) {
-                // A lost session has freed its claims, also those that it was about to receive.
-                let used = if inbox.lost { 0 } else { used.get(&(want.session, want.route)).copied().unwrap_or(0) };
-                inbox.settle_reserved(class, want.slots, used);
+                inbox.settle_reserved(class, want.slots, 0);
+            }
+        }
+        for ((session, route), used) in used {
+            let Some(class) = self.routes.class(*route) else { continue };
+            // A lost session has freed its claims, also those that it was about to receive.
+            if let Some(inbox) = self.sessions.get_mut(session).filter(|inbox| !inbox.lost) {
+                inbox.take(class, *used);
             }
         }
     }
@@ -209,6 +230,7 @@ impl Gatherer {
     /// The batch was not applied: everything goes back, but what belongs to sessions that are gone.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         self.settle_reserved(&batch, &HashMap::new());
+        self.return_tickets(batch.tickets);
         for want in &batch.exchange.want {
             if let Some(route) = self.routes.get_mut(want.route) {
                 route.hungry = true;
@@ -242,6 +264,23 @@ pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
     let sessions: Vec<i64> =
         ended.chain(continued).chain(starts).chain(want).chain([exchange.decide_session]).collect();
     sessions.into_iter()
+}
+
+/// The same demand in rounds of a quarter of each, so that a few rows are dealt out to all: what the first of them wants would
+/// leave nothing to the others.
+fn dealt(wants: &[Want]) -> Vec<Want> {
+    let mut dealt = Vec::with_capacity(wants.len() * 4);
+    let mut left: Vec<i32> = wants.iter().map(|want| want.slots).collect();
+    while left.iter().any(|slots| *slots > 0) {
+        for (want, left) in wants.iter().zip(&mut left) {
+            let slots = (*left).min((want.slots + 3) / 4);
+            if slots > 0 {
+                *left -= slots;
+                dealt.push(Want { slots, ..*want });
+            }
+        }
+    }
+    dealt
 }
 
 /// The part of a session's free slots that the first of these routes gets.

@@ -12,6 +12,7 @@ use mainspring_store::{ContinuedAttempt, DecidedStart, Ended, RouteRow, TaskToke
 
 use super::routes::Routes;
 use super::session_inbox::{Held, Served, SessionInbox, Slots};
+use super::tickets::TicketOffice;
 use crate::bus::ClaimableRoutes;
 
 #[derive(Debug, Default)]
@@ -49,6 +50,10 @@ pub(crate) struct Gatherer {
     pub(super) routes: Routes,
     pub(super) look_for_undecided: bool,
     pub(super) draining: bool,
+    /// Only where queues are dispatched by streams.
+    pub(super) tickets: Option<TicketOffice>,
+    /// Decisions are left to other nodes until then.
+    pub(super) undecided_until: Option<Instant>,
 }
 
 impl Gatherer {
@@ -62,6 +67,8 @@ impl Gatherer {
             routes: Routes::with_weights(weights),
             look_for_undecided: true,
             draining: false,
+            tickets: None,
+            undecided_until: None,
         }
     }
 
@@ -130,6 +137,7 @@ impl Gatherer {
         if wanted.iter().any(|slots| *slots > 0) {
             self.routes.hungry_for(session);
         }
+        self.tell_reader();
     }
 
     /// Something may be claimable anywhere.
@@ -145,7 +153,7 @@ impl Gatherer {
             ClaimableRoutes::These(routes) => {
                 for id in routes {
                     if let Some(route) = self.routes.get_mut(*id) {
-                        route.hungry = true;
+                        route.wake();
                     }
                 }
                 self.look_for_undecided = true;
@@ -156,6 +164,18 @@ impl Gatherer {
     /// There may be something to decide.
     pub(crate) fn look_for_decisions(&mut self) {
         self.look_for_undecided = true;
+    }
+
+    /// What waits on a route is left to other nodes for a while.
+    pub(crate) fn avoid(&mut self, route: i32, until: Instant) {
+        if let Some(route) = self.routes.get_mut(route) {
+            route.avoid(until);
+        }
+    }
+
+    /// The same for what is to be decided.
+    pub(crate) fn avoid_deciding(&mut self, until: Instant) {
+        self.undecided_until = Some(until);
     }
 
     /// The node takes no new work from now on, for none of its sessions.
@@ -197,7 +217,9 @@ impl Gatherer {
 
     /// A worker is done with an attempt. `None` if its session does not hold it (any more).
     pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
-        self.sessions.get_mut(&token.session)?.finish(token)
+        let held = self.sessions.get_mut(&token.session)?.finish(token)?;
+        self.tell_reader();
+        Some(held)
     }
 
     /// Like [`Gatherer::finish`], for an attempt that is handed in only when its log is stored.

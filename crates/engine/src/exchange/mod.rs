@@ -15,3 +15,4 @@ pub(crate) mod parked;
 pub(crate) mod routes;
 pub(crate) mod scopes;
 pub(crate) mod session_inbox;
+pub(crate) mod tickets;

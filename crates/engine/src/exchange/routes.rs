@@ -1,6 +1,6 @@
 //! Where there may be work, and whose turn it is: routes in turn within a namespace, namespaces by weight.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
@@ -29,9 +29,35 @@ pub(crate) struct Route {
     warm_until: Option<Instant>,
     /// Whether any look at it was answered: before that it is unknown what waits.
     known: bool,
+    /// It is asked as often as there are tickets, and not for any other reason.
+    pub(crate) by_ticket: bool,
+    pub(crate) tickets: VecDeque<String>,
+    /// The next look is for everything.
+    beyond_tickets: bool,
+    /// It is left to other nodes until then.
+    avoided_until: Option<Instant>,
 }
 
 impl Route {
+    /// There may be rows to claim; where tickets say so, only they do.
+    pub(crate) fn wake(&mut self) {
+        self.hungry |= !self.by_ticket;
+    }
+
+    /// How many tasks may be asked for now, if not as many as there are slots.
+    pub(crate) fn permitted(&self) -> Option<i32> {
+        let by_ticket = self.by_ticket && !self.beyond_tickets;
+        by_ticket.then(|| i32::try_from(self.tickets.len()).unwrap_or(i32::MAX))
+    }
+
+    /// So many tasks are asked for: the tickets that permit it.
+    pub(crate) fn take_tickets(&mut self, asked: i32) -> impl Iterator<Item = String> + '_ {
+        let count = usize::try_from(asked).unwrap_or(0).min(self.tickets.len());
+        self.beyond_tickets = false;
+        self.hungry = self.tickets.len() > count;
+        self.tickets.drain(..count)
+    }
+
     /// Up to which rank dependents may skip the queue, and where the last claim stood. It is asked now: another lane need
     /// not ask the same until the answer is in.
     pub(crate) fn ask(&mut self, now: Instant) -> (i16, Option<(i16, Micros)>) {
@@ -54,7 +80,7 @@ impl Route {
         let full = claimed >= wanted;
         self.known = true;
         // A look that was asked for meanwhile stays asked for.
-        self.hungry |= full;
+        self.hungry |= if self.by_ticket { !self.tickets.is_empty() } else { full };
         self.drained = !full;
         if claimed > 0 {
             self.warm_until = Some(now + ROUTE_STAYS_WARM);
@@ -70,8 +96,24 @@ impl Route {
         full
     }
 
+    pub(crate) fn avoid(&mut self, until: Instant) {
+        self.avoided_until = Some(until);
+    }
+
+    fn is_avoided(&self, now: Instant) -> bool {
+        self.avoided_until.is_some_and(|until| until > now)
+    }
+
+    /// Whether a look that found less than it asked for was the last.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.drained
+    }
+
     /// Up to which rank new runs may start without having waited, because no earlier row waits.
-    pub(crate) fn start_rank(&self) -> Option<i16> {
+    pub(crate) fn start_rank(&self, now: Instant) -> Option<i16> {
+        if self.is_avoided(now) {
+            return None;
+        }
         match (self.known, self.drained) {
             (false, _) => None,
             (true, true) => Some(i16::MAX),
@@ -80,7 +122,8 @@ impl Route {
     }
 
     fn is_worth_a_look(&self, now: Instant) -> bool {
-        self.hungry || self.warm_until.is_some_and(|until| until > now)
+        let warm = !self.by_ticket && self.warm_until.is_some_and(|until| until > now);
+        (self.hungry || warm) && !self.is_avoided(now)
     }
 }
 
@@ -108,6 +151,9 @@ pub(crate) struct Routes {
     weights: BTreeMap<String, u32>,
     /// The namespace that is asked first.
     turn: usize,
+    /// Queues that streams dispatch, and whether those are heard.
+    dispatched_queues: BTreeSet<String>,
+    dispatch_is_heard: bool,
 }
 
 impl Routes {
@@ -144,6 +190,7 @@ impl Routes {
             if !route.served_by.contains(&session) {
                 route.served_by.push(session);
                 route.hungry = true;
+                route.beyond_tickets = true;
             }
         }
     }
@@ -156,6 +203,7 @@ impl Routes {
             self.namespaces.push(Namespace { weight, routes: Vec::new() });
         }
         let routes = &mut self.namespaces[namespace].routes;
+        let by_ticket = self.dispatch_is_heard && self.dispatched_queues.contains(&row.queue);
         self.known.entry(row.id).or_insert_with(|| {
             routes.push(row.id);
             Route {
@@ -168,6 +216,10 @@ impl Routes {
                 floor_since: now,
                 warm_until: None,
                 known: false,
+                by_ticket,
+                tickets: VecDeque::new(),
+                beyond_tickets: true,
+                avoided_until: None,
             }
         })
     }
@@ -193,17 +245,50 @@ impl Routes {
     /// What a session serves is looked at.
     pub(crate) fn hungry_for(&mut self, session: i64) {
         for route in self.known.values_mut().filter(|route| route.served_by.contains(&session)) {
-            route.hungry = true;
+            route.wake();
         }
     }
 
     pub(crate) fn all_hungry(&mut self) {
-        self.known.values_mut().for_each(|route| route.hungry = true);
+        self.known.values_mut().for_each(Route::wake);
+    }
+
+    pub(crate) fn dispatch(&mut self, queues: &BTreeSet<String>) {
+        self.dispatched_queues = queues.clone();
+    }
+
+    /// All routes whose queue is dispatched.
+    pub(crate) fn dispatched(&self) -> Vec<i32> {
+        self.rows.values().filter(|row| self.dispatched_queues.contains(&row.queue)).map(|row| row.id).collect()
+    }
+
+    /// Routes that are asked by tickets now.
+    pub(crate) fn by_ticket(&self) -> impl Iterator<Item = (i32, &Route)> {
+        self.known.iter().filter(|(_, route)| route.by_ticket).map(|(id, route)| (*id, route))
+    }
+
+    pub(crate) fn hear_dispatch(&mut self, heard: bool) {
+        self.dispatch_is_heard = heard;
+        for id in self.dispatched() {
+            if let Some(route) = self.known.get_mut(&id) {
+                route.by_ticket = heard;
+                route.tickets.clear();
+                route.beyond_tickets = true;
+                route.hungry = true;
+            }
+        }
+    }
+
+    pub(crate) fn look_beyond_tickets(&mut self) {
+        for route in self.known.values_mut().filter(|route| route.by_ticket) {
+            route.beyond_tickets = true;
+            route.hungry = true;
+        }
     }
 
     /// Whether some route may have work for which a slot is free.
-    pub(crate) fn any_hungry(&self, has_room: impl Fn(&Route) -> bool) -> bool {
-        self.known.values().any(|route| route.hungry && has_room(route))
+    pub(crate) fn any_hungry(&self, now: Instant, has_room: impl Fn(&Route) -> bool) -> bool {
+        self.known.values().any(|route| route.hungry && has_room(route) && !route.is_avoided(now))
     }
 
     /// The routes to ask now: of each namespace in turn as many as its weight says, until there are enough.

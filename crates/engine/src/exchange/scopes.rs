@@ -7,7 +7,7 @@ use std::time::Duration;
 use mainspring_core::plan::EndedTasks;
 use mainspring_core::workflow::{Reads, Task};
 use mainspring_core::{RunId, Scope, TaskKey, TaskView};
-use mainspring_store::{Claimed, ExpressionData};
+use mainspring_store::{Claimed, Error, ExpressionData};
 use serde_json::Value;
 
 use crate::client::{Client, run_scope};
@@ -17,14 +17,26 @@ use crate::specs::Spec;
 /// A claim with the version it belongs to.
 pub(crate) type WithSpec = (Claimed, Arc<Spec>);
 
-/// Reads a version, however long the store is away; the claim is ours meanwhile. `None` when the node stops.
-pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Option<Arc<Spec>> {
+/// Why a version could not be had.
+pub(crate) enum NoSpec {
+    /// This program does not understand it: perhaps a newer one has written it.
+    NotUnderstood,
+    /// The node stops.
+    Stopping,
+}
+
+/// Reads a version, however long the store is away; the claim is ours meanwhile.
+pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Result<Arc<Spec>, NoSpec> {
     loop {
         match shared.client.specs.get(version).await {
-            Ok(spec) => return Some(spec),
+            Ok(spec) => return Ok(spec),
+            Err(error @ Error::BadRow { .. }) => {
+                tracing::error!(%error, version, "this node does not understand a version; its tasks are left to other nodes");
+                return Err(NoSpec::NotUnderstood);
+            }
             Err(error) => tracing::warn!(%error, version, "reading a version"),
         }
-        pause(shared).await?;
+        pause(shared).await.ok_or(NoSpec::Stopping)?;
     }
 }
 

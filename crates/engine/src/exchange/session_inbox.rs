@@ -39,7 +39,8 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn takes(&self, route: &RouteRow) -> bool {
-        self.classes[route.class() as usize]
+        route.is_understood()
+            && self.classes[route.class() as usize]
             && route.suits(&self.queues, &self.labels)
             && self.namespaces.as_ref().is_none_or(|names| names.contains(&route.namespace))
     }
@@ -128,6 +129,11 @@ impl SessionInbox {
         let class = self.served.slot_class(class) as usize;
         self.reserved[class] -= reserved;
         self.free[class] += reserved - used;
+    }
+
+    /// These were claimed for it.
+    pub(crate) fn take(&mut self, class: SlotClass, claimed: i32) {
+        self.free[self.served.slot_class(class) as usize] -= claimed;
     }
 
     /// A claim is this session's. False if it was known already.

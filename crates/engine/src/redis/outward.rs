@@ -1,5 +1,5 @@
-//! What the relays to `stream:scheduler:events.out` have in common: they work while this node leads, begin again after an
-//! error, and append to one stream of bounded length.
+//! What the relays to Redis have in common: they work while this node leads and begin again after an error; those to
+//! `stream:scheduler:events.out` append to one stream of bounded length.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ where
         tokio::select! {
             ended = relay() => match ended {
                 Err(RelayError::Redis(error)) => status.trouble(error.to_string()),
-                Err(RelayError::Store(error)) => tracing::debug!(%error, reading, "relaying events to Redis"),
+                Err(RelayError::Store(error)) => tracing::debug!(%error, reading, "relaying to Redis"),
                 Ok(()) => {}
             },
             _ = terms.wait_for(Option::is_none) => {}

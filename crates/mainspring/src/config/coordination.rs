@@ -1,11 +1,13 @@
 //! The settings of what coordinates nodes beside the database.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use mainspring_engine::{EtcdSettings, RedisSettings};
+use mainspring_engine::{DispatchConfig, EtcdSettings, RedisSettings};
 
 use super::layers::Layers;
-use super::read::{list, text};
+use super::read::{integer, list, text};
+use super::traces::pairs;
 
 const DEFAULT_PREFIX: &str = "/mainspring";
 
@@ -79,10 +81,62 @@ pub(super) fn redis(layers: &mut Layers) -> Option<RedisSettings> {
     }
 }
 
+/// Which queues streams of Redis dispatch, and how.
+pub(super) fn dispatch(layers: &mut Layers) -> DispatchConfig {
+    const KEY: &str = "queues.transport";
+    let mut config = DispatchConfig::default();
+    for (queue, transport) in pairs(layers, KEY, "must be QUEUE=redis or QUEUE=database") {
+        match transport.as_str() {
+            "redis" => _ = config.queues.insert(queue),
+            "database" => {}
+            other => layers.complain_about(KEY, format!("`{other}` of queue `{queue}` must be redis or database")),
+        }
+    }
+    if !config.queues.is_empty() && layers.get("redis.url").is_none() {
+        layers.complain_about(KEY, "needs redis.url");
+    }
+    if let Some(group) = text(layers, "redis.consumer_group") {
+        if group.trim().is_empty() {
+            layers.complain_about("redis.consumer_group", "must name something");
+        }
+        config.group = group;
+    }
+    if let Some(batch) = integer(layers, "redis.batch_size", 1, 1_000) {
+        config.batch = batch as usize;
+    }
+    if let Some(block) = integer(layers, "redis.block_ms", 1, 60_000) {
+        config.block = Duration::from_millis(block as u64);
+    }
+    config
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::layers::{Source, Word};
     use super::*;
+
+    #[test]
+    fn queues_are_dispatched_by_redis_only_where_there_is_one() {
+        let read = |settings: &[(&'static str, &str)]| {
+            let mut layers = Layers::default();
+            for (key, value) in settings {
+                layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+            }
+            (dispatch(&mut layers), layers.into_problems())
+        };
+        let (config, problems) = read(&[("queues.transport", "mail=redis, web=database"), ("redis.url", "redis://h")]);
+        assert!(problems.is_empty(), "{problems:?}");
+        assert_eq!(config.queues, ["mail".to_owned()].into());
+        for (settings, cause) in [
+            (vec![("queues.transport", "mail=redis")], "needs redis.url"),
+            (vec![("queues.transport", "mail=carrier"), ("redis.url", "redis://h")], "must be redis or database"),
+            (vec![("queues.transport", "mail"), ("redis.url", "redis://h")], "must be QUEUE=redis"),
+            (vec![("redis.batch_size", "0")], "whole number"),
+        ] {
+            let problems = read(&settings).1;
+            assert!(problems.iter().any(|problem| problem.contains(cause)), "{settings:?}: {problems:?}");
+        }
+    }
 
     fn check(settings: &[(&'static str, &str)]) -> (Option<EtcdSettings>, Vec<String>) {
         let mut layers = Layers::default();

@@ -1,9 +1,11 @@
 //! `mainspring.toml`, with the place of every word.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::Path;
 
 use mainspring_core::diagnostic::{did_you_mean, quoted};
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::KEYS;
@@ -71,7 +73,31 @@ fn read_table(layers: &mut Layers, places: &Places<'_>, table: &DeTable<'_>, wit
             (None, DeValue::Table(section)) if within.is_empty() && is_section(&name) => {
                 read_table(layers, places, section, &format!("{name}."));
             }
+            (None, DeValue::Table(queue)) if within == "queues." => read_queue(layers, places, key, queue),
             (None, _) => layers.complain(unknown(&name, within, &places.of(&key.span()))),
+        }
+    }
+}
+
+/// `[queues.NAME]`, which has a transport and nothing else.
+fn read_queue(layers: &mut Layers, places: &Places<'_>, name: &Spanned<Cow<'_, str>>, queue: &DeTable<'_>) {
+    let key = "queues.transport";
+    let mut pairs = match layers.get(key).map(|setting| &setting.word) {
+        Some(Word::Table(pairs)) => pairs.clone(),
+        _ => Vec::new(),
+    };
+    for (setting, value) in queue {
+        match text(value.get_ref()).filter(|_| setting.get_ref() == "transport") {
+            Some(transport) => {
+                pairs.push((name.get_ref().to_string(), transport));
+                layers.set(key, Word::Table(pairs.clone()), places.of(&value.span()));
+            }
+            None => {
+                let place = places.of(&setting.span());
+                layers.complain(format!(
+                    "{place}: a queue has a transport, \"redis\" or \"database\", and nothing else"
+                ));
+            }
         }
     }
 }
@@ -169,6 +195,20 @@ mod tests {
             }
         }
         assert!(problems("a = ").first().unwrap().starts_with("m.toml:1:"));
+    }
+
+    #[test]
+    fn queues_have_sections_of_their_own() {
+        let mut layers = Layers::default();
+        let text = "[queues.mail]\ntransport = \"redis\"\n[queues.\"web.eu\"]\ntransport = \"database\"\n";
+        read_text(&mut layers, "m.toml", text);
+        let mut pairs = match &layers.get("queues.transport").unwrap().word {
+            Word::Table(pairs) => pairs.clone(),
+            other => panic!("{other:?}"),
+        };
+        pairs.sort();
+        assert_eq!(pairs, [("mail".into(), "redis".into()), ("web.eu".into(), "database".into())]);
+        assert!(problems("[queues.mail]\nspeed = 1").first().unwrap().starts_with("m.toml:2:1: a queue has a transport"));
     }
 
     #[test]

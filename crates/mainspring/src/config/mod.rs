@@ -101,8 +101,12 @@ keys! {
     "etcd.cert": "a PEM file with a certificate of this node for etcd",
     "etcd.key": "the PEM file of its private key",
     "etcd.prefix": "what every key in etcd begins with",
-    "redis.url": "redis://HOST:6379 or rediss://HOST:6379, for wake-ups and events",
+    "redis.url": "redis://HOST:6379 or rediss://HOST:6379, for wake-ups, events and dispatch",
     "redis.ca": "a PEM file with the authority that signed the certificate of a Redis at rediss://",
+    "redis.consumer_group": "the group of nodes that share the entries of dispatch streams; scheduler-workers unless given",
+    "redis.batch_size": "how many entries of a dispatch stream a node reads at once",
+    "redis.block_ms": "how many milliseconds an idle node waits for entries of dispatch streams at a time",
+    "queues.transport": "how nodes hear what is claimable: [queues.NAME] transport = \"redis\" in the file, NAME=redis in the variable; database unless given",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after this long",
     "retention.rules": "the same for a namespace or a workflow: {reports = \"7d\", \"reports/audit\" = \"365d\"}, or reports=7d,…",
@@ -210,6 +214,8 @@ pub(crate) struct Config {
     pub(crate) smtp: Option<SmtpConfig>,
     pub(crate) etcd: Option<EtcdSettings>,
     pub(crate) redis: Option<RedisSettings>,
+    /// Which queues Redis dispatches.
+    pub(crate) dispatch: mainspring_engine::DispatchConfig,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) retention: Option<Duration>,
     /// What holds instead for `NAMESPACE` or `NAMESPACE/WORKFLOW`.

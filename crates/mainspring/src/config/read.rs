@@ -46,6 +46,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         smtp: smtp(layers),
         etcd: super::coordination::etcd(layers),
         redis: super::coordination::redis(layers),
+        dispatch: super::coordination::dispatch(layers),
         shutdown_timeout: duration(layers, "shutdown.timeout").unwrap_or(Duration::from_secs(60)),
         retention: duration(layers, "retention.runs"),
         retention_rules: retention_rules(layers),

@@ -1,7 +1,8 @@
 //! The stored functions: their source is `sql/postgres/functions`, one file per function, named after it.
 //!
-//! An installed function carries the hash of its text as its comment, so that what is installed can be compared with
-//! what this program has.
+//! An installed function carries the hash of its text and the version of the program that installed it as its comment, so that
+//! what is installed can be compared with what this program has. A program leaves what a newer one installed under the same name
+//! as it is: nodes of two versions share a schema, and the name says that both can call it.
 
 use sha2::{Digest, Sha256};
 use sqlx::{AssertSqlSafe, PgConnection};
@@ -36,6 +37,20 @@ impl Function {
     fn hash(&self) -> String {
         Sha256::digest(self.text()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
+
+    /// Whether this comment is of what is installed by this program, or by a newer one.
+    fn is_installed(&self, comment: &str) -> bool {
+        let (hash, version) = comment.split_once(' ').unwrap_or((comment, ""));
+        hash == self.hash() || numbers(version) > numbers(VERSION)
+    }
+}
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The numbers of a version; none of what is not one.
+fn numbers(version: &str) -> Vec<u64> {
+    let release = version.split(['-', '+']).next().unwrap_or_default();
+    release.split('.').map_while(|number| number.parse().ok()).collect()
 }
 
 /// Those that are missing or were installed from another text.
@@ -46,8 +61,8 @@ pub(crate) async fn outdated(connection: &mut PgConnection) -> Result<Vec<&'stat
     .fetch_all(connection)
     .await?;
     let is_current = |function: &Function| {
-        let hash = function.hash();
-        installed.iter().any(|(name, comment)| name == function.name && comment.as_ref() == Some(&hash))
+        let is_it = |comment: &String| function.is_installed(comment);
+        installed.iter().any(|(name, comment)| name == function.name && comment.as_ref().is_some_and(is_it))
     };
     Ok(ALL.iter().filter(|function| !is_current(function)).collect())
 }
@@ -57,7 +72,7 @@ pub(crate) async fn install(connection: &mut PgConnection) -> Result<()> {
     for function in outdated(connection).await? {
         let name = function.name;
         let script = format!(
-            "SET LOCAL client_min_messages = warning;\nDROP FUNCTION IF EXISTS {name};\n{}\nCOMMENT ON FUNCTION {name} IS '{}';",
+            "SET LOCAL client_min_messages = warning;\nDROP FUNCTION IF EXISTS {name};\n{}\nCOMMENT ON FUNCTION {name} IS '{} {VERSION}';",
             function.text(),
             function.hash()
         );

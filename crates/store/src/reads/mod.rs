@@ -1,5 +1,6 @@
 //! Queries for people: runs, task runs, logs, the numbered events of a run, search.
 
+pub(crate) mod claimable;
 pub(crate) mod clauses;
 pub(crate) mod expression_data;
 pub(crate) mod failures;

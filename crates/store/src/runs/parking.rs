@@ -66,6 +66,25 @@ impl Store {
         finish(tx, Parked::Waiting).await
     }
 
+    /// Gives back a task run that this node took to decide and cannot: another node may.
+    pub async fn leave_undecided(&self, now: Micros, token: TaskToken) -> Result<Parked> {
+        let mut tx = self.begin().await?;
+        if let Held::Not(outcome) = hold(&mut tx, now, token).await? {
+            return finish(tx, outcome).await;
+        }
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE task_runs SET session = NULL, claim = NULL, due_at = $4 WHERE run_id = $1 AND idx = $2 AND item = $3"
+            )
+            .bind(token.key.run)
+            .bind(token.key.index)
+            .bind(token.key.item)
+            .bind(now)
+        );
+        finish(tx, Parked::Waiting).await
+    }
+
     /// Makes a child run and parks the task run until it ends, in one unit.
     pub async fn park_for_child(
         &self,

@@ -79,6 +79,11 @@ impl RouteRow {
         SlotClass::try_from(self.class).unwrap_or(SlotClass::Process)
     }
 
+    /// Whether this program knows what its tasks are: a newer one may have made it.
+    pub fn is_understood(&self) -> bool {
+        SlotClass::try_from(self.class).is_ok()
+    }
+
     /// Whether a worker that serves these queues (none: all) and has these labels may execute its tasks. A task's labels
     /// are demands: the worker must have each of them.
     pub fn suits(&self, queues: &[String], labels: &BTreeMap<String, String>) -> bool {

@@ -147,6 +147,20 @@ async fn functions_of_another_text_are_noticed_and_replaced() {
 }
 
 #[tokio::test]
+async fn functions_of_a_newer_program_are_left_as_they_are() {
+    let db = TestDatabase::empty_postgres().await;
+    let store = db.store();
+    store.migrate_up(NOW).await.unwrap();
+    for (version, stays) in [("999.0.0", true), ("0.0.1", false)] {
+        execute(&db, &format!("COMMENT ON FUNCTION stopped_v1 IS 'another text {version}'")).await;
+        assert_eq!(store.require_current_schema().await.is_ok(), stays, "{version}");
+        store.migrate_up(NOW).await.unwrap();
+        let comments = db.texts("SELECT obj_description('stopped_v1'::regproc, 'pg_proc')").await;
+        assert_eq!(comments[0].starts_with("another text"), stays, "{version}: {comments:?}");
+    }
+}
+
+#[tokio::test]
 async fn two_programs_may_migrate_at_the_same_time() {
     let db = TestDatabase::empty_postgres().await;
     let other = mainspring_store::Store::connect(&mainspring_store::Connect::new(db.url())).await.unwrap();

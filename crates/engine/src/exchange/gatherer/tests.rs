@@ -3,6 +3,8 @@ use mainspring_core::workflow::SlotClass;
 use mainspring_store::Claimed;
 
 use super::*;
+use crate::exchange::batches::Batch;
+use crate::exchange::tickets::Ticket;
 
 fn all() -> Served {
     Served { classes: [true, true, false], remote_as_function: true, ..Served::default() }
@@ -73,9 +75,10 @@ fn every_session_asks_for_its_own_slots_and_one_that_asks_for_none_gets_none() {
     gatherer.join(21, Served { classes: [true; 3], ..Served::default() }, Instant::now());
     gatherer.want(20, [0, 2, 0]);
     let batch = gatherer.take(0, Instant::now()).unwrap();
-    let mut wants: Vec<(i64, i32)> = batch.exchange.want.iter().map(|want| (want.session, want.slots)).collect();
-    wants.sort_unstable();
-    assert_eq!(wants, [(7, 4), (20, 2)]);
+    let of = |session: i64| -> i32 {
+        batch.exchange.want.iter().filter(|want| want.session == session).map(|want| want.slots).sum()
+    };
+    assert_eq!((of(7), of(20), of(21)), (4, 2, 0));
     // The worker asks again while the first answer is out: what is on its way counts.
     gatherer.want(20, [0, 2, 0]);
     let more = gatherer.take(0, Instant::now());
@@ -84,6 +87,48 @@ fn every_session_asks_for_its_own_slots_and_one_that_asks_for_none_gets_none() {
     assert_eq!(new.len(), 2);
     assert_eq!(gatherer.held(), 1, "the pool holds its own only");
     assert!(gatherer.get(claimed(20, 0).token).is_some());
+}
+
+#[test]
+fn a_few_rows_are_dealt_out_to_all_who_want_them() {
+    let mut gatherer = Gatherer::new(7, 1, SessionInbox::own(all(), [0, 8, 0]), BTreeMap::new());
+    gatherer.learn_routes(&[row(1, "default")], Instant::now());
+    gatherer.join(20, Served { classes: [true; 3], ..Served::default() }, Instant::now());
+    gatherer.want(20, [0, 8, 0]);
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    // Six rows, claimed in the order of the demand as the store does it.
+    let (mut rows, mut claims) = (6, Vec::new());
+    for want in &batch.exchange.want {
+        let got = want.slots.min(rows);
+        claims.extend((0..got).map(|nth| claimed(want.session, 6 - rows + nth)));
+        rows -= got;
+    }
+    let mine = claims.iter().filter(|claim| claim.token.session == 7).count();
+    assert!((2..=4).contains(&mine), "{mine} of 6");
+    let (new, _) = gatherer.applied(&batch, claims, Instant::now());
+    assert_eq!(new.len(), 6);
+    // What was not used is free again, once.
+    gatherer.look_everywhere();
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    let wanted: i32 =
+        batch.exchange.want.iter().filter(|want| want.session == 7).map(|want| want.slots).sum();
+    assert_eq!(wanted, 8 - mine as i32);
+}
+
+#[test]
+fn a_route_that_was_not_understood_is_left_to_others_for_a_while() {
+    let mut gatherer = gatherer();
+    let now = Instant::now();
+    gatherer.avoid(1, now + std::time::Duration::from_secs(5));
+    gatherer.avoid_deciding(now + std::time::Duration::from_secs(5));
+    gatherer.look_everywhere();
+    let batch = gatherer.take(0, now).unwrap();
+    assert!(batch.exchange.want.is_empty() && batch.exchange.decide == 0);
+    assert!(gatherer.take(0, now).is_none());
+    assert!(gatherer.reserve_first(&[(1, 1)].into()).is_empty());
+    gatherer.look_everywhere();
+    let batch = gatherer.take(0, now + std::time::Duration::from_secs(6)).unwrap();
+    assert_eq!((wanted(&batch), batch.exchange.decide > 0), (4, true));
 }
 
 #[test]
@@ -170,4 +215,79 @@ fn a_node_that_drains_learns_of_cancels_as_long_as_it_holds_something() {
     gatherer.finish(claimed(7, 0).token);
     gatherer.look_everywhere();
     assert!(gatherer.take(0, Instant::now()).is_none(), "there is nothing to cancel");
+}
+
+/// Queue `default` is dispatched by streams, which are heard; the first look is over.
+fn dispatching() -> Gatherer {
+    let mut gatherer = gatherer();
+    gatherer.dispatch(&["default".to_owned()].into());
+    gatherer.hear_dispatch(true);
+    let first = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!(first.exchange.want[0].slots, 4, "what has no ticket is looked for once");
+    gatherer.applied(&first, Vec::new(), Instant::now());
+    gatherer
+}
+
+fn ticket(entry: &str) -> Ticket {
+    Ticket { route: 1, entry: entry.into() }
+}
+
+fn wanted(batch: &Batch) -> i32 {
+    batch.exchange.want.iter().map(|want| want.slots).sum()
+}
+
+#[test]
+fn a_dispatched_route_is_asked_as_often_as_there_are_tickets() {
+    let mut gatherer = dispatching();
+    assert_eq!(gatherer.dispatched_routes(), [1]);
+    assert_eq!(gatherer.ticket_room(), [(1, 4)]);
+    gatherer.look_everywhere();
+    gatherer.look_at(&ClaimableRoutes::These([1].into()));
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!(wanted(&batch), 0, "a message is no ticket");
+    gatherer.applied(&batch, Vec::new(), Instant::now());
+    for entry in ["1-0", "2-0", "2-0"] {
+        gatherer.grant(ticket(entry));
+    }
+    assert_eq!(gatherer.ticket_room(), [(1, 2)]);
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!(wanted(&batch), 2);
+    assert!(gatherer.take_used_tickets().is_empty(), "not before the claim is committed");
+    gatherer.applied(&batch, vec![claimed(7, 0)], Instant::now());
+    assert_eq!(gatherer.take_used_tickets(), [ticket("1-0"), ticket("2-0")], "whether or not a row was left");
+    assert!(gatherer.take(0, Instant::now()).is_none());
+    gatherer.look_beyond_tickets();
+    assert_eq!(wanted(&gatherer.take(0, Instant::now()).unwrap()), 3);
+}
+
+#[test]
+fn tickets_wait_for_slots_and_come_back_with_a_batch_that_was_not_applied() {
+    let mut gatherer = dispatching();
+    for entry in 1..=5 {
+        gatherer.grant(ticket(&format!("{entry}-0")));
+    }
+    assert!(gatherer.ticket_room().is_empty());
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!(wanted(&batch), 4);
+    gatherer.put_back(batch);
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!((wanted(&batch), &batch.tickets[0]), (4, &ticket("1-0")));
+    gatherer.applied(&batch, (0..4).map(|index| claimed(7, index)).collect(), Instant::now());
+    assert!(gatherer.take(0, Instant::now()).is_none(), "no slot is free for the fifth");
+    gatherer.finish(claimed(7, 0).token).unwrap();
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!((wanted(&batch), batch.tickets.as_slice()), (1, &[ticket("5-0")][..]));
+}
+
+#[test]
+fn a_dispatched_route_is_like_any_other_while_the_streams_are_not_heard() {
+    let mut gatherer = dispatching();
+    gatherer.grant(ticket("1-0"));
+    gatherer.hear_dispatch(false);
+    assert!(gatherer.ticket_room().is_empty());
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert_eq!((wanted(&batch), batch.tickets.len()), (4, 0));
+    gatherer.applied(&batch, Vec::new(), Instant::now());
+    gatherer.look_at(&ClaimableRoutes::These([1].into()));
+    assert_eq!(wanted(&gatherer.take(0, Instant::now()).unwrap()), 4);
 }
