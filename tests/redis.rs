@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_engine::{
-    Client, CoordinationHealth, DispatchConfig, JobRequest, JobTiming, NodeConfig, RedisSettings, Submission, SystemClock,
-};
 use mainspring_core::state::RunState;
+use mainspring_engine::{
+    Client, CoordinationHealth, DispatchConfig, JobRequest, JobTiming, NodeConfig, RedisSettings, Submission,
+    SystemClock,
+};
 use mainspring_store::{Flavor, Store};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::node::TestNode;

@@ -21,7 +21,8 @@ const RUNS: usize = 10;
 /// Conditions are decided, not executed.
 const NEWER: &str = "{name: newer, tasks: {a: {function: noop}, b: {needs: a, if: '${{ inputs.go }}', function: noop}}, \
                      inputs: {go: {type: boolean, default: true}}}";
-const PLAIN: &str = "{name: plain, tasks: {a: {function: noop, queue: old}, b: {needs: a, function: noop, queue: old}}}";
+const PLAIN: &str =
+    "{name: plain, tasks: {a: {function: noop, queue: old}, b: {needs: a, function: noop, queue: old}}}";
 
 async fn node(store: Store, name: &str) -> TestNode {
     let config = NodeConfig { name: name.into(), ..NodeConfig::default() };

@@ -48,7 +48,9 @@ async fn silent_etcd(is_taken_for_death: bool) -> Vec<Violation> {
     witness::install(url).await.unwrap();
     let leader = coordinated(&witness::named(url, "leader"), &etcd, "leader").await;
     let leads = async |count: i64| {
-        until("a node leads", PATIENCE, async || Ok((witness::counts(url).await?.0 >= count).then_some(()))).await.unwrap();
+        until("a node leads", PATIENCE, async || Ok((witness::counts(url).await?.0 >= count).then_some(())))
+            .await
+            .unwrap();
     };
     leads(1).await;
     let proxy = Proxy::start(&witness::named(url, "candidate")).await.unwrap();

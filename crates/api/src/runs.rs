@@ -265,6 +265,9 @@ pub struct Artifact {
     pub task_id: String,
     pub attempt: i32,
     pub bytes: i64,
+    /// Of its content, in hexadecimal digits.
+    pub sha256: String,
+    pub executable: bool,
 }
 
 /// Which open runs to cancel. At least one of the filters must be given.

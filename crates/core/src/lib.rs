@@ -4,6 +4,7 @@
 //! so every decision can be replayed in a test.
 
 pub mod advance;
+pub mod artifacts;
 mod author;
 pub mod builtin;
 pub mod dag;

@@ -114,6 +114,8 @@ impl Workflow {
                 exit_codes: task.exit_codes.clone(),
                 env_files: self.env_files.iter().chain(&task.env_files).cloned().collect(),
                 container,
+                incoming: Vec::new(),
+                artifacts_limit: None,
             },
             on_store_loss: task.on_store_loss,
             secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),

@@ -1,5 +1,7 @@
 //! What passes between the engine and the executor of a task.
 
+mod artifact;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,11 @@ use crate::state::{UnknownState, coded_enum};
 use crate::trace::TraceContext;
 use crate::workflow::{Container, ExitCodes, HttpAuth, HttpBody, HttpExpect, Limits, OnStoreLoss, OutputFrom};
 use crate::{Micros, TaskKey};
+
+pub use artifact::{
+    Artifact, ArtifactContent, ArtifactReader, ArtifactSource, IncomingFile, KeptFile, SourceFuture, Transfer,
+    TransferError,
+};
 
 /// Reads the time. The engine's follows the database; tests bring their own.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -92,6 +99,12 @@ pub struct ProcessOrder {
     /// Every expression is already a value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<Box<Container>>,
+    /// Files of other tasks, put into the folder before it begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub incoming: Vec<IncomingFile>,
+    /// Bytes of all files that the attempt may leave; the worker's own limit unless given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifacts_limit: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -169,14 +182,6 @@ pub struct BundleFile {
     pub path: String,
     #[serde(default)]
     pub executable: bool,
-    pub content: Vec<u8>,
-}
-
-/// A file that an attempt left behind on purpose.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Artifact {
-    /// Relative to the working directory, with `/` between its parts.
-    pub name: String,
     pub content: Vec<u8>,
 }
 

@@ -5,6 +5,7 @@
 //! `finally`.
 
 mod action;
+mod files;
 mod notification;
 mod process;
 mod trigger;
@@ -23,6 +24,7 @@ pub use action::{
     Action, Approval, BodyExpect, Child, DEFAULT_REDIRECTS, Http, HttpAuth, HttpBody, HttpExpect, MAX_RESPONSE_BYTES,
     OnTimeout, StatusRange, Step, Wait,
 };
+pub use files::FilesFrom;
 pub use notification::{Channel, MAX_NOTIFICATIONS, Notice, Notification, NotificationSpec};
 pub use process::{Container, ExitCodes, ExitMeaning, OutputFrom, Pull};
 pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, RunEnd, Trigger, TriggerSource};
@@ -235,6 +237,12 @@ pub struct Task {
     /// Paths or patterns below the task's directory that are kept when it ends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
+    /// Those of them that have a name, under which other tasks take them.
+    #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
+    pub artifact_sets: IndexMap<String, Vec<String>>,
+    /// Whose artifacts are put into its folder before it begins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files_from: Vec<FilesFrom>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Limits,
     /// The image that its scripts run in.

@@ -15,6 +15,7 @@ use mainspring_telemetry::{Metrics, Tracer};
 
 use crate::access::quotas::KnownQuotas;
 use crate::access::secrets::Secrets;
+use crate::artifacts::Artifacts;
 use crate::bus::{AccessChange, AccessChanges, Bus, BusMessage, ClaimableRoutes};
 use crate::clock::SystemClock;
 use crate::coordination::database::DatabaseCoordinator;
@@ -44,6 +45,8 @@ pub struct Client {
     pub(crate) bus: Bus,
     pub(crate) submitter: Arc<Submitter>,
     pub(crate) secrets: Secrets,
+    /// Where files of tasks are kept.
+    pub(crate) artifacts: Arc<Artifacts>,
     /// What is known of the loop that fires triggers, if it runs in this process.
     pub(crate) timekeeping: Arc<Timekeeping>,
     /// Functions that this process can execute.
@@ -83,6 +86,7 @@ impl Client {
             bus,
             submitter: Arc::default(),
             secrets: Secrets::default(),
+            artifacts: Arc::default(),
             timekeeping: Arc::default(),
             minimum_interval: None,
             budget: CauseBudget::default(),

@@ -5,6 +5,7 @@
 //! [`Workforce`](mainspring_core::work::Workforce).
 
 mod access;
+mod artifacts;
 mod bus;
 mod client;
 mod clock;
@@ -33,6 +34,9 @@ pub use access::crossing::not_callable;
 pub use access::namespaces::DeleteNamespaceError;
 pub use access::secrets::{PutSecretError, Secrets};
 pub use access::vault::{MAX_SECRET_BYTES, Vault, VaultError};
+pub use artifacts::{
+    ArtifactContents, ArtifactError, ArtifactSettings, ArtifactSettingsError, ArtifactUpload, OpenedArtifact,
+};
 pub use bus::{AccessChange, AccessChanges, AccessKind};
 pub use client::{Client, DeleteWorkflowError, Submission, SubmitError};
 pub use clock::SystemClock;

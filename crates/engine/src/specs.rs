@@ -8,6 +8,8 @@ use mainspring_core::{Scope, Workflow};
 use mainspring_store::{Store, VersionRef, sees_uncommitted};
 use serde_json::{Map, Value};
 
+use crate::artifacts::Artifacts;
+
 /// How many tasks of versions are kept in memory; a version counts as some, however few it has.
 const KEPT_TASKS: usize = 400_000;
 const AT_LEAST: usize = 80;
@@ -28,11 +30,12 @@ impl Spec {
     }
 
     /// The order of a task whose execution needs nothing of its run.
-    pub(crate) fn shared_order(&self, index: i32) -> Option<Arc<Order>> {
+    pub(crate) fn shared_order(&self, index: i32, artifacts: &Artifacts) -> Option<Arc<Order>> {
         let position = index as usize;
         if position >= self.workflow.tasks.len()
             || self.workflow.needs_scope(position)
             || !self.workflow.files.is_empty()
+            || !self.workflow.tasks[position].files_from.is_empty()
         {
             return None;
         }
@@ -40,7 +43,9 @@ impl Spec {
         if let Some(order) = orders.get(&index) {
             return Some(Arc::clone(order));
         }
-        let order = Arc::new(self.workflow.order(position, &Scope::default()).ok()?);
+        let mut order = self.workflow.order(position, &Scope::default()).ok()?;
+        artifacts.limit(&mut order);
+        let order = Arc::new(order);
         // A workflow of very many tasks would only fill memory: each of its orders is used once per run.
         if orders.len() < 1_000 {
             orders.insert(index, Arc::clone(&order));

@@ -73,12 +73,14 @@ impl<'a> App<'a> {
         telemetry::start(level, format, self.out.error_palette());
     }
 
-    pub(crate) fn client(&self, store: Store) -> Client {
-        Client::new(store, Arc::new(SystemClock::new()))
+    pub(crate) fn client(&self, store: Store) -> Result<Client> {
+        let client = Client::new(store, Arc::new(SystemClock::new()))
             .with_secrets(first_start::secrets(&self.config))
             .with_handlers(Registry::builder().build().names().into_iter().map(ToOwned::to_owned))
             .with_minimum_interval(self.config.scheduler.minimum_interval)
             .with_event_budget(self.config.scheduler.event_budget)
+            .with_artifacts(self.config.artifacts.clone());
+        client.map_err(|error| Failure::bad_input(error.to_string()).remedy("correct artifacts.url"))
     }
 
     /// The same client, coordinated as configured.

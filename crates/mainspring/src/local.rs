@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use mainspring_core::work::{Completion, LogChunk};
-use mainspring_engine::{Client, Node, NodeConfig, NodeHandle};
+use mainspring_engine::{ArtifactContents, Client, Node, NodeConfig, NodeHandle};
 use mainspring_worker::{Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
 
@@ -59,6 +59,7 @@ impl LocalNode {
         pool.lease_ttl = node.lease_ttl;
         let pool =
             Pool::start(pool, client.clock().clone(), registry, completions, logs).context("starting the worker")?;
+        pool.fetch_artifacts_from(Arc::new(ArtifactContents::new(client.clone())));
         let workforce = Arc::new(pool.clone());
         let node = Node::start(client, node, workforce, finished, chunks).await.context("starting the node")?;
         Ok(Self { node, pool })

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 pub(crate) use mainspring_api::Name;
 use mainspring_api::workflows::{BundledFile, WorkflowBundle};
-use mainspring_core::work::BundleFile;
+use mainspring_core::work::{ArtifactReader, BundleFile, SourceFuture, TransferError};
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -36,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
+/// The handler reads the body of this request as it comes; set by the guard.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Streamed;
+
 /// Reads a body to its end: 413 if it is too large, 408 if it takes too long.
 pub(crate) async fn read(body: Body, limit: usize) -> Result<Bytes, Problem> {
     read_for(PATIENCE, body, limit).await
@@ -54,6 +58,45 @@ async fn read_for(patience: Duration, body: Body, limit: usize) -> Result<Bytes,
             format!("the body did not arrive within {} s", patience.as_secs()),
         )),
     }
+}
+
+/// The body of a request, piece by piece: 30 seconds for each.
+pub(crate) struct BodyReader(pub(crate) Body);
+
+impl ArtifactReader for BodyReader {
+    fn next(&mut self) -> SourceFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move {
+            loop {
+                match tokio::time::timeout(PATIENCE, self.0.frame()).await {
+                    Err(_) => {
+                        let cause = format!("nothing of the body arrived for {} s", PATIENCE.as_secs());
+                        return Err(TransferError::Failed(cause));
+                    }
+                    Ok(None) => return Ok(None),
+                    Ok(Some(Err(error))) => return Err(TransferError::Failed(format!("the body broke off: {error}"))),
+                    Ok(Some(Ok(frame))) => {
+                        if let Ok(data) = frame.into_data()
+                            && !data.is_empty()
+                        {
+                            return Ok(Some(data.into()));
+                        }
+                    }
+                }
+            }
+        })
+    }
+}
+
+/// A body that is sent as it is read. One that cannot be read to its end breaks off.
+pub(crate) fn sending(reader: Box<dyn ArtifactReader>) -> Body {
+    Body::from_stream(futures_util::stream::unfold(Some(reader), |reader| async move {
+        let mut reader = reader?;
+        match reader.next().await {
+            Ok(None) => None,
+            Ok(Some(piece)) => Some((Ok(Bytes::from(piece)), Some(reader))),
+            Err(error) => Some((Err(std::io::Error::other(format!("{error:?}"))), None)),
+        }
+    }))
 }
 
 fn says_too_large(error: &(dyn std::error::Error + 'static)) -> bool {

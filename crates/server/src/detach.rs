@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Response};
 use mainspring_engine::{current_trace, within_trace};
 use tracing::Instrument as _;
 
-use crate::body::{self, BodyLimit};
+use crate::body::{self, BodyLimit, Streamed};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
 pub(crate) async fn layer(State(state): State<ApiState>, request: Request, next: Next) -> Response {
-    if is_read(request.method()) {
+    if is_read(request.method()) || request.extensions().get::<Streamed>().is_some() {
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();

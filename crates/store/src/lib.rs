@@ -65,6 +65,7 @@ pub use reads::run_list::RunFilter;
 pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
 pub use reads::search::{Found, Indexed};
 pub use reads::task_list::TaskRunFilter;
+pub use runs::artifacts::{ArtifactPlace, ArtifactRow, StoredArtifact};
 pub use runs::create::{Created, NewRun};
 pub use runs::due::Duties;
 pub use runs::exchange::{
@@ -96,5 +97,4 @@ pub use staleness::{GaveUp, StaleRun, WatchFilter, WatchedRun};
 pub use transfer::CopiedTable;
 pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
-pub use workflows::files::ArtifactRow;
 pub use workflows::versions::{RouteRow, VersionRef};

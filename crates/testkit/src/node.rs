@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use mainspring_engine::{Client, Node, NodeConfig, NodeHandle, SystemClock};
+use mainspring_engine::{ArtifactContents, Client, Node, NodeConfig, NodeHandle, SystemClock};
 use mainspring_store::Store;
 use mainspring_worker::{Pool, PoolConfig, Registry};
 use tokio::sync::mpsc;
@@ -44,6 +44,7 @@ impl TestNode {
         };
         let pool = Pool::start(pool_config, client.clock().clone(), registry, completions, logs)
             .context("starting the worker")?;
+        pool.fetch_artifacts_from(Arc::new(ArtifactContents::new(client.clone())));
         let workforce = Arc::new(pool.clone());
         let node =
             Node::start(client.clone(), config, workforce, finished, chunks).await.context("starting the node")?;

@@ -119,7 +119,8 @@ pub async fn check_events(address: &str, url: &str) -> anyhow::Result<Vec<Violat
     let stored: BTreeSet<&str> = sources.iter().filter_map(|(source,)| source.strip_prefix("redis ")).collect();
     let read = entries(address, EVENTS, &last)?;
     // The same id of a sender again is the same event: one of its entries is stored.
-    let sender = |fields: &BTreeMap<String, String>| Some((fields.get("namespace").cloned(), fields.get("id")?.clone()));
+    let sender =
+        |fields: &BTreeMap<String, String>| Some((fields.get("namespace").cloned(), fields.get("id")?.clone()));
     let senders: BTreeSet<_> =
         read.iter().filter(|(id, _)| stored.contains(id.as_str())).filter_map(|(_, fields)| sender(fields)).collect();
     let is_lost = |(id, fields): &&(String, BTreeMap<String, String>)| {

@@ -2,10 +2,10 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, OnceLock};
 
-use mainspring_core::work::{Assignment, Clock, LogChunk, OrderAction, Outcome};
+use mainspring_core::work::{ArtifactSource, Assignment, Clock, LogChunk, OrderAction, Outcome};
 use tokio::sync::mpsc;
 
 use crate::config::PoolConfig;
@@ -50,6 +50,8 @@ pub(crate) struct Means {
     pub(crate) logs: mpsc::Sender<LogChunk>,
     pub(crate) workbench: Workbench,
     pub(crate) guard: Option<Guard>,
+    /// Where files of other tasks come from; set once, soon after the start.
+    pub(crate) artifacts: OnceLock<Arc<dyn ArtifactSource>>,
 }
 
 /// One attempt that is being executed.
@@ -101,6 +103,7 @@ impl Executor for Shell {
             workbench: &means.workbench,
             guard: means.guard.as_ref(),
             logs: &means.logs,
+            artifacts: means.artifacts.get().map(AsRef::as_ref),
         };
         let watched = CatchPanic(Box::pin(shell::run(around, assignment, scripts, control, mask)));
         Box::pin(async move { watched.await.unwrap_or_else(|failure| Some(failure.into())) })

@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use mainspring_core::trace::TraceContext;
-use mainspring_core::work::{Assignment, Clock, Completion, LogChunk, Outcome, Workforce};
+use mainspring_core::work::{ArtifactSource, Assignment, Clock, Completion, LogChunk, Outcome, Workforce};
 use mainspring_core::{Micros, TaskKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -26,6 +26,9 @@ use crate::shield::hide_process;
 use crate::spans;
 use crate::text::locked;
 use crate::watchdog::Guard;
+
+/// How long the end of a pool waits until the files of its last attempts are stored.
+const FILES_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pool cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +112,7 @@ impl Pool {
                 logs,
                 workbench,
                 guard,
+                artifacts: OnceLock::new(),
             },
             completions,
             runtime,
@@ -120,6 +124,11 @@ impl Pool {
         });
         shared.runtime.spawn(Arc::clone(&shared).pulse());
         Ok(Self { shared })
+    }
+
+    /// Says where files of other tasks come from. Only the first call counts.
+    pub fn fetch_artifacts_from(&self, source: Arc<dyn ArtifactSource>) {
+        let _ = self.shared.means.artifacts.set(source);
     }
 
     /// Starts all of them and returns at once. Functions that need not wait are finished before this returns.
@@ -173,7 +182,7 @@ impl Pool {
     }
 
     /// Takes nothing new, waits for what runs, and after `grace` hands back what is unfinished. Every attempt is
-    /// reported when this returns. Calling it again, or twice at once, does no harm.
+    /// reported when this returns, and its files are stored unless that takes long. Calling it again, or twice at once, does no harm.
     pub async fn shutdown(&self, grace: Duration) {
         let shared = &self.shared;
         shared.closing.store(true, Ordering::SeqCst);
@@ -182,6 +191,10 @@ impl Pool {
             shared.until_idle().await;
         }
         shared.closed.cancel();
+        let begun = Instant::now();
+        while shared.means.workbench.has_copies() && begun.elapsed() < FILES_PATIENCE {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         shared.means.workbench.close();
         if let Some(guard) = &shared.means.guard {
             guard.close();

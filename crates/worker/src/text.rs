@@ -25,6 +25,15 @@ pub(crate) fn first_characters(text: &str, limit: usize) -> &str {
     }
 }
 
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
 /// `1500 ms` as a person would write it: the largest unit that divides it.
 pub(crate) fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_millis();

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use common::process::{as_process, is_process};
 use common::{Rig, eventually, order, script};
-use mainspring_core::work::{Order, OrderAction, Outcome, ProcessOrder, StepOrder};
+use mainspring_core::work::{
+    ArtifactReader, ArtifactSource, IncomingFile, Order, OrderAction, Outcome, ProcessOrder, SourceFuture, StepOrder,
+    Transfer,
+};
 use mainspring_core::workflow::{Container, Pull};
 use mainspring_worker::{CancelReason, PoolConfig, Registry, watchdog};
 use nix::sys::signal::{Signal, kill};
@@ -18,6 +21,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 const IMAGE: &str = "localhost/mainspring-busybox:test";
+const LEASE: Duration = Duration::from_secs(3);
 const PROGRAMS: [&str; 12] = ["sh", "echo", "cat", "sleep", "id", "pwd", "env", "ls", "head", "yes", "true", "tr"];
 
 /// Podman, told what a machine inside another may need: limits that are not raised, and a runtime that bears both kinds
@@ -130,6 +134,41 @@ async fn a_script_runs_in_its_image_with_variables_folder_output_and_files() {
     assert_eq!(output, Some(json!({"who": "1000"})));
 }
 
+/// One file of another task.
+#[derive(Debug)]
+struct Hello;
+
+struct Once(Option<Vec<u8>>);
+
+impl ArtifactReader for Once {
+    fn next(&mut self) -> SourceFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move { Ok(self.0.take()) })
+    }
+}
+
+impl ArtifactSource for Hello {
+    fn open<'a>(&'a self, _: Transfer, _: &'a IncomingFile) -> SourceFuture<'a, Box<dyn ArtifactReader>> {
+        Box::pin(async { Ok(Box::new(Once(Some(b"hello".to_vec()))) as Box<dyn ArtifactReader>) })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_sees_files_of_other_tasks() {
+    let mut rig = rig();
+    rig.pool.fetch_artifacts_from(std::sync::Arc::new(Hello));
+    let mut order = within(image(), script("echo \"said=$(cat dist/a)\" >> $MAINSPRING_OUTPUT"));
+    order.process.incoming = vec![IncomingFile {
+        task_run_id: "0190a1b2-0000-7000-8000-000000000001.0".parse().unwrap(),
+        attempt: 1,
+        name: "dist/a".into(),
+        path: "dist/a".into(),
+        executable: false,
+        bytes: 5,
+        sha256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824".into(),
+    }];
+    assert_eq!(rig.output(order).await, Some(json!({"said": "hello"})));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_runs_its_own_command_and_steps_share_the_folder() {
     let mut rig = rig();
@@ -199,9 +238,18 @@ fn podman_run(name: &str) -> Option<i32> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn much_output_is_bounded() {
+    prints(50_000_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn long_a_gigabyte_of_output_is_bounded() {
+    prints(1_000_000_000).await;
+}
+
+async fn prints(bytes: u64) {
     let mut rig = rig();
-    let outcome =
-        rig.run(within(image(), script("yes 0123456789012345678901234567890123456789 | head -c 100000000"))).await;
+    let text = format!("yes 0123456789012345678901234567890123456789 | head -c {bytes}");
+    let outcome = rig.run(within(image(), script(&text))).await;
     assert!(matches!(outcome, Outcome::Success { .. }), "{outcome:?}");
     rig.until_line("output truncated").await;
     assert!(containers(rig.root.path()).is_empty());
@@ -226,7 +274,7 @@ fn worker_process() {
         let engine = PathBuf::from(std::env::var_os("ENGINE").unwrap());
         let guarded = PoolConfig {
             watchdog: Some(as_process("watchdog_process")),
-            lease_ttl: Duration::from_secs(3),
+            lease_ttl: LEASE,
             container_engine: Some(engine),
             ..PoolConfig::default()
         };
@@ -248,10 +296,14 @@ async fn no_container_survives_its_worker() {
     let root = eventually("the worker", || std::fs::read_to_string(&place).ok().filter(|text| !text.is_empty())).await;
     let name = until_container(Path::new(&root)).await;
     kill(Pid::from_raw(worker.id().cast_signed()), Signal::SIGKILL).unwrap();
+    let killed = std::time::Instant::now();
     worker.wait().unwrap();
     eventually("removal of the container", || {
         let filter = format!("name={name}");
         podman(&["ps", "-aq", "--filter", &filter]).trim().is_empty().then_some(())
     })
     .await;
+    // The watchdog sees the end of its worker at once; the engine takes a moment on a busy machine.
+    let took = killed.elapsed();
+    assert!(took < LEASE * 4, "the container outlived its attempt's lease ({LEASE:?}): {took:?}");
 }

@@ -70,9 +70,9 @@ async fn artifacts_are_kept_of_successes_and_failures() {
         rig.start(with(&text));
         let completion = rig.next().await;
         assert_eq!(matches!(completion.outcome, Outcome::Failed(_)), fails);
-        let kept: Vec<(&str, &[u8])> =
-            completion.artifacts.iter().map(|artifact| (artifact.name.as_str(), &artifact.content[..])).collect();
-        assert_eq!(kept, [("b.txt", &b"two"[..]), ("out/a", b"one")]);
+        let kept: Vec<(&str, Vec<u8>)> =
+            completion.artifacts.iter().map(|artifact| (artifact.name.as_str(), common::content(artifact))).collect();
+        assert_eq!(kept, [("b.txt", b"two".to_vec()), ("out/a", b"one".to_vec())]);
     }
     let failure = rig.failure(with("head -c 11000000 /dev/zero > big.txt; true")).await;
     assert!(failure.kind == "artifacts" && failure.message.contains("10 MiB"), "{failure:?}");

@@ -322,7 +322,16 @@ pub(crate) static TASK: Table = Table {
         key("publishes_events", Shape::OneOrMany(&Shape::Event), "emitted when it succeeds, with its output"),
         key("shell", Shape::Text, "the interpreter of `run`"),
         key("cwd", Shape::Text, "the directory of `run`"),
-        key("artifacts", Shape::OneOrMany(&Shape::Text), "files of `run` that are kept"),
+        key(
+            "artifacts",
+            Shape::Either(&[Shape::OneOrMany(&Shape::Text), Shape::Map(&Shape::OneOrMany(&Shape::Text))]),
+            "files of `run` that are kept: paths, or names with paths",
+        ),
+        key(
+            "files_from",
+            Shape::OneOrMany(&Shape::Text),
+            "artifacts of other tasks that are put into the folder before it begins: `tasks.TASK.artifacts.NAME`",
+        ),
         key("limits", Shape::Table(&LIMITS), "what `run` may use"),
         key(
             "image",

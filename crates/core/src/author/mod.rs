@@ -3,6 +3,7 @@
 //! Every problem of a text is reported at once, each with its place, its cause and, where there is one, a remedy.
 
 mod actions;
+mod artifacts;
 mod command;
 mod container;
 pub(crate) mod dialect;

@@ -11,6 +11,7 @@ use crate::rule::TriggerRule;
 use crate::workflow::{Reads, Stage, Task, TriggerSource};
 use crate::yaml::Tree;
 
+use super::artifacts;
 use super::expressions::{Checker, Read, Seen};
 use super::slots;
 use super::spec::{Field, Spec, TaskSpec, Text, TriggerPlaces};
@@ -65,6 +66,9 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         fill_reads(&mut spec.task, &seen, &spec.texts);
         workflow.reads_schedule |= seen.schedule;
         reads.push(seen.tasks);
+    }
+    for (index, read) in artifacts::resolve(&mut tasks, &names, report) {
+        reads[index as usize].push(read);
     }
     let dependents = dag::dependents(tasks.len(), |index| &tasks[index].task.needs);
     let order = dag::order(|index| &tasks[index].task.needs, &dependents);

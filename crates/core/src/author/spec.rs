@@ -5,6 +5,7 @@ use crate::diagnostic::Place;
 use crate::workflow::{Stage, Task};
 use crate::yaml::NodeId;
 
+use super::artifacts::FilesFromSpec;
 use super::fields::Path;
 
 pub(super) struct Spec<'t> {
@@ -28,6 +29,7 @@ pub(super) struct TaskSpec<'t> {
     /// `needs` are empty, texts are as written.
     pub(super) task: Task,
     pub(super) needs: Vec<Need<'t>>,
+    pub(super) files_from: Vec<FilesFromSpec<'t>>,
     /// Where a rule was written, to complain about it.
     pub(super) rule_place: Option<Place>,
     pub(super) texts: Vec<Text>,

@@ -15,6 +15,7 @@ use crate::workflow::{
 use crate::yaml::{Kind, NodeId};
 
 use super::actions;
+use super::artifacts;
 use super::container;
 use super::dialect::{EXIT_CODES, KINDS, LIMITS, TASK};
 use super::fields::{Entry, Path, Reader, unread};
@@ -105,6 +106,8 @@ pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &De
         max_lost: DEFAULT_MAX_LOST,
         on_store_loss: None,
         artifacts: Vec::new(),
+        artifact_sets: IndexMap::new(),
+        files_from: Vec::new(),
         limits: Limits::default(),
         container: None,
         exit_codes: ExitCodes::default(),
@@ -114,7 +117,7 @@ pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &De
         reads: Reads::default(),
         condition_reads: Reads::default(),
     };
-    TaskSpec { name, place, task, needs: Vec::new(), rule_place: None, texts: Vec::new() }
+    TaskSpec { name, place, task, needs: Vec::new(), files_from: Vec::new(), rule_place: None, texts: Vec::new() }
 }
 
 /// Keys and values that can only be understood together.
@@ -153,7 +156,7 @@ fn field<'t>(
     let task = &mut spec.task;
     match entry.name {
         kind if KINDS.contains(&kind) => parts.kinds.push(entry),
-        "shell" | "cwd" | "artifacts" | "limits" | "output" | "env_file" | "exit_codes" | "image" => {
+        "shell" | "cwd" | "artifacts" | "files_from" | "limits" | "output" | "env_file" | "exit_codes" | "image" => {
             parts.of_process.push(entry);
         }
         "retry" => parts.retry = retry(reader, id, at),
@@ -257,12 +260,12 @@ fn check_repetition(reader: &mut Reader<'_, '_>, spec: &TaskSpec<'_>, path: Path
 }
 
 /// What belongs to a task that runs a process.
-fn process_options(
-    reader: &mut Reader<'_, '_>,
-    spec: &mut TaskSpec<'_>,
+fn process_options<'t>(
+    reader: &mut Reader<'t, '_>,
+    spec: &mut TaskSpec<'t>,
     path: Path<'_>,
     kind: &str,
-    parts: &Parts<'_>,
+    parts: &Parts<'t>,
 ) {
     for entry in &parts.of_process {
         let (id, at) = (entry.value, path.key(entry.name));
@@ -273,10 +276,8 @@ fn process_options(
             continue;
         }
         match entry.name {
-            "artifacts" => {
-                spec.task.artifacts = reader
-                    .members(id, at, "a path or a list of paths", |reader, id, path| reader.relative_path(id, path));
-            }
+            "artifacts" => artifacts::read(reader, &mut spec.task, id, at),
+            "files_from" => spec.files_from = artifacts::read_files_from(reader, id, at),
             "limits" => spec.task.limits = limits(reader, id, at),
             "exit_codes" => spec.task.exit_codes = exit_codes(reader, id, at),
             "output" => spec.task.output = reader.word(id, at, OutputFrom::ALL).unwrap_or_default(),

@@ -10,6 +10,7 @@ use mainspring_core::work::{Assignment, Clock, Failure, Order};
 use mainspring_core::{Decision, RunId, TaskKey};
 use mainspring_store::{Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended};
 
+use crate::artifacts::incoming_files;
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
 use crate::exchange::scopes::{NoSpec, WithSpec, load, load_spec, pause, scope};
@@ -30,7 +31,10 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     for claim in claimed {
         match shared.client.specs.cached(claim.version) {
             None => unknown.push(claim),
-            Some(spec) => match spec.shared_order(claim.token.key.index).filter(|_| !may_be_overridden(&claim)) {
+            Some(spec) => match spec
+                .shared_order(claim.token.key.index, &shared.client.artifacts)
+                .filter(|_| !may_be_overridden(&claim))
+            {
                 Some(order) => ready.push(assignment(&claim, order, &traces)),
                 None => later.push((claim, spec)),
             },
@@ -49,12 +53,15 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     }
     let Some(data) = load(shared, &later, |task| vec![&task.reads]).await else { return };
     let Some(timeouts) = overrides(shared, &later).await else { return };
+    let Some(mut incoming) = incoming_files(shared, &later).await else { return };
     let mut ready = Vec::with_capacity(later.len());
     for (claim, spec) in later {
         let index = claim.token.key.index as usize;
         let scope = scope(&shared.client, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
-        match order(shared, &spec, index, &scope).await {
-            Ok(mut order) => {
+        let incoming = incoming.remove(&claim.token.key).unwrap_or(Ok(Vec::new()));
+        match order(shared, &spec, index, &scope).await.and_then(|order| Ok((order, incoming?))) {
+            Ok((mut order, incoming)) => {
+                order.process.incoming = incoming;
                 if let Some(ms) = timeouts.get(&claim.token.key) {
                     order.timeout_ms = u64::try_from(*ms).ok();
                 }
@@ -99,6 +106,7 @@ async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_co
         });
     }
     let mut order = spec.workflow.order(index, scope)?;
+    shared.client.artifacts.limit(&mut order);
     if !spec.workflow.files.is_empty() {
         let bundle = spec.bundle(&shared.client.store).await.map_err(|error| Failure {
             kind: "files".into(),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::TaskState;
-use mainspring_core::work::{Clock, Completion, Failure, Outcome};
+use mainspring_core::work::{ArtifactContent, Clock, Completion, Failure, Outcome};
 use mainspring_core::workflow::{ExitMeaning, SlotClass};
 use mainspring_store::{ContinuedAs, ContinuedAttempt, Ended, TaskToken};
 use tokio::sync::mpsc;
 
+use crate::artifacts::keep_completed;
 use crate::bus::{BusMessage, ClaimableRoutes, MAX_LANES};
 use crate::events::announcing::publish;
 use crate::exchange::gatherer::Gatherer;
-use crate::exchange::scopes::pause;
 use crate::exchange::session_inbox::Held;
 use crate::metering;
 use crate::node::Shared;
@@ -53,25 +53,32 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
         }
     }
     lanes.ring(shared);
-    if logged.is_empty() {
-        return;
+    // A large file takes its time, and the others do not wait for it.
+    let is_large = |(completion, _): &(Completion, Held)| {
+        completion.artifacts.iter().any(|artifact| matches!(artifact.content, ArtifactContent::File(_)))
+    };
+    let (large, logged): (Vec<_>, Vec<_>) = logged.into_iter().partition(is_large);
+    let alone = large.into_iter().map(|one| vec![one]);
+    for batch in alone.chain((!logged.is_empty()).then_some(logged)) {
+        tokio::spawn(store_and_hand_in(Arc::clone(shared), batch));
     }
-    let shared = Arc::clone(shared);
-    tokio::spawn(async move {
-        shared.barrier.stored().await;
-        for (completion, held) in &logged {
-            keep_artifacts(&shared, completion).await;
-            announce(&shared, completion, held).await;
-        }
-        let mut lanes = Lanes::default();
-        let count = logged.len();
-        for (completion, held) in logged {
-            lanes.add(hand_in(&shared, completion, held));
-        }
-        // Only now: a node that stops waits for what it has not handed in yet.
-        shared.gatherer().logged(count);
-        lanes.ring(&shared);
-    });
+}
+
+/// Hands in attempts once their logs, files and events are stored.
+async fn store_and_hand_in(shared: Arc<Shared>, mut logged: Vec<(Completion, Held)>) {
+    shared.barrier.stored().await;
+    for (completion, held) in &mut logged {
+        keep_completed(&shared, completion).await;
+        announce(&shared, completion, held).await;
+    }
+    let mut lanes = Lanes::default();
+    let count = logged.len();
+    for (completion, held) in logged {
+        lanes.add(hand_in(&shared, completion, held));
+    }
+    // Only now: a node that stops waits for what it has not handed in yet.
+    shared.gatherer().logged(count);
+    lanes.ring(&shared);
 }
 
 /// Whether a success of this attempt is to be announced.
@@ -93,21 +100,6 @@ async fn announce(shared: &Shared, completion: &Completion, held: &Held) {
         && let Some(spec) = shared.client.specs.cached(held.version)
     {
         publish(shared, &spec, completion.key, i32::from(held.generation), output.as_ref()).await;
-    }
-}
-
-/// Stores the files of an attempt before its end is reported: a reader who sees it ended finds the files. However long the store is
-/// away; the attempt is ours meanwhile.
-async fn keep_artifacts(shared: &Shared, completion: &Completion) {
-    while !completion.artifacts.is_empty() {
-        let kept = shared.client.store.keep_artifacts(completion.key, completion.attempt, &completion.artifacts).await;
-        match kept {
-            Ok(()) => return,
-            Err(error) => tracing::warn!(%error, task = %completion.key, "keeping what a task left"),
-        }
-        if pause(shared).await.is_none() {
-            return;
-        }
     }
 }
 

@@ -73,19 +73,7 @@ async fn outstanding(redis: &mut Connection, route: i32) -> Result<HashSet<Claim
 
 async fn add(redis: &mut Connection, route: i32, (id, attempt): &Claimable) -> Result<(), RedisError> {
     let (stream, attempt, route) = (stream(route), attempt.to_string(), route.to_string());
-    let arguments = [
-        "XADD",
-        &stream,
-        "MAXLEN",
-        "~",
-        KEPT,
-        "*",
-        "task_run_id",
-        id,
-        "attempt",
-        &attempt,
-        "route",
-        &route,
-    ];
+    let arguments =
+        ["XADD", &stream, "MAXLEN", "~", KEPT, "*", "task_run_id", id, "attempt", &attempt, "route", &route];
     redis.ask(&arguments).await.map(|_| ())
 }

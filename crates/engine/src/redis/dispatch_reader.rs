@@ -131,8 +131,7 @@ impl Reader<'_> {
         let idle = self.shared.config.lease_ttl.as_millis().to_string();
         for (route, _) in room {
             let name = stream(*route);
-            let arguments =
-                ["XAUTOCLAIM", &name, &self.config.group, self.consumer, &idle, "0-0", "COUNT", count];
+            let arguments = ["XAUTOCLAIM", &name, &self.config.group, self.consumer, &idle, "0-0", "COUNT", count];
             let reply = redis.ask(&arguments).await?;
             if let Some(abandoned) = reply.list().get(1) {
                 self.grant(*route, abandoned);

@@ -30,6 +30,8 @@ pub enum WorkerError {
     #[error("this node takes no more requests of workers: go to another one")]
     Stopping,
     #[error(transparent)]
+    Artifact(#[from] crate::artifacts::ArtifactError),
+    #[error(transparent)]
     Store(#[from] mainspring_store::Error),
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use mainspring_core::TaskKey;
-use mainspring_core::work::{Artifact, Bundle, LogLine};
-use mainspring_store::{StoredChunk, TaskToken};
+use mainspring_core::work::{ArtifactReader, Bundle, LogLine};
+use mainspring_store::{StoredArtifact, StoredChunk, TaskToken};
 
 use super::registry::{WorkerError, WorkerGate, WorkerSession};
 use super::session::RemoteSession;
+use crate::artifacts::{ArtifactUpload, OpenedArtifact};
 use crate::live::Hint;
 
 /// More lines of one attempt are not kept.
@@ -100,20 +101,37 @@ impl WorkerGate {
         Ok(answer(accepted, end + accepted, false))
     }
 
-    /// Keeps a file that an attempt left. The same again replaces it.
+    /// Keeps a file that an attempt left, as it comes. The same name again replaces it.
     pub async fn keep_artifact(
         &self,
         wanted: &WorkerSession,
         key: TaskKey,
         attempt: i32,
-        artifact: Artifact,
-    ) -> Result<(), WorkerError> {
+        upload: &ArtifactUpload,
+        reader: &mut dyn ArtifactReader,
+    ) -> Result<StoredArtifact, WorkerError> {
         let session = self.session(wanted).await?;
         session.state().hear();
         if !self.holds(&session, TaskToken { key, session: session.id, attempt }).await? {
             return Err(WorkerError::Fenced);
         }
-        Ok(self.shared.client.store.keep_artifacts(key, attempt, &[artifact]).await?)
+        Ok(self.shared.client.keep_artifact(key, attempt, upload, reader).await?)
+    }
+
+    /// Opens a file that another task of the same run left, for an attempt that the session holds.
+    pub async fn open_artifact(
+        &self,
+        wanted: &WorkerSession,
+        (holder, attempt): (TaskKey, i32),
+        (left_by, left_attempt, name): (TaskKey, i32, &str),
+    ) -> Result<Option<OpenedArtifact>, WorkerError> {
+        let session = self.session(wanted).await?;
+        session.state().hear();
+        let is_held = self.holds(&session, TaskToken { key: holder, session: session.id, attempt }).await?;
+        if !is_held || holder.run != left_by.run {
+            return Err(WorkerError::Fenced);
+        }
+        Ok(self.shared.client.open_artifact(left_by, left_attempt, name).await?)
     }
 
     /// The files that a version brings along, for a worker that serves its namespace.

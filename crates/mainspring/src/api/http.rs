@@ -1,5 +1,6 @@
 //! The API over HTTP: one connection per request, HTTP/1.1, TLS by the public authorities or a named one.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,6 +86,26 @@ impl Endpoint {
             Ok(Answer { status, etag, bytes: body.to_bytes().to_vec(), token: self.source.clone() })
         };
         self.patiently(asking).await
+    }
+
+    /// A file, written as it comes; however long that takes, as long as something comes.
+    pub(super) async fn download(&self, target: &str, sink: &mut dyn Write) -> Result<()> {
+        let response = self.patiently(self.send("GET", target, &[], Vec::new())).await?;
+        let status = response.status().as_u16();
+        let mut body = response.into_body();
+        if !(200..300).contains(&status) {
+            let said = self.patiently(async { Ok(Limited::new(body, LARGEST_ANSWER).collect().await) }).await?;
+            let bytes = said.map(|said| said.to_bytes().to_vec()).unwrap_or_default();
+            return Answer { status, etag: None, bytes, token: self.source.clone() }.content().map(|_| ());
+        }
+        while let Some(frame) = self.patiently(async { Ok(body.frame().await) }).await? {
+            let frame = frame.map_err(|error| self.unreachable(format!("the file broke off: {error}")))?;
+            if let Ok(data) = frame.into_data() {
+                sink.write_all(&data)
+                    .map_err(|error| Failure::failed(format!("cannot write it: {}", cause(&error))))?;
+            }
+        }
+        Ok(())
     }
 
     /// Server-sent events, for as long as they come.

@@ -19,7 +19,7 @@ use url::form_urlencoded;
 
 use crate::app::App;
 use crate::database;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, cause};
 pub(crate) use answer::{Answer, TokenSource, items, strange};
 pub(crate) use endpoints::Endpoints;
 pub(crate) use events::Events;
@@ -59,7 +59,7 @@ impl Connection {
             return Ok(there);
         }
         app.ensure_secrets_key()?;
-        let client = app.client(database::connect(&app.config).await?);
+        let client = app.client(database::connect(&app.config).await?)?;
         database::prepare(client.store(), client.now(), false).await?;
         Self::here(app, client)
     }
@@ -69,7 +69,7 @@ impl Connection {
         if let Some(there) = Self::there(app)? {
             return Ok(there);
         }
-        let client = app.client(database::open(&app.config).await?);
+        let client = app.client(database::open(&app.config).await?)?;
         Self::here(app, client)
     }
 
@@ -208,6 +208,15 @@ impl Connection {
                 Ok(Answer { status: answer.status, etag: answer.etag, bytes: answer.body, token: TokenSource::Local })
             }
         }
+    }
+
+    /// Writes a file as it comes.
+    pub(crate) async fn download(&self, path: &[&str], query: Query<'_>, sink: &mut dyn std::io::Write) -> Result<()> {
+        if let Way::There(endpoint) = &self.way {
+            return endpoint.download(&target(path, query), sink).await;
+        }
+        let content = self.ask("GET", path, query, None, &[]).await?.content()?;
+        sink.write_all(&content).map_err(|error| Failure::failed(format!("cannot write it: {}", cause(&error))))
     }
 
     /// What a server tells as it happens; nothing where the database is at hand, which is looked at instead.

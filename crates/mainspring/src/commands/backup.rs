@@ -102,7 +102,7 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
         std::fs::create_dir_all(folder).map_err(|error| written(folder, &error))?;
     }
     std::fs::copy(&args.file, &target).map_err(|error| written(&target, &error))?;
-    let client = app.client(database::connect(&app.config).await?);
+    let client = app.client(database::connect(&app.config).await?)?;
     let _alone = client.store().lock_server()?;
     let steps = client.store().migrate_up(client.now()).await?;
     app.out.line(format_args!("{} was restored to {}", args.file.display(), target.display()));
@@ -142,7 +142,7 @@ pub(crate) async fn migrate_store(app: &App<'_>, args: &MigrateStoreArgs) -> Res
     // What a server would write meanwhile would be missing.
     let _alone = from.lock_server()?;
     from.require_current_schema().await?;
-    let to = app.client(Store::connect(&Connect::new(&args.to)).await?);
+    let to = app.client(Store::connect(&Connect::new(&args.to)).await?)?;
     to.store().migrate_up(to.now()).await?;
     let tables = from.copy_to(to.store()).await?;
     let rows: u64 = tables.iter().map(|table| table.rows).sum();

@@ -58,7 +58,7 @@ pub(crate) async fn lock(app: &App<'_>, args: LockArgs) -> Result {
     let timeout = args.timeout.as_deref().map(|text| duration("--timeout", text)).transpose()?;
     let mut signals = Signals::install()?;
     let store = database::connect(&app.config).await?;
-    let client = app.client(store);
+    let client = app.client(store)?;
     database::prepare(client.store(), client.now(), false).await?;
     let client = app.coordinated(client).await?;
     let guard = tokio::select! {

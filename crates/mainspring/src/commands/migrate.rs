@@ -34,7 +34,7 @@ pub(crate) struct DryRun {
 
 pub(crate) async fn migrate(app: &App<'_>, command: MigrateCommand) -> Result {
     app.start_logs();
-    let client = app.client(database::connect(&app.config).await?);
+    let client = app.client(database::connect(&app.config).await?)?;
     let store = client.store();
     match command {
         MigrateCommand::Status => status(app, store).await,

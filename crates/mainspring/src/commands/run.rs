@@ -54,7 +54,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     workflow.triggers.clear();
     let mut signals = Signals::install()?;
     let store = open(app, args.keep).await?;
-    let client = app.client(store);
+    let client = app.client(store)?;
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     require_engine(app, std::iter::once(&workflow).chain(children.iter().map(|child| &child.workflow)))?;

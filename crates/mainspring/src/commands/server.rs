@@ -161,7 +161,7 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     first_start::vault(config)?;
     let store = database::connect_patiently(config).await?;
     let tracer = app.tracer(service(config), &app.node_config().name)?;
-    let client = app.coordinated(app.client(store).with_metrics(metrics).with_tracer(tracer)).await?;
+    let client = app.coordinated(app.client(store)?.with_metrics(metrics).with_tracer(tracer)).await?;
     let lock = client.store().lock_server()?;
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     let mut node_config = app.node_config();

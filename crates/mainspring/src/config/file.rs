@@ -94,9 +94,8 @@ fn read_queue(layers: &mut Layers, places: &Places<'_>, name: &Spanned<Cow<'_, s
             }
             None => {
                 let place = places.of(&setting.span());
-                layers.complain(format!(
-                    "{place}: a queue has a transport, \"redis\" or \"database\", and nothing else"
-                ));
+                layers
+                    .complain(format!("{place}: a queue has a transport, \"redis\" or \"database\", and nothing else"));
             }
         }
     }
@@ -208,7 +207,9 @@ mod tests {
         };
         pairs.sort();
         assert_eq!(pairs, [("mail".into(), "redis".into()), ("web.eu".into(), "database".into())]);
-        assert!(problems("[queues.mail]\nspeed = 1").first().unwrap().starts_with("m.toml:2:1: a queue has a transport"));
+        assert!(
+            problems("[queues.mail]\nspeed = 1").first().unwrap().starts_with("m.toml:2:1: a queue has a transport")
+        );
     }
 
     #[test]

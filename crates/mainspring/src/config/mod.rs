@@ -5,6 +5,7 @@
 //! setting that silently does nothing is worse than none.
 
 mod api;
+mod artifacts;
 mod coordination;
 mod desk;
 mod environment;
@@ -107,6 +108,9 @@ keys! {
     "redis.batch_size": "how many entries of a dispatch stream a node reads at once",
     "redis.block_ms": "how many milliseconds an idle node waits for entries of dispatch streams at a time",
     "queues.transport": "how nodes hear what is claimable: [queues.NAME] transport = \"redis\" in the file, NAME=redis in the variable; database unless given",
+    "artifacts.url": "where larger files of tasks are kept: file:///FOLDER, which every server reaches, or s3://BUCKET/PREFIX with AWS_… in the environment",
+    "artifacts.database_limit": "files of more bytes go there; 1MiB unless given",
+    "artifacts.max_bytes": "what one attempt may leave there; 10GiB unless given",
     "shutdown.timeout": "how long running tasks may take to finish on shutdown",
     "retention.runs": "ended runs are forgotten after this long",
     "retention.rules": "the same for a namespace or a workflow: {reports = \"7d\", \"reports/audit\" = \"365d\"}, or reports=7d,…",
@@ -212,6 +216,8 @@ pub(crate) struct Config {
     pub(crate) worker: WorkerSettings,
     pub(crate) http: HttpSettings,
     pub(crate) smtp: Option<SmtpConfig>,
+    /// Where files of tasks are kept.
+    pub(crate) artifacts: mainspring_engine::ArtifactSettings,
     pub(crate) etcd: Option<EtcdSettings>,
     pub(crate) redis: Option<RedisSettings>,
     /// Which queues Redis dispatches.

@@ -44,6 +44,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         worker,
         http: http(layers),
         smtp: smtp(layers),
+        artifacts: super::artifacts::read(layers),
         etcd: super::coordination::etcd(layers),
         redis: super::coordination::redis(layers),
         dispatch: super::coordination::dispatch(layers),

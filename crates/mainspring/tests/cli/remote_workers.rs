@@ -45,6 +45,10 @@ impl Worker {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn healthz(&self) -> String {
         let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.probes)).unwrap();
         write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

@@ -71,6 +71,8 @@ pub struct RouteEntry {
     pub keyless: bool,
     /// Its work is many transactions, and each may be repeated.
     pub in_pieces: bool,
+    /// Its body is read by the handler as it comes: whatever its size, it is never held whole.
+    pub streamed: bool,
 }
 
 /// The routes as they are gathered.
@@ -158,6 +160,7 @@ impl Routes {
                 quiet: false,
                 keyless: false,
                 in_pieces: false,
+                streamed: false,
             });
         }
         let router = std::mem::take(&mut self.router);
@@ -186,6 +189,14 @@ impl Route<'_> {
     pub(crate) fn in_pieces(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.in_pieces = true;
+        }
+        self
+    }
+
+    /// Hands the body on as it comes. The handler bounds it; the request ends with its connection.
+    pub(crate) fn streamed(self) -> Self {
+        for entry in &mut self.routes.entries[self.first..] {
+            entry.streamed = true;
         }
         self
     }
@@ -219,6 +230,7 @@ impl Route<'_> {
         for (entry, model) in self.routes.entries[made..].iter_mut().zip(&entries) {
             (entry.body_limit, entry.quiet) = (model.body_limit, model.quiet);
             (entry.keyless, entry.in_pieces) = (model.keyless, model.in_pieces);
+            entry.streamed = model.streamed;
         }
         self
     }

@@ -18,7 +18,7 @@ use super::caller::Caller;
 use super::credentials;
 use super::identity::{Identity, Role};
 use crate::audit::Seen;
-use crate::body::BodyLimit;
+use crate::body::{BodyLimit, Streamed};
 use crate::idempotency::{InPieces, Keyless, Replayed};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -108,6 +108,9 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         ));
     }
     request.extensions_mut().insert(BodyLimit(entry.body_limit));
+    if entry.streamed {
+        request.extensions_mut().insert(Streamed);
+    }
     if entry.keyless {
         request.extensions_mut().insert(Keyless);
     }

@@ -1,6 +1,7 @@
 //! The API over its router, on both databases, and over a socket where that makes the difference.
 
 mod access;
+mod artifacts;
 mod auth;
 mod classes;
 mod crossings;

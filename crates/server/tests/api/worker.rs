@@ -15,7 +15,7 @@ const REMOTE: &str = "name: away\ntasks:\n  work:\n    remote: {handler: report,
 const SCRIPT: &str = "name: away\ntasks:\n  work:\n    run: echo hello\n    queue: far\n";
 
 /// A node that executes nothing itself.
-async fn node(api: &TestApi) -> TestNode {
+pub(crate) async fn node(api: &TestApi) -> TestNode {
     let config = NodeConfig {
         name: "front".into(),
         heartbeat: Duration::from_millis(100),
@@ -28,14 +28,14 @@ async fn node(api: &TestApi) -> TestNode {
 }
 
 /// A worker as the tests play it.
-struct Played<'a> {
+pub(crate) struct Played<'a> {
     api: &'a TestApi,
-    id: i64,
+    pub(crate) id: i64,
     token: String,
 }
 
 impl<'a> Played<'a> {
-    async fn register(api: &'a TestApi, queues: &[&str]) -> Self {
+    pub(crate) async fn register(api: &'a TestApi, queues: &[&str]) -> Self {
         let made = api.post("/api/v1/worker/sessions").role(Role::Worker).json(registration(queues)).send().await;
         let made = made.expect(201).body();
         assert!(made["lease_ttl_ms"].as_u64().is_some() && made["server_time"].as_str().is_some(), "{made}");
@@ -46,7 +46,7 @@ impl<'a> Played<'a> {
         }
     }
 
-    fn call<'c>(&self, call: Call<'c>) -> Call<'c> {
+    pub(crate) fn call<'c>(&self, call: Call<'c>) -> Call<'c> {
         call.role(Role::Worker).header("mainspring-session", &self.token)
     }
 
@@ -59,7 +59,7 @@ impl<'a> Played<'a> {
     }
 
     /// Exchanges until something is assigned; the number of the next exchange.
-    async fn assigned(&self, mut seq: i64) -> (Value, i64) {
+    pub(crate) async fn assigned(&self, mut seq: i64) -> (Value, i64) {
         for _ in 0..60 {
             let answer = self.exchange(seq, json!({})).await.expect(200).body();
             seq += 1;
@@ -72,7 +72,7 @@ impl<'a> Played<'a> {
 
     /// Hands results in, and exchanges until the node says what became of them: on a loaded machine that may take longer
     /// than one answer waits. Returns that answer and the number of the next exchange.
-    async fn hand_in(&self, mut seq: i64, finished: Value) -> (Value, i64) {
+    pub(crate) async fn hand_in(&self, mut seq: i64, finished: Value) -> (Value, i64) {
         for _ in 0..60 {
             let answer = self.exchange(seq, json!({"finished": finished, "want": {}})).await.expect(200).body();
             seq += 1;
@@ -102,7 +102,7 @@ fn of(assignment: &Value) -> Value {
     json!({"task_run_id": assignment["task_run_id"], "attempt": assignment["attempt"]})
 }
 
-fn finished(assignment: &Value, more: Value) -> Value {
+pub(crate) fn finished(assignment: &Value, more: Value) -> Value {
     let mut result = of(assignment);
     for (key, value) in more.as_object().unwrap() {
         result[key] = value.clone();

@@ -1,6 +1,7 @@
 //! Runs and what happens to them: creation, the exchange, settling, limits, waiting, repair, reopening, retention.
 
 pub(crate) mod admission;
+pub(crate) mod artifacts;
 pub(crate) mod create;
 pub(crate) mod due;
 pub(crate) mod exchange;

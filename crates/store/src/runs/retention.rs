@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::db::{Db, Store, Tx, read, within, write};
 use crate::error::Result;
 use crate::names::sql;
+use crate::runs::artifacts;
 use crate::schedules::fires::NO_BACKFILL;
 
 const RUNS_PER_PURGE: i64 = 200;
@@ -217,6 +218,7 @@ impl Store {
 /// Deletes what a run left in other tables, dead letters apart; how many task runs and log chunks that were.
 async fn forget(tx: &mut Tx, id: RunId) -> Result<(u64, u64)> {
     let (mut task_runs, mut log_chunks) = (0, 0);
+    artifacts::give_up_objects(tx, id).await?;
     for table in TABLES {
         let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
         let rows = within!(tx, sqlx::query(sql).bind(id));

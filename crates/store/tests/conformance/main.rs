@@ -4,6 +4,7 @@
 //! are checked; those at rest too if every run has ended.
 
 mod access;
+mod artifacts;
 mod big;
 mod claims;
 mod cluster;

@@ -10,6 +10,7 @@ use mainspring_core::work::{Clock, Completion, LogChunk};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::artifacts::RemoteArtifacts;
 use super::files::FileCache;
 use super::link::{Link, LinkError, LinkSetupError};
 use super::logs::{self, LogRequest};
@@ -60,6 +61,7 @@ pub struct RemoteWorker {
     pub(super) completions: mpsc::UnboundedReceiver<Completion>,
     pub(super) logs: mpsc::UnboundedSender<LogRequest>,
     pub(super) files: Arc<FileCache>,
+    artifacts: RemoteArtifacts,
 }
 
 impl RemoteWorker {
@@ -74,7 +76,9 @@ impl RemoteWorker {
         let link = Link::new(&config.servers, &config.token, config.authority.as_ref())?;
         let (logs, requests) = mpsc::unbounded_channel();
         tokio::spawn(logs::run(chunks, requests));
-        Ok(Self { config, link, pool, clock, completions, logs, files: Arc::default() })
+        let artifacts = RemoteArtifacts::default();
+        pool.fetch_artifacts_from(Arc::new(artifacts.clone()));
+        Ok(Self { config, link, pool, clock, completions, logs, files: Arc::default(), artifacts })
     }
 
     /// Works until `stop` is cancelled, then finishes what it has and leaves. A session that was lost is replaced.
@@ -82,6 +86,7 @@ impl RemoteWorker {
         let stop = &stop;
         while let Some(session) = self.register(stop).await? {
             tracing::info!(session = session.id, server = self.link.server(), "registered");
+            self.artifacts.use_session(&session);
             let _ = self.logs.send(LogRequest::Session(session.clone()));
             let turn = SessionLoop::new(&mut self, session.clone());
             match turn.run(stop).await {

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::Response;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::SendRequest;
 use hyper::{Method, Request, header};
 use hyper_util::rt::TokioIo;
@@ -28,6 +30,9 @@ const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
 const LARGEST_ANSWER: usize = 64 << 20;
 /// Connections that are kept for the next request.
 const MOST_IDLE: usize = 8;
+
+/// What is sent: a few bytes, or a file as it is read.
+pub(crate) type Outgoing = UnsyncBoxBody<Bytes, io::Error>;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
@@ -98,7 +103,7 @@ struct Inner {
     current: AtomicUsize,
     token: String,
     tls: TlsConnector,
-    idle: Mutex<Vec<(usize, SendRequest<Full<Bytes>>)>>,
+    idle: Mutex<Vec<(usize, SendRequest<Outgoing>)>>,
 }
 
 impl std::fmt::Debug for Link {
@@ -144,46 +149,79 @@ impl Link {
         serde_json::from_slice(&body).map_err(|error| LinkError::Away(format!("the answer is not understood: {error}")))
     }
 
+    /// Sends a body as it is read, on a connection of its own, and reads the answer. The server is the one that is asked now.
+    pub(crate) async fn upload<T: DeserializeOwned>(&self, call: &Call, body: Outgoing) -> Result<T, LinkError> {
+        let answer = self.alone(call, body).await?;
+        let status = answer.status().as_u16();
+        let body = self.moving(collected(answer).await)?;
+        let body = self.moving(judged(status, body))?;
+        serde_json::from_slice(&body).map_err(|error| LinkError::Away(format!("the answer is not understood: {error}")))
+    }
+
+    /// Asks for a body that is read as it comes, on a connection of its own.
+    pub(crate) async fn download(&self, call: &Call) -> Result<Incoming, LinkError> {
+        let answer = self.alone(call, small(call.body.clone())).await?;
+        let status = answer.status().as_u16();
+        if matches!(status, 200..=299) {
+            return Ok(answer.into_body());
+        }
+        let body = self.moving(collected(answer).await)?;
+        Err(self.moving(judged(status, body)).err().unwrap_or_else(|| LinkError::Away("no content".into())))
+    }
+
+    async fn alone(&self, call: &Call, body: Outgoing) -> Result<Response<Incoming>, LinkError> {
+        let at = self.0.current.load(Ordering::Relaxed) % self.0.servers.len();
+        let asking = async {
+            let mut sender = self.connect(at).await.map_err(away)?;
+            sender.send_request(self.request(at, call, body)?).await.map_err(away)
+        };
+        let answer = match tokio::time::timeout(call.patience, asking).await {
+            Ok(answer) => answer,
+            Err(_) => Err(LinkError::Away(format!("no answer within {:?}", call.patience))),
+        };
+        self.moving(answer)
+    }
+
+    /// After [`LinkError::Away`] the next server is asked the next time.
+    fn moving<T>(&self, answer: Result<T, LinkError>) -> Result<T, LinkError> {
+        if matches!(answer, Err(LinkError::Away(_))) {
+            self.0.current.fetch_add(1, Ordering::Relaxed);
+        }
+        answer
+    }
+
     async fn send(&self, server: usize, call: &Call) -> Result<Bytes, LinkError> {
         let (mut sender, kept) = match self.take_idle(server) {
             Some(sender) => (sender, true),
             None => (self.connect(server).await.map_err(away)?, false),
         };
-        let response = match sender.send_request(self.request(server, call)?).await {
+        let response = match sender.send_request(self.request(server, call, small(call.body.clone()))?).await {
             Ok(response) => response,
             Err(_) if kept => {
                 // The server may have closed it just then. Every request of a worker may be repeated.
                 sender = self.connect(server).await.map_err(away)?;
-                sender.send_request(self.request(server, call)?).await.map_err(away)?
+                sender.send_request(self.request(server, call, small(call.body.clone()))?).await.map_err(away)?
             }
             Err(error) => return Err(away(error)),
         };
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect().await;
-        let body = body.map_err(|error| LinkError::Away(format!("the answer broke off: {error}")))?.to_bytes();
+        let body = collected(response).await?;
         let mut idle = locked(&self.0.idle);
         if idle.len() < MOST_IDLE && !sender.is_closed() {
             idle.push((server, sender));
         }
         drop(idle);
-        match status {
-            200..=299 => Ok(body),
-            429 | 500..=599 => Err(LinkError::Away(format!("the server answered {status}: {}", problem(&body).detail))),
-            _ => {
-                let problem = problem(&body);
-                Err(LinkError::Refused { status, kind: problem.r#type, detail: problem.detail })
-            }
-        }
+        judged(status, body)
     }
 
-    fn take_idle(&self, server: usize) -> Option<SendRequest<Full<Bytes>>> {
+    fn take_idle(&self, server: usize) -> Option<SendRequest<Outgoing>> {
         let mut idle = locked(&self.0.idle);
         idle.retain(|(_, sender)| !sender.is_closed());
         let position = idle.iter().rposition(|(of, sender)| *of == server && sender.is_ready())?;
         Some(idle.swap_remove(position).1)
     }
 
-    fn request(&self, server: usize, call: &Call) -> Result<Request<Full<Bytes>>, LinkError> {
+    fn request(&self, server: usize, call: &Call, body: Outgoing) -> Result<Request<Outgoing>, LinkError> {
         let url = &self.0.servers[server];
         let mut request = Request::builder()
             .method(call.method.clone())
@@ -198,10 +236,10 @@ impl Link {
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
-        request.body(Full::new(call.body.clone())).map_err(away)
+        request.body(body).map_err(away)
     }
 
-    async fn connect(&self, server: usize) -> io::Result<SendRequest<Full<Bytes>>> {
+    async fn connect(&self, server: usize) -> io::Result<SendRequest<Outgoing>> {
         let url = &self.0.servers[server];
         let stream = match tokio::time::timeout(CONNECT_PATIENCE, self.open(url)).await {
             Ok(stream) => stream?,
@@ -227,6 +265,26 @@ impl Link {
             _ => ServerName::try_from(host).map_err(io::Error::other)?,
         };
         Ok(Box::new(self.0.tls.connect(name, stream).await?))
+    }
+}
+
+fn small(body: Bytes) -> Outgoing {
+    Full::new(body).map_err(|never| match never {}).boxed_unsync()
+}
+
+async fn collected(answer: Response<Incoming>) -> Result<Bytes, LinkError> {
+    let body = Limited::new(answer.into_body(), LARGEST_ANSWER).collect().await;
+    Ok(body.map_err(|error| LinkError::Away(format!("the answer broke off: {error}")))?.to_bytes())
+}
+
+fn judged(status: u16, body: Bytes) -> Result<Bytes, LinkError> {
+    match status {
+        200..=299 => Ok(body),
+        429 | 500..=599 => Err(LinkError::Away(format!("the server answered {status}: {}", problem(&body).detail))),
+        _ => {
+            let problem = problem(&body);
+            Err(LinkError::Refused { status, kind: problem.r#type, detail: problem.detail })
+        }
     }
 }
 

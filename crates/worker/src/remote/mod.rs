@@ -2,8 +2,9 @@
 //!
 //! `link` makes requests and moves to the next server, `session` has the calls of the protocol, `client` registers, `session_loop` is the loop, `desk`
 //! what it knows: which attempts run, which wait for a slot, which results are not acknowledged. `logs` sends lines, `files`
-//! fetches what versions bring along.
+//! fetches what versions bring along, `artifacts` carries files of tasks.
 
+mod artifacts;
 mod assignments;
 mod client;
 mod desk;

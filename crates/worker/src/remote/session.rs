@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 use hyper::Method;
 use hyper::body::Bytes;
 use mainspring_api::worker::{
-    ArtifactKept, DIGEST_HEADER, Exchange, Exchanged, Files, Logs, LogsStored, OUT_OF_ORDER, Register, Registered,
-    SESSION_LOST, SessionEnded,
+    Exchange, Exchanged, Files, Logs, LogsStored, OUT_OF_ORDER, Register, Registered, SESSION_LOST, SessionEnded,
 };
-use mainspring_core::work::{Artifact, Bundle, BundleFile};
+use mainspring_core::work::{Bundle, BundleFile};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
@@ -18,10 +17,11 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use super::link::{Call, Link, LinkError};
+use crate::text::hex;
 
 /// Beyond what a request may wait for at the server.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
-const UPLOAD_PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const UPLOAD_PATIENCE: Duration = Duration::from_secs(30);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long an exchange waits for the one before it.
@@ -33,7 +33,7 @@ pub(crate) struct Session {
     pub(crate) id: i64,
     token: String,
     pub(crate) exchange_wait: Duration,
-    link: Link,
+    pub(super) link: Link,
     /// The session is over: nothing of it is sent any more.
     pub(crate) over: CancellationToken,
 }
@@ -78,21 +78,6 @@ impl Session {
         self.post("/api/v1/worker/logs", json(logs), UPLOAD_PATIENCE).await
     }
 
-    pub(crate) async fn keep_artifact(&self, task_run: &str, attempt: i32, artifact: &Artifact) -> Told<ArtifactKept> {
-        let name: String = url::form_urlencoded::byte_serialize(artifact.name.as_bytes()).collect();
-        let path = format!(
-            "/api/v1/worker/artifacts/{task_run}/{attempt}/{}?session_id={}",
-            name.replace('+', "%20"),
-            self.id
-        );
-        let headers = vec![
-            ("content-type", "application/octet-stream".to_owned()),
-            (DIGEST_HEADER, hex(&Sha256::digest(&artifact.content))),
-        ];
-        let body = Bytes::from(artifact.content.clone());
-        self.repeat(Call { headers, ..self.call(Method::PUT, path, body, UPLOAD_PATIENCE) }).await
-    }
-
     /// The files of a version, if what arrived is what was sent.
     pub(crate) async fn files(&self, version: i64) -> Told<Result<Bundle, String>> {
         let path = format!("/api/v1/worker/files/{version}?session_id={}", self.id);
@@ -109,7 +94,7 @@ impl Session {
         self.link.ask(&self.call(Method::DELETE, path, Bytes::new(), ANSWER_PATIENCE)).await
     }
 
-    fn call(&self, method: Method, path: String, body: Bytes, patience: Duration) -> Call {
+    pub(super) fn call(&self, method: Method, path: String, body: Bytes, patience: Duration) -> Call {
         let headers = vec![("content-type", "application/json".to_owned())];
         Call { method, path, session_token: Some(self.token.clone()), headers, body, patience }
     }
@@ -120,17 +105,26 @@ impl Session {
 
     /// Asks until a server answers or the session is over.
     async fn repeat<T: DeserializeOwned>(&self, call: Call) -> Told<T> {
+        self.repeated(&call.path, || self.link.ask(&call)).await
+    }
+
+    /// The same for what is asked in another way.
+    pub(super) async fn repeated<T, F: Future<Output = Result<T, LinkError>>>(
+        &self,
+        path: &str,
+        mut ask: impl FnMut() -> F,
+    ) -> Told<T> {
         let mut pause = SHORTEST_PAUSE;
         let mut complained = false;
         let begun = Instant::now();
         loop {
-            let Some(answer) = self.over.run_until_cancelled(self.link.ask(&call)).await else { return Told::Lost };
+            let Some(answer) = self.over.run_until_cancelled(ask()).await else { return Told::Lost };
             match answer {
                 Ok(answer) => return Told::Answer(answer),
                 Err(error) if error.is_kind(SESSION_LOST) || (error.status() == Some(404)) => return Told::Lost,
                 Err(LinkError::Away(cause)) => {
                     if !std::mem::replace(&mut complained, true) {
-                        tracing::warn!(cause, next = self.link.server(), path = call.path, "a server does not answer");
+                        tracing::warn!(cause, next = self.link.server(), path, "a server does not answer");
                     }
                 }
                 // The exchange before it is on its way on another connection.
@@ -164,12 +158,4 @@ fn unpack(files: Files) -> Result<Bundle, String> {
 
 fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).unwrap_or_default().into()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        use std::fmt::Write as _;
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

@@ -42,7 +42,7 @@ pub(super) fn unpack(bundle: &Bundle, directory: &Path) -> Result<(), Failure> {
 }
 
 /// The path, if it can only lead down.
-fn checked(text: &str) -> Result<PathBuf, &'static str> {
+pub(super) fn checked(text: &str) -> Result<PathBuf, &'static str> {
     if text.is_empty() {
         return Err("its path is empty");
     }
@@ -65,6 +65,11 @@ fn checked(text: &str) -> Result<PathBuf, &'static str> {
 }
 
 fn write(directory: &Path, path: &Path, file: &BundleFile) -> io::Result<()> {
+    create(directory, path, file.executable)?.write_all(&file.content)
+}
+
+/// A new file below a folder; no link on the way to it is followed.
+pub(super) fn create(directory: &Path, path: &Path, executable: bool) -> io::Result<fs::File> {
     let mut parent = directory.to_owned();
     for part in path.parent().into_iter().flat_map(Path::components) {
         parent.push(part);
@@ -77,10 +82,9 @@ fn write(directory: &Path, path: &Path, file: &BundleFile) -> io::Result<()> {
             made => made?,
         }
     }
-    let mode = if file.executable { 0o700 } else { 0o600 };
+    let mode = if executable { 0o700 } else { 0o600 };
     // A link of that name is never followed: the file must be new.
-    let mut target = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(directory.join(path))?;
-    target.write_all(&file.content)
+    fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(directory.join(path))
 }
 
 fn refused(message: String) -> Failure {

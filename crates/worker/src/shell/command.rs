@@ -19,8 +19,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use mainspring_core::work::{Assignment, Failure, Order, OrderAction};
 use mainspring_core::workflow::Container;
@@ -59,6 +59,8 @@ pub(crate) struct Workbench {
     /// Working directories to use again.
     directories: Mutex<Vec<PathBuf>>,
     confinement: Option<Confinement>,
+    /// Held by copies of files that are still to be stored.
+    copies: Arc<()>,
 }
 
 /// How a command of a task is started.
@@ -146,11 +148,21 @@ impl Workbench {
             engine: config.container_engine.clone(),
             directories: Mutex::default(),
             confinement: config.confinement.clone(),
+            copies: Arc::default(),
         })
     }
 
     pub(crate) fn root(&self) -> &Path {
         &self.root_path
+    }
+
+    pub(super) fn copy_token(&self) -> Arc<()> {
+        Arc::clone(&self.copies)
+    }
+
+    /// Whether copies of files are still to be stored.
+    pub(crate) fn has_copies(&self) -> bool {
+        Arc::strong_count(&self.copies) > 1
     }
 
     /// Removes everything on disk; no attempt may be running.
@@ -178,7 +190,7 @@ impl Workbench {
             None => place.working.clone(),
         };
         let output = place.output.clone();
-        let files = place.directory().filter(|_| assignment.order.files.is_some()).map(Path::to_owned);
+        let files = place.directory().filter(|_| has_files(&assignment.order)).map(Path::to_owned);
         let from_files = env_file::read_all(files.as_deref(), &assignment.order.process.env_files)?;
         let mut environment = self.environment(assignment, &from_files, &output)?;
         if let Some(files) = &files {
@@ -253,7 +265,7 @@ impl Workbench {
             .skip(self.environment.len())
             .map(|(name, value)| (name.to_owned(), value.into_owned()))
             .collect();
-        if order.files.is_some() {
+        if has_files(order) {
             variables.push(("MAINSPRING_FILES".into(), container::WORK.into()));
         }
         if let Some(step) = &script.step {
@@ -297,21 +309,23 @@ impl Workbench {
         self.engine.as_deref()
     }
 
-    /// Where the script runs: in a private folder, or where `cwd` says. Files that the workflow brings are unpacked into a
+    /// Where the script runs: in a private folder, or where `cwd` says. Files that the workflow or other tasks bring are put into a
     /// private folder, never elsewhere; a relative `cwd` leads into it then.
     pub(super) fn place(&self, order: &Order, cwd: Option<&str>) -> Result<Place, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(checked).transpose()?;
         // In a container `cwd` is a place inside of it.
         let cwd = cwd.filter(|_| order.process.container.is_none());
-        let Some(bundle) = &order.files else {
+        if !has_files(order) {
             let Some(cwd) = cwd else { return self.place_with_directory(number, true) };
             let mut place = Place::new(&self.root_path, number);
             place.working = self.base.join(cwd);
             return Ok(place);
-        };
+        }
         let mut place = self.place_with_directory(number, false)?;
-        unpack(bundle, &place.working)?;
+        if let Some(bundle) = &order.files {
+            unpack(bundle, &place.working)?;
+        }
         if let Some(cwd) = cwd {
             place.working = place.working.join(cwd);
         }
@@ -447,6 +461,11 @@ impl Workbench {
         }
         Ok(environment)
     }
+}
+
+/// Whether something is put into the folder of the task before it begins.
+fn has_files(order: &Order) -> bool {
+    order.files.is_some() || !order.process.incoming.is_empty()
 }
 
 /// A directory that does not lead elsewhere by `..`.

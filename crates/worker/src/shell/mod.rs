@@ -7,6 +7,7 @@ pub(crate) mod container;
 mod direct;
 mod env_file;
 mod group;
+mod incoming;
 mod interpreter;
 mod limits;
 mod pipes;

@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_core::work::{Artifact, Assignment, Clock, Failure, LogChunk, Outcome};
+use mainspring_core::work::{Artifact, ArtifactSource, Assignment, Clock, Failure, LogChunk, Outcome};
 use mainspring_core::workflow::{ExitMeaning, OutputFrom};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -21,13 +21,15 @@ use tokio::process::Child;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::artifacts::{self, ARTIFACTS_LIMIT, Collection};
 use super::command::Workbench;
+use super::container;
 use super::group::Group;
+use super::incoming::{self, NotFetched};
 use super::pipes::Pipes;
 use super::place::Place;
 use super::script::{Script, Scripts};
 use super::verdict::judge;
-use super::{artifacts, container};
 use crate::capture::Capture;
 use crate::config::PoolConfig;
 use crate::control::{Control, Stop};
@@ -50,6 +52,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) workbench: &'a Workbench,
     pub(crate) guard: Option<&'a Guard>,
     pub(crate) logs: &'a mpsc::Sender<LogChunk>,
+    /// Where files of other tasks come from.
+    pub(crate) artifacts: Option<&'a dyn ArtifactSource>,
 }
 
 /// How a script ended, and what it left.
@@ -79,6 +83,13 @@ pub(crate) async fn run(
         Err(failure) => return Some(failure.into()),
     };
     let mut carried = Carried::new(around, assignment, mask);
+    if let Some(directory) = place.directory().filter(|_| !assignment.order.process.incoming.is_empty()) {
+        match incoming::fetch(around.artifacts, assignment, directory, control, carried.limit).await {
+            Ok(()) => {}
+            Err(NotFetched::Lost) => return None,
+            Err(NotFetched::Ended(outcome)) => return Some(Ended { outcome, artifacts: Vec::new(), logged: false }),
+        }
+    }
     let mut outcome = Some(Outcome::Success { output: None });
     let mut deserted = true;
     for script in &scripts.all {
@@ -123,7 +134,7 @@ pub(crate) async fn run(
     let ended = match outcome {
         Some(outcome) => {
             let tail = carried.capture.tail();
-            let (outcome, artifacts) = keep_artifacts(assignment, &mut place, outcome, tail).await;
+            let (outcome, artifacts) = keep_artifacts(around, assignment, &mut place, outcome, tail).await;
             Some(Ended { outcome, artifacts, logged: carried.logged })
         }
         None => None,
@@ -229,6 +240,7 @@ impl Carried {
 
 /// A task that promised artifacts it cannot keep has failed; one that has failed keeps its own reason.
 async fn keep_artifacts(
+    around: Surroundings<'_>,
     assignment: &Assignment,
     place: &mut Place,
     outcome: Outcome,
@@ -240,7 +252,12 @@ async fn keep_artifacts(
     }
     place.remove_script();
     let working = place.working.clone();
-    let collected = tokio::task::spawn_blocking(move || artifacts::collect(&working, &patterns)).await;
+    let (copies, token) = (around.workbench.root().to_owned(), around.workbench.copy_token());
+    let limit = assignment.order.process.artifacts_limit.unwrap_or(ARTIFACTS_LIMIT);
+    let collected = tokio::task::spawn_blocking(move || {
+        artifacts::collect(&Collection { directory: &working, patterns: &patterns, limit, copies: &copies, token })
+    })
+    .await;
     let failure = match (outcome, collected) {
         (outcome, Ok(Ok(artifacts))) => return (outcome, artifacts),
         (Outcome::Success { .. }, Ok(Err(failure))) => Failure { detail: tail, ..failure },

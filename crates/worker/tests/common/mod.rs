@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mainspring_core::work::{
-    Assignment, Clock, Completion, Failure, HttpOrder, LogChunk, LogLine, LogStream, Order, OrderAction, Outcome,
-    ProcessOrder,
+    Artifact, ArtifactContent, Assignment, Clock, Completion, Failure, HttpOrder, LogChunk, LogLine, LogStream, Order,
+    OrderAction, Outcome, ProcessOrder,
 };
 use mainspring_core::workflow::{HttpExpect, Limits};
 use mainspring_core::{Micros, TaskKey};
@@ -153,6 +153,14 @@ pub fn order(action: OrderAction) -> Order {
         process: ProcessOrder::default(),
         on_store_loss: None,
         secrets: Vec::new(),
+    }
+}
+
+/// What an artifact holds.
+pub fn content(artifact: &Artifact) -> Vec<u8> {
+    match &artifact.content {
+        ArtifactContent::Memory(content) => content.clone(),
+        ArtifactContent::File(file) => std::fs::read(&file.path).unwrap(),
     }
 }
 

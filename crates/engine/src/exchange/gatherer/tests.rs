@@ -110,8 +110,7 @@ fn a_few_rows_are_dealt_out_to_all_who_want_them() {
     // What was not used is free again, once.
     gatherer.look_everywhere();
     let batch = gatherer.take(0, Instant::now()).unwrap();
-    let wanted: i32 =
-        batch.exchange.want.iter().filter(|want| want.session == 7).map(|want| want.slots).sum();
+    let wanted: i32 = batch.exchange.want.iter().filter(|want| want.session == 7).map(|want| want.slots).sum();
     assert_eq!(wanted, 8 - mine as i32);
 }
 

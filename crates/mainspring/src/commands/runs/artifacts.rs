@@ -1,10 +1,12 @@
 //! `mainspring runs artifacts`: files that tasks left to be kept.
 
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use mainspring_core::RunId;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::api::Connection;
 use crate::app::App;
@@ -42,8 +44,10 @@ pub(super) async fn artifacts(app: &App<'_>, api: Connection, run: RunId, args: 
             table.print(app.out);
         }
         format => {
-            let items: Vec<Value> =
-                rows.iter().map(|row| json!({"name": full_name(row), "bytes": row["bytes"]})).collect();
+            let items: Vec<Value> = rows
+                .iter()
+                .map(|row| json!({"name": full_name(row), "bytes": row["bytes"], "sha256": row["sha256"]}))
+                .collect();
             app.out.value(format, &json!({"items": items, "next": null}));
         }
     }
@@ -54,18 +58,67 @@ async fn write(app: &App<'_>, api: &Connection, run: &str, row: &Value, file: &s
     let attempt = row["attempt"].to_string();
     let query = [("task", Some(text(row, "task_id"))), ("attempt", Some(attempt.as_str()))];
     let path = ["workflow-runs", run, "artifacts", text(row, "name")];
-    let content = api.ask("GET", &path, &query, None, &[]).await?.content()?;
     if file == "-" {
-        app.out.bytes(&content);
-        return Ok(Exit::Success);
+        let mut sink = Digesting { sink: Printed(app), digest: Sha256::new() };
+        api.download(&path, &query, &mut sink).await?;
+        return check(row, sink.digest);
     }
-    let path = PathBuf::from(file);
+    let target = PathBuf::from(file);
+    let fail =
+        |error: &std::io::Error| Failure::bad_input(format!("cannot write {}: {}", target.display(), cause(error)));
     // A file that exists is not overwritten.
-    let mut options = std::fs::OpenOptions::new();
-    let written = options.write(true).create_new(true).open(&path).and_then(|mut file| {
-        use std::io::Write;
-        file.write_all(&content)
+    let opened =
+        std::fs::OpenOptions::new().write(true).create_new(true).open(&target).map_err(|error| fail(&error))?;
+    let mut sink = Digesting { sink: opened, digest: Sha256::new() };
+    let written = api.download(&path, &query, &mut sink).await.and_then(|()| check(row, sink.digest));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&target);
+    }
+    written
+}
+
+/// What came must be what was kept.
+fn check(row: &Value, digest: Sha256) -> Result {
+    let found = digest.finalize().iter().fold(String::with_capacity(64), |mut text, byte| {
+        use std::fmt::Write as _;
+        let _ = write!(text, "{byte:02x}");
+        text
     });
-    written.map_err(|error| Failure::bad_input(format!("cannot write {}: {}", path.display(), cause(&error))))?;
-    Ok(Exit::Success)
+    match text(row, "sha256") {
+        kept if kept.is_empty() || kept == found => Ok(Exit::Success),
+        kept => Err(Failure::failed(format!(
+            "the file is corrupted: it was kept with the SHA-256 {kept}, but {found} arrived"
+        ))),
+    }
+}
+
+/// Writes on and digests.
+struct Digesting<S> {
+    sink: S,
+    digest: Sha256,
+}
+
+impl<S: Write> Write for Digesting<S> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let written = self.sink.write(bytes)?;
+        self.digest.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.sink.flush()
+    }
+}
+
+struct Printed<'a, 'o>(&'a App<'o>);
+
+impl Write for Printed<'_, '_> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.out.bytes(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }

@@ -2,9 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use mainspring_api::runs::Artifact;
+use mainspring_api::worker::DIGEST_HEADER;
 use mainspring_core::TaskKey;
 use mainspring_store::ArtifactRow;
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::shapes::{find, task_key, task_name};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{Path, Query};
+use crate::body::{Path, Query, sending};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -44,6 +44,8 @@ pub(crate) async fn list(
         name: row.name,
         attempt: row.attempt,
         bytes: row.bytes,
+        sha256: row.sha256,
+        executable: row.executable,
     })?;
     Ok(Json(list))
 }
@@ -88,9 +90,14 @@ pub(crate) async fn get(
     if rows.iter().any(|row| key(id, row) != key(id, found)) {
         return Err(Problem::conflict("several tasks left a file of that name: say which with ?task="));
     }
-    let content = client.store().artifact(key(id, found), found.attempt, &name).await?;
-    let content = content.ok_or_else(|| Problem::not_found("the run has left no such file"))?;
+    let opened = client.open_artifact(key(id, found), found.attempt, &name).await?;
+    let opened = opened.ok_or_else(|| Problem::not_found("the run has left no such file"))?;
     // Never shown by a browser as a page of ours.
-    let headers = [(CONTENT_TYPE, "application/octet-stream"), (CONTENT_DISPOSITION, "attachment")];
-    Ok((headers, content).into_response())
+    let headers = [
+        ("content-type", "application/octet-stream".to_owned()),
+        ("content-disposition", "attachment".to_owned()),
+        ("content-length", opened.bytes.to_string()),
+        (DIGEST_HEADER, opened.sha256),
+    ];
+    Ok((headers, sending(opened.reader)).into_response())
 }

@@ -1,5 +1,6 @@
 //! `/worker/*`: the protocol of remote workers (`docs/worker-protocol.md`).
 
+mod artifacts;
 mod exchange;
 mod uploads;
 
@@ -24,8 +25,6 @@ use crate::body::{self, Path};
 use crate::problem::{Fault, Problem};
 use crate::state::ApiState;
 
-/// Files that an attempt leaves are at most this big together; the worker sees to the sum.
-const ARTIFACT_LIMIT: usize = 10 << 20;
 /// An output of the largest size, with what is around it.
 const EXCHANGE_LIMIT: usize = (1 << 20) + (256 << 10);
 const LONGEST_WORD: usize = 255;
@@ -37,7 +36,7 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(access, routes!(open_session)).in_pieces().keyless();
     routes.at(access, routes!(exchange::exchange)).body_limit(EXCHANGE_LIMIT).quiet().keyless();
     routes.at(access, routes!(uploads::store_logs)).quiet().keyless();
-    routes.at(access, routes!(uploads::keep_artifact)).body_limit(ARTIFACT_LIMIT).quiet().keyless();
+    routes.at(access, routes!(artifacts::keep, artifacts::get)).streamed().quiet().keyless();
     routes.at(access, routes!(uploads::files)).quiet();
     routes.at(access, routes!(end_session)).in_pieces().keyless();
 }
@@ -76,6 +75,7 @@ impl From<WorkerError> for Problem {
         let kind = |urn: &'static str| urn.trim_start_matches("urn:mainspring:");
         match error {
             WorkerError::Store(error) => error.into(),
+            WorkerError::Artifact(error) => error.into(),
             WorkerError::UnknownSession => Self::not_found(error.to_string()),
             WorkerError::SessionLost => Self::conflict(error.to_string()).of_kind(kind(SESSION_LOST)),
             WorkerError::Fenced => Self::conflict(error.to_string()).of_kind(kind(FENCED)),

@@ -1,19 +1,18 @@
-//! Log lines and files of remote workers.
+//! Log lines of remote workers, and the files of versions.
 
 use axum::Json;
-use axum::extract::{Request, State};
-use axum::http::HeaderMap;
+use axum::extract::State;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mainspring_api::worker::{ArtifactKept, ChunkAnswer, DIGEST_HEADER, File, Files, Logs, LogsStored, Stream};
-use mainspring_core::work::{Artifact, LogLine, LogStream};
+use mainspring_api::worker::{ChunkAnswer, File, Files, Logs, LogsStored, Stream};
+use mainspring_core::work::{LogLine, LogStream};
 use mainspring_engine::{LogAnswer, LogUpload};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::IntoParams;
 
 use super::exchange::{read_instant, read_key};
-use super::{ARTIFACT_LIMIT, SessionToken, gate, session};
+use super::{SessionToken, gate, session};
 use crate::auth::caller::Caller;
 use crate::body::{self, Path, Query};
 use crate::problem::Problem;
@@ -22,14 +21,13 @@ use crate::state::ApiState;
 const MOST_CHUNKS: usize = 1_000;
 /// Longer lines are cut.
 const LONGEST_LINE: usize = 64 << 10;
-const LONGEST_NAME: usize = 512;
 
 /// The session of a request whose body is no object.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfSession {
     /// The session of the worker
-    session_id: i64,
+    pub(super) session_id: i64,
 }
 
 /// Store log lines
@@ -83,49 +81,6 @@ fn cut(mut text: String) -> String {
     }
     text.retain(|character| character != '\0' && character != '\n');
     text
-}
-
-/// Keep a file that an attempt left
-#[utoipa::path(put, path = "/worker/artifacts/{task_run_id}/{attempt}/{name}", tag = "worker",
-    params(("task_run_id" = String, Path), ("attempt" = i32, Path), ("name" = String, Path, description = "Its path, with `/` written as %2F"), OfSession),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 200, body = ArtifactKept), (status = 409, description = "The attempt is not this session's")))]
-pub(crate) async fn keep_artifact(
-    State(state): State<ApiState>,
-    caller: Caller,
-    token: SessionToken,
-    Path((task_run_id, attempt, name)): Path<(String, i32, String)>,
-    Query(of): Query<OfSession>,
-    request: Request,
-) -> Result<Json<ArtifactKept>, Problem> {
-    let key = read_key(&task_run_id, "task_run_id")?;
-    let is_plain = |part: &str| !part.is_empty() && part != "." && part != "..";
-    if name.len() > LONGEST_NAME || name.contains('\0') || !name.split('/').all(is_plain) {
-        return Err(Problem::invalid(
-            "name",
-            format!("must be a relative path of at most {LONGEST_NAME} bytes without `..`"),
-        ));
-    }
-    let headers = request.headers().clone();
-    let content = body::read(request.into_body(), ARTIFACT_LIMIT).await?;
-    let sha256 = digest(&content);
-    check_digest(&headers, &sha256)?;
-    let bytes = content.len() as u64;
-    let artifact = Artifact { name: name.clone(), content: content.to_vec() };
-    gate(&state)?.keep_artifact(&session(&caller, token, of.session_id), key, attempt, artifact).await?;
-    Ok(Json(ArtifactKept { name, bytes, sha256 }))
-}
-
-fn check_digest(headers: &HeaderMap, sha256: &str) -> Result<(), Problem> {
-    match headers.get(DIGEST_HEADER) {
-        None => Err(Problem::malformed(
-            "the digest is missing: send the SHA-256 of the body in the header `Mainspring-Sha256`",
-        )),
-        Some(said) if said.as_bytes().eq_ignore_ascii_case(sha256.as_bytes()) => Ok(()),
-        Some(_) => {
-            Err(Problem::malformed("the body does not have the digest that `Mainspring-Sha256` says: send it again"))
-        }
-    }
 }
 
 fn digest(content: &[u8]) -> String {

@@ -241,9 +241,22 @@ CREATE TABLE artifacts (
     item        integer NOT NULL,
     attempt     integer NOT NULL,
     name        text NOT NULL,
-    content     bytea NOT NULL,
-    PRIMARY KEY (run_id, idx, item, attempt, name)
+    bytes       bigint NOT NULL,
+    sha256      text NOT NULL,
+    executable  boolean NOT NULL,
+    -- Either the content, or the key of the object that has it.
+    content     bytea,
+    object      text,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
 );
+
+-- Objects that no artifact names: those being written, until a time by which that has ended, and those to be deleted.
+CREATE TABLE unused_objects (
+    object      text PRIMARY KEY,
+    due_at      bigint NOT NULL
+);
+CREATE INDEX unused_objects_by_due ON unused_objects (due_at);
 
 -- Big units go on in chunks: what is still to be done for a run.
 CREATE TABLE continuations (

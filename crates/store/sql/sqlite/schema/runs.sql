@@ -237,9 +237,22 @@ CREATE TABLE artifacts (
     item        INTEGER NOT NULL,
     attempt     INTEGER NOT NULL,
     name        TEXT NOT NULL,
-    content     BLOB NOT NULL,
-    PRIMARY KEY (run_id, idx, item, attempt, name)
+    bytes       INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    -- Either the content, or the key of the object that has it.
+    content     BLOB,
+    object      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
 );
+
+-- Objects that no artifact names: those being written, until a time by which that has ended, and those to be deleted.
+CREATE TABLE unused_objects (
+    object      TEXT NOT NULL PRIMARY KEY,
+    due_at      INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX unused_objects_by_due ON unused_objects (due_at);
 
 -- Big units go on in chunks: what is still to be done for a run.
 CREATE TABLE continuations (

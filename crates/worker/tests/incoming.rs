@@ -1,0 +1,129 @@
+//! Files of other tasks: fetched before a script begins, and only what was kept.
+
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{Rig, script};
+use mainspring_core::work::{
+    ArtifactReader, ArtifactSource, IncomingFile, Order, ProcessOrder, SourceFuture, Transfer, TransferError,
+};
+use mainspring_worker::CancelReason;
+use serde_json::json;
+
+/// Gives every file the same pieces; the first times it breaks off.
+#[derive(Debug, Default)]
+struct Pieces {
+    pieces: Vec<Vec<u8>>,
+    breaks: AtomicUsize,
+}
+
+struct Reading(VecDeque<Vec<u8>>, bool);
+
+impl ArtifactReader for Reading {
+    fn next(&mut self) -> SourceFuture<'_, Option<Vec<u8>>> {
+        Box::pin(async move {
+            match self.0.pop_front() {
+                Some(piece) => Ok(Some(piece)),
+                None if self.1 => Err(TransferError::Failed("the connection broke".into())),
+                None => Ok(None),
+            }
+        })
+    }
+}
+
+impl ArtifactSource for Pieces {
+    fn open<'a>(&'a self, _: Transfer, _: &'a IncomingFile) -> SourceFuture<'a, Box<dyn ArtifactReader>> {
+        let left = self.breaks.load(Ordering::SeqCst);
+        self.breaks.store(left.saturating_sub(1), Ordering::SeqCst);
+        let reading = Reading(self.pieces.clone().into(), left > 0);
+        Box::pin(async move { Ok(Box::new(reading) as Box<dyn ArtifactReader>) })
+    }
+}
+
+/// Never gives anything.
+#[derive(Debug)]
+struct Silence;
+
+impl ArtifactSource for Silence {
+    fn open<'a>(&'a self, _: Transfer, _: &'a IncomingFile) -> SourceFuture<'a, Box<dyn ArtifactReader>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+
+fn file(path: &str, sha256: &str) -> IncomingFile {
+    IncomingFile {
+        task_run_id: "0190a1b2-0000-7000-8000-000000000001.0".parse().unwrap(),
+        attempt: 1,
+        name: path.into(),
+        path: path.into(),
+        executable: true,
+        bytes: 5,
+        sha256: sha256.into(),
+    }
+}
+
+fn given(files: Vec<IncomingFile>, text: &str) -> Order {
+    Order { process: ProcessOrder { incoming: files, ..ProcessOrder::default() }, ..script(text) }
+}
+
+fn rig(pieces: &[&str], breaks: usize) -> Rig {
+    let rig = Rig::new();
+    let pieces = pieces.iter().map(|piece| piece.as_bytes().to_vec()).collect();
+    rig.pool.fetch_artifacts_from(Arc::new(Pieces { pieces, breaks: AtomicUsize::new(breaks) }));
+    rig
+}
+
+#[tokio::test]
+async fn files_are_there_before_the_script_begins_even_if_a_transfer_breaks_off() {
+    for breaks in [0, 2] {
+        let mut rig = rig(&["hel", "lo"], breaks);
+        let text =
+            "test -x dist/deep/a; echo \"a=$(cat dist/deep/a) $(cd $MAINSPRING_FILES; ls)\" >> $MAINSPRING_OUTPUT";
+        let output = rig.output(given(vec![file("dist/deep/a", HELLO)], text)).await;
+        assert_eq!(output, Some(json!({"a": "hello dist"})), "{breaks}");
+    }
+}
+
+#[tokio::test]
+async fn a_corrupted_file_fails_the_task_with_both_digests() {
+    let mut rig = rig(&["hellO"], 0);
+    let failure = rig.failure(given(vec![file("a", HELLO)], "echo begun")).await;
+    assert_eq!(failure.kind, "files", "{failure:?}");
+    let digests: Vec<&str> =
+        failure.message.split(|c: char| !c.is_ascii_hexdigit()).filter(|word| word.len() == 64).collect();
+    assert!(digests.len() == 2 && digests.contains(&HELLO) && digests[0] != digests[1], "{}", failure.message);
+    assert!(rig.lines().is_empty(), "the script does not begin");
+    let mut rig = self::rig(&["hello", "and more"], 0);
+    let failure = rig.failure(given(vec![file("a", HELLO)], "true")).await;
+    assert!(failure.message.contains("corrupted"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn path_traversal_by_files_of_other_tasks_is_refused() {
+    for path in ["../x", "/etc/x", "a/../../x", ".mainspring-script"] {
+        let mut rig = rig(&["hello"], 0);
+        let failure = rig.failure(given(vec![file(path, HELLO)], "true")).await;
+        assert_eq!((failure.kind.as_str(), failure.permanent), ("files", true), "{path}");
+    }
+    let mut rig = rig(&["hello"], 0);
+    let failure = rig.failure(given(vec![file("a", HELLO), file("a", HELLO)], "true")).await;
+    assert!(failure.message.contains("already"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_transfer_ends_with_a_cancel_and_with_the_time_of_the_task() {
+    let mut rig = Rig::new();
+    rig.pool.fetch_artifacts_from(Arc::new(Silence));
+    let order = || given(vec![file("a", HELLO)], "true");
+    let failure = rig.failure(Order { timeout_ms: Some(50), ..order() }).await;
+    assert_eq!(failure.kind, "timeout");
+    let assignment = rig.start(order());
+    rig.pool.cancel(assignment.key, assignment.attempt, CancelReason::Requested("not wanted".into()));
+    let outcome = rig.next().await.outcome;
+    assert!(matches!(outcome, mainspring_core::work::Outcome::Cancelled { .. }), "{outcome:?}");
+}
