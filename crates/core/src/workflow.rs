@@ -387,6 +387,16 @@ impl Workflow {
         crossings
     }
 
+    /// Whether a run of it can succeed with tasks that were never executed.
+    pub fn may_skip(&self) -> bool {
+        self.tasks.iter().any(|task| {
+            task.condition.is_some()
+                || task.rule != TriggerRule::AllSuccess
+                || task.stage != Stage::Main
+                || !task.exit_codes.skip.is_empty()
+        })
+    }
+
     pub fn has_finalisers(&self) -> bool {
         self.tasks.last().is_some_and(|task| task.stage != Stage::Main)
     }

@@ -10,7 +10,6 @@ use mainspring_core::workflow::ExitMeaning;
 use mainspring_core::{Micros, RunId, Workflow};
 use mainspring_store::{Claimed, Exchange, Reply};
 use mainspring_telemetry::{Event, Metrics};
-use tokio::sync::Semaphore;
 
 use crate::client::Client;
 use crate::exchange::session_inbox::Held;
@@ -86,6 +85,10 @@ pub(crate) fn exchange_applied(shared: &Shared, exchange: &Exchange, reply: &Rep
     }
     for (run, state) in &reply.ended_runs {
         run_ended(&shared.client, *run, *state, exchange.now);
+        if matches!(state, RunState::Failed | RunState::Cancelled) || shared.client.specs.may_skip() {
+            // The receiver is gone only when the node has stopped.
+            let _ = shared.unexecuted.send(*run);
+        }
     }
     claimed(shared, exchange.now, &reply.claimed);
 }
@@ -123,28 +126,6 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micro
     });
     client.metrics.record(Event::RunEnded { status: state.word(), seconds: seconds(now - created) });
     spans::run_ended(client, run, state, created, now);
-    if matches!(state, RunState::Failed | RunState::Cancelled) {
-        // Off the lane: what ended with the run is read from what is kept of it.
-        tokio::spawn(count_unexecuted(client.clone(), run));
-    }
-}
-
-/// Of many runs that fail at once one is counted after the other: the connections are for what moves work.
-static COUNTING: Semaphore = Semaphore::const_new(1);
-
-/// Counts the task runs that a failure upstream or a cancellation ended before they were executed.
-async fn count_unexecuted(client: Client, run: RunId) {
-    let Ok(_turn) = COUNTING.acquire().await else { return };
-    let ended = match client.store.ends_without_attempt(run).await {
-        Ok(ended) => ended,
-        Err(error) => return tracing::debug!(%error, run_id = %run, "counting what ended with a run"),
-    };
-    for (version, index, state) in ended {
-        let Ok(spec) = client.specs.get(version).await else { continue };
-        if let Some(task) = usize::try_from(index).ok().and_then(|index| spec.workflow.tasks.get(index)) {
-            client.metrics.record(Event::TaskEnded { task_type: task.action.kind(), status: state.word() });
-        }
-    }
 }
 
 /// A task run that a decision has ended without a worker.

@@ -22,7 +22,7 @@ use crate::duties::limit_reconciliation::LimitReconciliation;
 use crate::duties::object_removal::ObjectRemoval;
 use crate::duties::retention::Retention;
 use crate::duties::run_expiry::RunExpiry;
-use crate::duties::{leader_duty, lease_renewal, promotion, run_end_relay, sampling, session_reaper};
+use crate::duties::{leader_duty, lease_renewal, promotion, run_end_relay, sampling, session_reaper, unexecuted};
 use crate::exchange::gatherer::Gatherer;
 use crate::exchange::logs::LogBarrier;
 use crate::exchange::session_inbox::{Served, SessionInbox};
@@ -113,6 +113,8 @@ pub(crate) struct Shared {
     pub(crate) remote: RemoteSessions,
     pub(crate) stop: CancellationToken,
     pub(crate) ended_runs: broadcast::Sender<(RunId, RunState)>,
+    /// Ended runs with task runs that perhaps were never executed, for metrics.
+    pub(crate) unexecuted: mpsc::UnboundedSender<RunId>,
     pub(crate) next_due: Mutex<Option<i64>>,
     pub(crate) barrier: LogBarrier,
     /// The term under which this node leads, for the loops that only a leader runs.
@@ -294,6 +296,7 @@ impl Node {
         let pool = SessionInbox::own(served(&config), [config.process_slots as i32, config.function_slots as i32, 0]);
         let gatherer = Gatherer::new(session, lanes, pool, config.namespace_weights.clone());
         let (barrier, barriers) = LogBarrier::new();
+        let (unexecuted, ended) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             id,
             config,
@@ -303,6 +306,7 @@ impl Node {
             remote: RemoteSessions::default(),
             stop: CancellationToken::new(),
             ended_runs: broadcast::channel(4_096).0,
+            unexecuted,
             next_due: Mutex::new(None),
             barrier,
             term: watch::Sender::new(None),
@@ -322,6 +326,7 @@ impl Node {
         tasks.spawn(lease_renewal::run(Arc::clone(&shared)));
         tasks.spawn(promotion::run(Arc::clone(&shared)));
         tasks.spawn(sampling::run(Arc::clone(&shared)));
+        tasks.spawn(unexecuted::run(Arc::clone(&shared), ended));
         shared.client.bus.send_in_background();
         shared.client.bus.listen();
         let coordinator = Arc::clone(&shared.client.coordinator);

@@ -1,6 +1,7 @@
 //! Versions are immutable, so what was read once is kept.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mainspring_core::work::{Bundle, Order};
@@ -79,11 +80,17 @@ struct Known {
 pub(crate) struct Specs {
     store: Store,
     known: Mutex<Known>,
+    /// Some version of those that were read has tasks that can end without being executed in a run that succeeds.
+    may_skip: AtomicBool,
 }
 
 impl Specs {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, known: Mutex::default() }
+        Self { store, known: Mutex::default(), may_skip: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn may_skip(&self) -> bool {
+        self.may_skip.load(Ordering::Relaxed)
     }
 
     pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {
@@ -128,6 +135,9 @@ impl Specs {
         let weight = spec.workflow.tasks.len().max(AT_LEAST);
         if known.weight + weight > KEPT_TASKS {
             *known = Known::default();
+        }
+        if spec.workflow.may_skip() {
+            self.may_skip.store(true, Ordering::Relaxed);
         }
         let spec = Arc::new(spec);
         known.weight += weight;

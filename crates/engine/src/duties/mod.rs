@@ -11,3 +11,4 @@ pub(crate) mod run_end_relay;
 pub(crate) mod run_expiry;
 pub(crate) mod sampling;
 pub(crate) mod session_reaper;
+pub(crate) mod unexecuted;

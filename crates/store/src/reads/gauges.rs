@@ -4,9 +4,16 @@ use mainspring_core::RunId;
 use mainspring_core::dead_letter::Reason;
 use mainspring_core::state::TaskState;
 
-use crate::db::{Store, read};
+use crate::db::{Db, Store, read};
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::reads::clauses::hex_ids;
+
+/// A decision has a session, what follows from the end of others has none.
+const ENDS_WITHOUT_ATTEMPT: &str = sql!(
+    "SELECT r.id, r.version, h.idx, h.state FROM runs r JOIN history h ON h.run_id = r.id AND h.generation = r.generation \
+     WHERE h.attempt = 0 AND (h.state IN ({task.upstream_failed}, {task.cancelled}) OR (h.state = {task.skipped} AND h.session IS NULL))"
+);
 
 impl Store {
     /// How many dead letters are pending, by reason; a reason without any is there with 0.
@@ -21,19 +28,20 @@ impl Store {
         Ok(Reason::ALL.iter().map(counted).collect())
     }
 
-    /// The task runs of an ended run that a failure or a cancellation ended before any attempt: version, index, state.
-    pub async fn ends_without_attempt(&self, run: RunId) -> Result<Vec<(i64, i32, TaskState)>> {
-        let rows: Vec<(i64, i32, i16)> = read!(self, |conn| {
-            sqlx::query_as(sql!(
-            "SELECT r.version, h.idx, h.state FROM runs r JOIN history h ON h.run_id = r.id AND h.generation = r.generation \
-             WHERE r.id = $1 AND h.attempt = 0 AND h.state IN ({task.upstream_failed}, {task.cancelled})"
-        ))
-        .bind(run)
-        .fetch_all(conn)
-        .await?
-        });
+    /// The task runs of ended runs that were never executed and that no decision ended: version, index, state.
+    pub async fn ends_without_attempt(&self, runs: &[RunId]) -> Result<Vec<(i64, i32, TaskState)>> {
+        let rows: Vec<(RunId, i64, i32, i16)> = match &*self.db {
+            Db::Postgres(pg) => {
+                let sql = sqlx::AssertSqlSafe(format!("{ENDS_WITHOUT_ATTEMPT} AND r.id = ANY ($1)"));
+                sqlx::query_as(sql).bind(runs).fetch_all(&pg.pool).await?
+            }
+            Db::Sqlite(sqlite) => {
+                let sql = format!("{ENDS_WITHOUT_ATTEMPT} AND r.id IN (SELECT unhex(k.value) FROM json_each($1) k)");
+                sqlx::query_as(sqlx::AssertSqlSafe(sql)).bind(hex_ids(runs)).fetch_all(&sqlite.readers).await?
+            }
+        };
         rows.into_iter()
-            .map(|(version, index, state)| {
+            .map(|(run, version, index, state)| {
                 let state =
                     TaskState::try_from(state).map_err(|error| Error::bad_row("history", "state", run, error))?;
                 Ok((version, index, state))

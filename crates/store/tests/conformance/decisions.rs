@@ -44,6 +44,9 @@ conformance! {
         let reply = w.decide("a", Decision::Skip).await;
         assert_eq!(reply.ended_runs.len(), 1);
         w.expect("success a=skipped b=skipped").await;
+        let ends = w.store.ends_without_attempt(&[w.run]).await.unwrap();
+        let ends: Vec<_> = ends.into_iter().map(|(_, index, state)| (index, state)).collect();
+        assert_eq!(ends, [(1, TaskState::Skipped)], "who decided counts the first, nobody the second");
     }
 
     async fn an_expression_that_fails_fails_the_task(w: &mut World) {

@@ -38,7 +38,7 @@ conformance! {
     async fn what_a_failure_ended_unexecuted_is_told(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x, on_exhausted: fail}, b: {needs: a, run: x}, c: {run: x}}}").await;
         w.play(&["a"], &[]).await;
-        let told = w.store.ends_without_attempt(w.run).await.unwrap();
+        let told = w.store.ends_without_attempt(&[w.run]).await.unwrap();
         assert_eq!(told.iter().map(|row| (row.1, row.2)).collect::<Vec<_>>(), [(1, TaskState::UpstreamFailed)]);
     }
 
