@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_core::work::Outcome;
+use mainspring_core::work::{Failure, Outcome};
 use mainspring_engine::{
     Client, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerResult, WorkerSession,
 };
@@ -142,6 +142,41 @@ async fn a_node_that_a_session_comes_back_to_does_not_deliver_what_another_took_
         seq += 1;
         assert_eq!(answer.assignments, [], "it is over");
     }
+    first.stop().await;
+    second.stop().await;
+}
+
+/// A worker hands in a failure at a node that has never seen the workflow: it is retried as its workflow says.
+#[tokio::test]
+async fn a_failure_that_is_handed_in_at_another_node_is_retried() {
+    let database = TestDatabase::postgres().await;
+    let (first, second) = (node(&database, "first").await, node(&database, "second").await);
+    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
+    let id = first.client().workers().unwrap().register(worker).await.unwrap();
+    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
+    let source = "{name: again, tasks: {work: {run: 'exit 1', queue: far, retry: {attempts: 2, delay: 10ms}}}}";
+    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = first.client().put_workflow(workflow, source).await.unwrap();
+    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let mut seq = 0;
+    let assigned = until("the task is assigned", PATIENCE, async || {
+        seq += 1;
+        Ok(exchange(&first, &session, request(seq)).await.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    let failure = Failure { kind: "exit".into(), message: "it failed".into(), ..Failure::default() };
+    let (key, attempt, outcome) = (assigned.key, assigned.attempt, Outcome::Failed(failure));
+    let result = WorkerResult { key, attempt, outcome, started_at: 1, finished_at: 2 };
+    seq += 1;
+    exchange(&second, &session, WorkerExchange { finished: vec![result], ..request(seq) }).await;
+    let again = until("it is tried again", PATIENCE, async || {
+        seq += 1;
+        Ok(exchange(&second, &session, request(seq)).await.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    assert_eq!((again.key, again.attempt), (key, attempt + 1));
     first.stop().await;
     second.stop().await;
 }

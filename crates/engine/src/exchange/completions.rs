@@ -5,18 +5,19 @@ use std::sync::Arc;
 use mainspring_core::retry::OnExhausted;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{ArtifactContent, Clock, Completion, Failure, Outcome};
-use mainspring_core::workflow::{ExitMeaning, SlotClass};
+use mainspring_core::workflow::{ExitMeaning, SlotClass, Task};
 use mainspring_store::{ContinuedAs, ContinuedAttempt, Ended, TaskToken};
 use tokio::sync::mpsc;
 
 use crate::artifacts::keep_completed;
 use crate::bus::{BusMessage, ClaimableRoutes, MAX_LANES};
 use crate::events::announcing::publish;
-use crate::exchange::gatherer::Gatherer;
+use crate::exchange::scopes::{NoSpec, load_spec};
 use crate::exchange::session_inbox::Held;
 use crate::metering;
 use crate::node::Shared;
 use crate::spans;
+use crate::specs::Spec;
 
 const AT_ONCE: usize = 1_000;
 
@@ -43,13 +44,18 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
     for completion in completions {
         let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
         let mut gatherer = shared.gatherer();
+        let Some(held) = gatherer.get(token) else { continue };
         let left_something = completion.logged || !completion.artifacts.is_empty();
-        let is_process = gatherer.get(token).is_some_and(|held| held.class == SlotClass::Process);
-        if (left_something && is_process) || publishes(shared, &gatherer, &completion) {
-            logged.extend(gatherer.finish_unlogged(token).map(|held| (completion, held)));
-        } else if let Some(held) = gatherer.finish(token) {
-            drop(gatherer);
-            lanes.add(hand_in(shared, completion, held));
+        let is_process = held.class == SlotClass::Process;
+        match shared.client.specs.cached(held.version) {
+            Some(spec) if !(left_something && is_process) && !publishes(&spec, &completion) => {
+                if let Some(held) = gatherer.finish(token) {
+                    drop(gatherer);
+                    lanes.add(hand_in(shared, completion, held, Some(&spec)));
+                }
+            }
+            // Without its version, which another node had read, it is not known what a failure means.
+            _ => logged.extend(gatherer.finish_unlogged(token).map(|held| (completion, held))),
         }
     }
     lanes.ring(shared);
@@ -67,14 +73,27 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
 /// Hands in attempts once their logs, files and events are stored.
 async fn store_and_hand_in(shared: Arc<Shared>, mut logged: Vec<(Completion, Held)>) {
     shared.barrier.stored().await;
+    let mut specs = Vec::with_capacity(logged.len());
     for (completion, held) in &mut logged {
         keep_completed(&shared, completion).await;
-        announce(&shared, completion, held).await;
+        let spec = load_spec(&shared, held.version).await;
+        if let Ok(spec) = &spec {
+            announce(&shared, spec, completion, held).await;
+        }
+        specs.push(spec);
     }
     let mut lanes = Lanes::default();
     let count = logged.len();
-    for (completion, held) in logged {
-        lanes.add(hand_in(&shared, completion, held));
+    for ((mut completion, held), spec) in logged.into_iter().zip(specs) {
+        let failed = matches!(completion.outcome, Outcome::Failed(_));
+        match &spec {
+            // It is executed again when the session is found dead.
+            Err(NoSpec::Stopping) => continue,
+            // Nodes that understand the version know whether it is tried again.
+            Err(NoSpec::NotUnderstood) if failed => completion.outcome = Outcome::Released,
+            _ => {}
+        }
+        lanes.add(hand_in(&shared, completion, held, spec.ok().as_deref()));
     }
     // Only now: a node that stops waits for what it has not handed in yet.
     shared.gatherer().logged(count);
@@ -82,24 +101,19 @@ async fn store_and_hand_in(shared: Arc<Shared>, mut logged: Vec<(Completion, Hel
 }
 
 /// Whether a success of this attempt is to be announced.
-fn publishes(shared: &Shared, gatherer: &Gatherer, completion: &Completion) -> bool {
-    let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
+fn publishes(spec: &Spec, completion: &Completion) -> bool {
     // Of a task that is repeated over a list, the whole is announced, not its items.
     completion.key.item < 0
         && matches!(completion.outcome, Outcome::Success { .. })
-        && gatherer
-            .get(token)
-            .and_then(|held| shared.client.specs.cached(held.version))
-            .is_some_and(|spec| !spec.workflow.tasks[completion.key.index as usize].publishes_events.is_empty())
+        && !spec.workflow.tasks[completion.key.index as usize].publishes_events.is_empty()
 }
 
 /// Announces the events of an attempt that succeeded.
-async fn announce(shared: &Shared, completion: &Completion, held: &Held) {
+async fn announce(shared: &Shared, spec: &Spec, completion: &Completion, held: &Held) {
     if let Outcome::Success { output } = &completion.outcome
         && completion.key.item < 0
-        && let Some(spec) = shared.client.specs.cached(held.version)
     {
-        publish(shared, &spec, completion.key, i32::from(held.generation), output.as_ref()).await;
+        publish(shared, spec, completion.key, i32::from(held.generation), output.as_ref()).await;
     }
 }
 
@@ -122,7 +136,7 @@ impl Lanes {
 }
 
 /// Puts a completion where its lane will find it, and says which lane that is.
-fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
+fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held, spec: Option<&Spec>) -> usize {
     let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
     let mut ended = Ended {
         token,
@@ -135,7 +149,10 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
     };
     metering::attempt_ended(shared, &completion, &held);
     spans::attempt_ended(shared, &completion);
-    log_end(shared, &completion, &held);
+    if let Some(spec) = spec {
+        log_end(shared, spec, &completion);
+    }
+    let task = spec.and_then(|spec| spec.workflow.tasks.get(token.key.index as usize));
     match completion.outcome {
         Outcome::Success { output } => ended.output = output.map(|output| output.to_string()),
         Outcome::Cancelled { reason } => {
@@ -152,7 +169,7 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
             };
             return shared.gatherer().push_continued(released);
         }
-        Outcome::Failed(failure) if let Some(meaning) = exit_meaning(shared, &held, token, &failure) => {
+        Outcome::Failed(failure) if let Some(meaning) = task.and_then(|task| task.exit_codes.meaning_of(&failure)) => {
             ended.state = match meaning {
                 ExitMeaning::Skip => TaskState::Skipped,
                 ExitMeaning::Succeed => TaskState::Success,
@@ -160,8 +177,11 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
         }
         Outcome::Failed(failure) => {
             let failure = without_nul(failure);
-            stop_siblings(shared, &held, token, &failure);
-            if let Some(due_at) = retry_at(shared, &held, token, &failure) {
+            let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+            if let Some(task) = task {
+                stop_siblings(shared, task, token, failures, &failure);
+            }
+            if let Some(due_at) = task.and_then(|task| retry_at(shared, task, failures, &failure)) {
                 let retry = ContinuedAttempt {
                     token,
                     how: ContinuedAs::Retry { due_at },
@@ -179,13 +199,12 @@ fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held) -> usize {
 }
 
 /// One line per attempt that failed; successes are logged at the debug level only.
-fn log_end(shared: &Shared, completion: &Completion, held: &Held) {
+fn log_end(shared: &Shared, spec: &Spec, completion: &Completion) {
     let failure = match &completion.outcome {
         Outcome::Failed(failure) => Some(failure),
         _ if !tracing::enabled!(tracing::Level::DEBUG) => return,
         _ => None,
     };
-    let Some(spec) = shared.client.specs.cached(held.version) else { return };
     let (key, attempt) = (completion.key, completion.attempt);
     let task = spec.workflow.tasks.get(key.index as usize).map_or("", |task| task.name.as_str());
     let context = shared.client.attempt_context(key, attempt);
@@ -213,18 +232,9 @@ fn log_end(shared: &Shared, completion: &Completion, held: &Held) {
     }
 }
 
-/// What the task says of this exit code, if it is no failure.
-fn exit_meaning(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<ExitMeaning> {
-    let spec = shared.client.specs.cached(held.version)?;
-    spec.workflow.tasks.get(token.key.index as usize)?.exit_codes.meaning_of(failure)
-}
-
 /// An item of a task with `fail_fast` has failed for good: the others are called off. It makes the task end sooner and
 /// changes nothing about how it ends, so a process that dies before it has done that loses nothing but time.
-fn stop_siblings(shared: &Arc<Shared>, held: &Held, token: TaskToken, failure: &Failure) {
-    let Some(spec) = shared.client.specs.cached(held.version) else { return };
-    let Some(task) = spec.workflow.tasks.get(token.key.index as usize) else { return };
-    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+fn stop_siblings(shared: &Arc<Shared>, task: &Task, token: TaskToken, failures: u32, failure: &Failure) {
     if token.key.item < 0
         || !task.fail_fast
         || task.on_exhausted == OnExhausted::Continue
@@ -243,10 +253,7 @@ fn stop_siblings(shared: &Arc<Shared>, held: &Held, token: TaskToken, failure: &
 }
 
 /// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.
-fn retry_at(shared: &Shared, held: &Held, token: TaskToken, failure: &Failure) -> Option<i64> {
-    let spec = shared.client.specs.cached(held.version)?;
-    let task = spec.workflow.tasks.get(token.key.index as usize)?;
-    let failures = u32::try_from(held.failures).unwrap_or(0) + 1;
+fn retry_at(shared: &Shared, task: &Task, failures: u32, failure: &Failure) -> Option<i64> {
     if failure.permanent || !task.retry.repeats(failures, failure) {
         return None;
     }
