@@ -17,7 +17,12 @@ table artifacts
     item integer not null
     attempt integer not null
     name text not null
-    content bytea not null
+    bytes bigint not null
+    sha256 text not null
+    executable boolean not null
+    content bytea
+    object text
+    CHECK (((content IS NULL) <> (object IS NULL)))
     PRIMARY KEY (run_id, idx, item, attempt, name)
 
 table attempts
@@ -796,6 +801,12 @@ table unsuccessful_runs
     CHECK ((state = ANY (ARRAY[4, 5])))
     CREATE INDEX unsuccessful_runs_unnoticed ON public.unsuccessful_runs USING btree (run_id) WHERE (NOT noticed)
 
+table unused_objects
+    object text not null
+    due_at bigint not null
+    PRIMARY KEY (object)
+    CREATE INDEX unused_objects_by_due ON public.unused_objects USING btree (due_at)
+
 table version_files
     version bigint not null
     path text not null
@@ -961,7 +972,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 3b869064a0f0340a89b8283d9dfbd99a
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body bd5a263ba37a0a5980365e904d61f9e2
 
 function followed_flags_v1(
     p_workflow uuid[],
@@ -1056,7 +1067,7 @@ function settle_v1(
     w_rank smallint[],
     p_decide_session bigint,
     p_decide integer)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 56fbac8b7022a13f2793231776ab9e90
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body bd8b5e7960a2ffd52aa699c828d352e9
 
 function start_runs_v1(
     p_now bigint,

@@ -16,8 +16,14 @@ CREATE TABLE artifacts (
     item        INTEGER NOT NULL,
     attempt     INTEGER NOT NULL,
     name        TEXT NOT NULL,
-    content     BLOB NOT NULL,
-    PRIMARY KEY (run_id, idx, item, attempt, name)
+    bytes       INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    -- Either the content, or the key of the object that has it.
+    content     BLOB,
+    object      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
 );
 
 CREATE TABLE attempts (
@@ -730,6 +736,13 @@ CREATE TABLE unsuccessful_runs (
 ) WITHOUT ROWID;
 
 CREATE INDEX unsuccessful_runs_unnoticed ON unsuccessful_runs (run_id) WHERE NOT noticed;
+
+CREATE TABLE unused_objects (
+    object      TEXT NOT NULL PRIMARY KEY,
+    due_at      INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX unused_objects_by_due ON unused_objects (due_at);
 
 CREATE VIEW v_dlq_dashboard AS
 SELECT CASE e.reason WHEN 0 THEN 'staleness_timeout' WHEN 1 THEN 'max_retries_exceeded' WHEN 2 THEN 'dependency_cycle_detected'

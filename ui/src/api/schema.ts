@@ -10,7 +10,7 @@ export interface Schemas {
   Announced: { deliveries: Schemas["Delivery"][]; event_name: string; id: string; namespace: string };
   Announcement: { data?: Record<string, unknown> | null; event_name: string; key?: string | null; namespace?: Schemas["Name"] | null };
   Approval: { expires_at?: string | null; id: string; message?: string | null; namespace: string; requested_at: string; roles: string[]; task_id: string; workflow: string; workflow_run_id: string };
-  Artifact: { attempt: number; bytes: number; name: string; task_id: string };
+  Artifact: { attempt: number; bytes: number; executable: boolean; name: string; sha256: string; task_id: string };
   ArtifactKept: { bytes: number; name: string; sha256: string };
   AskedApproval: { message?: string | null; roles: string[] };
   Assignment: { attempt: number; deadline?: string | null; env: [string, string][]; fencing_token: string; files?: Schemas["FilesRef"] | null; generation: number; idempotency_key: string; order: Record<string, unknown>; secrets: string[]; task_run_id: string; traceparent?: string | null };
@@ -106,7 +106,7 @@ export interface Schemas {
   LetterGroup: { count: number; error?: string | null; fingerprint?: string | null; first_seen: string; last_seen: string; namespace: string; run_id: string; task?: string | null; workflow: string };
   Line: { at?: string | null; text: string };
   List_Approval: { items: { expires_at?: string | null; id: string; message?: string | null; namespace: string; requested_at: string; roles: string[]; task_id: string; workflow: string; workflow_run_id: string }[]; next?: string | null; total?: number | null };
-  List_Artifact: { items: { attempt: number; bytes: number; name: string; task_id: string }[]; next?: string | null; total?: number | null };
+  List_Artifact: { items: { attempt: number; bytes: number; executable: boolean; name: string; sha256: string; task_id: string }[]; next?: string | null; total?: number | null };
   List_AuditEntry: { items: { actor: string; actor_name?: string | null; address?: string | null; at: string; id: string; method: string; namespace?: string | null; path: string; request_id: string; status: number }[]; next?: string | null; total?: number | null };
   List_Backfill: { items: { created_at: string; created_by: string; finished_at?: string | null; from: string; id: string; max_parallel: number; namespace: string; position: string; priority: number; runs: number; schedule_id: string; status: Schemas["BackfillStatus"]; to: string; trigger: string; workflow: string }[]; next?: string | null; total?: number | null };
   List_CalendarShown: { items: { action: Schemas["CalendarAction"]; created_at: string; days: string[]; name: string; namespace: string; timezone: string; updated_at: string; weekdays: string[]; windows: Schemas["WindowShown"][] }[]; next?: string | null; total?: number | null };
