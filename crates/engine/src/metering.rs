@@ -128,8 +128,11 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micro
     spans::run_ended(client, run, state, created, now);
 }
 
-/// A task run that a decision has ended without a worker.
+/// A task run that a decision has ended without a worker. What is skipped is counted when its run ends.
 pub(crate) fn concluded(shared: &Shared, claim: &Claimed, state: TaskState) {
+    if state == TaskState::Skipped {
+        return;
+    }
     let spec = shared.client.specs.cached(claim.version);
     if let Some(task) = spec.as_ref().and_then(|spec| spec.workflow.tasks.get(claim.token.key.index as usize)) {
         shared.client.metrics.record(Event::TaskEnded { task_type: task.action.kind(), status: state.word() });

@@ -179,7 +179,10 @@ async fn larger_files_are_kept_in_s3() {
 #[test]
 fn an_object_store_that_cannot_be_is_refused_before_anything_starts() {
     let place = Place::new();
-    for (url, cause) in [("http://x", "artifacts.url"), ("file:///proc/nowhere", "cannot make the folder")] {
+    for (url, cause) in [
+        ("http://x", "must be file:///FOLDER or s3://BUCKET/PREFIX"),
+        ("file:///proc/nowhere", "cannot make the folder"),
+    ] {
         place.call_with(&["server"], &[("MAINSPRING_ARTIFACTS_URL", url)]).expect(2).says(&[cause]);
     }
     let alone = [("MAINSPRING_ARTIFACTS_MAX_BYTES", "1GiB")];

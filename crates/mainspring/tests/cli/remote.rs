@@ -287,8 +287,9 @@ fn what_waits_is_answered_and_what_is_kept_is_found() {
     scene.call(&["tasks", "deliver", &run, "outside", "--result", "{\"x\": 42}"]).expect(0);
     assert_eq!(scene.ended(&run)["status"], "success");
 
+    const FORTY_TWO: &str = "084c799cd551dd1d8d5c5f9a5d593b2e931f5e36122ee5c793c1d08a19839cc0";
     let kept = scene.json(&["runs", "artifacts", &run]);
-    assert_eq!(kept["items"], json!([{"name": "done/1/zanzibar.txt", "bytes": 3}]));
+    assert_eq!(kept["items"], json!([{"name": "done/1/zanzibar.txt", "bytes": 3, "sha256": FORTY_TWO}]));
     scene.call(&["runs", "artifacts", &run, "--get", "done/1/zanzibar.txt", "copy"]).expect(0);
     assert_eq!(std::fs::read_to_string(scene.away.path("copy")).unwrap(), "42\n");
     scene.call(&["runs", "artifacts", &run, "--get", "nothing", "x"]).expect(2).says(&["kept no file `nothing`"]);

@@ -150,8 +150,9 @@ fn files_are_kept_and_errors_are_found(database: &str) {
     let _server = place.server(&[]);
     place.call(&["submit", "w.yaml", "--wait"]).expect(1);
     let run = place.call(&["runs", "list"]).expect(0).json()["items"][0]["id"].as_str().unwrap().to_owned();
+    const CONTENT: &str = "434728a410a78f56fc1b5899c3593436e61ab0c731e9072d95e96db290205e53";
     let kept = place.call(&["runs", "artifacts", &run]).expect(0).json();
-    assert_eq!(kept["items"], json!([{"name": "keep/1/report.txt", "bytes": 8}]));
+    assert_eq!(kept["items"], json!([{"name": "keep/1/report.txt", "bytes": 8, "sha256": CONTENT}]));
     place.call(&["runs", "artifacts", &run, "--get", "keep/1/report.txt", "copy.txt"]).expect(0);
     assert_eq!(std::fs::read_to_string(place.path("copy.txt")).unwrap(), "content\n");
     place

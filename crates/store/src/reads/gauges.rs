@@ -9,10 +9,9 @@ use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::hex_ids;
 
-/// A decision has a session, what follows from the end of others has none.
 const ENDS_WITHOUT_ATTEMPT: &str = sql!(
     "SELECT r.id, r.version, h.idx, h.state FROM runs r JOIN history h ON h.run_id = r.id AND h.generation = r.generation \
-     WHERE h.attempt = 0 AND (h.state IN ({task.upstream_failed}, {task.cancelled}) OR (h.state = {task.skipped} AND h.session IS NULL))"
+     WHERE h.attempt = 0 AND h.state IN ({task.upstream_failed}, {task.cancelled}, {task.skipped})"
 );
 
 impl Store {
@@ -28,7 +27,7 @@ impl Store {
         Ok(Reason::ALL.iter().map(counted).collect())
     }
 
-    /// The task runs of ended runs that were never executed and that no decision ended: version, index, state.
+    /// The task runs of ended runs that were never executed: version, index, state.
     pub async fn ends_without_attempt(&self, runs: &[RunId]) -> Result<Vec<(i64, i32, TaskState)>> {
         let rows: Vec<(RunId, i64, i32, i16)> = match &*self.db {
             Db::Postgres(pg) => {
