@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Exact, parseExact, pretty } from "./json";
+import { Exact, named, parseExact, pretty } from "./json";
 
 describe("JSON", () => {
   it("keeps every digit of an integer", () => {
@@ -16,5 +16,8 @@ describe("JSON", () => {
   it("is not misled by what stands in texts", () => {
     expect(parseExact('{"a": "\\"1234567890123456789012", "b": "x"}')).toEqual({ a: '"1234567890123456789012', b: "x" });
     expect(pretty({ a: [], b: {}, c: null, d: "x\n" })).toBe('{\n  "a": [],\n  "b": {},\n  "c": null,\n  "d": "x\\n"\n}');
+  });
+  it("names the item of a list in one line", () => {
+    expect([named("Oslo"), named(7), named({ os: "linux", version: 2 }), named([1, 2])]).toEqual(["Oslo", "7", "os=linux version=2", "[1,2]"]);
   });
 });

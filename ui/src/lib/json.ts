@@ -38,3 +38,11 @@ export function pretty(value: unknown, indent = "  ", at = ""): string {
   }
   return JSON.stringify(value) ?? "null";
 }
+
+/** The item of a list in one line: `Oslo`, or `os=linux version=2` for a combination. */
+export function named(item: unknown): string {
+  if (item && typeof item === "object" && !Array.isArray(item) && !(item instanceof Exact)) {
+    return Object.entries(item).map(([key, value]) => `${key}=${named(value)}`).join(" ");
+  }
+  return typeof item === "string" ? item : pretty(item, "", "").replaceAll("\n", "");
+}

@@ -34,7 +34,7 @@ pub(crate) async fn list(
     page: Page,
     Path(id): Path<Uuid>,
 ) -> Result<Json<Vec<Step>>, Problem> {
-    let tasks = listed(&state, &caller, &page.or_limit(USUAL_LIMIT), id).await?;
+    let tasks = listed(&state, &caller, &page.or_limit(USUAL_LIMIT), id, None).await?;
     Ok(Json(tasks.items.into_iter().map(step).collect()))
 }
 

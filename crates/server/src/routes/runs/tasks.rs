@@ -38,29 +38,42 @@ pub(crate) async fn workers(state: &ApiState, rows: &[&TaskRunRow]) -> Result<Wo
     Ok(state.client().store().workers_of(&sessions).await?.into_iter().collect())
 }
 
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListParams {
+    /// Only this task, with its items where it is repeated over a list
+    task: Option<String>,
+}
+
 /// List the task runs of a run, in the order of the workflow
-#[utoipa::path(get, path = "/workflow-runs/{id}/tasks", tag = "runs", params(("id" = Uuid, Path), PageParams),
+#[utoipa::path(get, path = "/workflow-runs/{id}/tasks", tag = "runs", params(("id" = Uuid, Path), ListParams, PageParams),
     responses((status = 200, body = List<TaskRun>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
     Path(id): Path<Uuid>,
+    Query(params): Query<ListParams>,
 ) -> Result<Json<List<TaskRun>>, Problem> {
-    Ok(Json(listed(&state, &caller, &page, id).await?))
+    Ok(Json(listed(&state, &caller, &page, id, params.task.as_deref()).await?))
 }
 
-/// The task runs of a run, a page of them.
+/// The task runs of a run, or of one of its tasks, a page of them.
 pub(super) async fn listed(
     state: &ApiState,
     caller: &Caller,
     page: &Page,
     id: RunId,
+    task: Option<&str>,
 ) -> Result<List<TaskRun>, Problem> {
     let run = find(state, caller, id).await?;
     let client = state.client();
     let spec = client.spec(run.version).await?;
-    let rows = client.store().task_runs(id).await?;
+    let mut rows = client.store().task_runs(id).await?;
+    if let Some(task) = task {
+        let index = task_key(&spec.workflow, id, task)?.index;
+        rows.retain(|row| row.key.index == index);
+    }
     let obstacles = client.obstacles(run, &spec.workflow, &rows).await?;
     let shown = page.slice(LIST, rows, |row| row)?;
     let workers = workers(state, &shown.items.iter().collect::<Vec<_>>()).await?;
