@@ -181,6 +181,12 @@ pub struct TaskRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub child_run_id: Option<Uuid>,
+    /// Whether an earlier result stands for that of the newest attempt, of a task with `reuse`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<CacheUse>,
+    /// Whether the newest attempt was given files of an earlier one, of a task with `cache`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<CacheUse>,
     /// What an approval asks, and who may answer; only where one task run is shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval: Option<AskedApproval>,
@@ -211,6 +217,17 @@ pub struct TaskRun {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub dead_letter_id: Option<Uuid>,
+}
+
+/// What was looked for by a key.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CacheUse {
+    pub key: String,
+    /// Whether it was found.
+    pub hit: bool,
+    /// The run that it comes from, which may be forgotten already.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub run_id: Option<Uuid>,
 }
 
 /// An attempt that did not end its task run.

@@ -3,6 +3,7 @@
 mod answer;
 mod ending;
 mod env;
+mod keys;
 mod matrix;
 mod parked;
 mod steps;
@@ -21,6 +22,7 @@ use crate::workflow::{Action, Container, Http, HttpAuth, HttpBody};
 
 pub use ending::EndedTasks;
 use env::Needed;
+pub use keys::CacheKeys;
 pub use parked::{ApprovalView, Lapse, MAX_DEPTH, MAX_ITEMS, approved, child_failed, rejected, too_deep};
 
 /// What a condition says.
@@ -53,7 +55,7 @@ impl Workflow {
     /// The order for a worker: every expression replaced by its value.
     pub fn order(&self, index: usize, scope: &Scope) -> Result<Order, Failure> {
         let task = &self.tasks[index];
-        let within = |part: &str, error: EvalError| failure(&format!("{part} of task `{}`", task.name), error);
+        let within = |part: &str, error: EvalError| within_task(part, &task.name, error);
         let mut env = self.rendered_env(scope).map_err(|error| failure("`env` of the workflow", error))?;
         for (name, text) in &task.env {
             let value = render_text(text, scope, &env).map_err(|error| within(&format!("`env.{name}`"), error))?;
@@ -116,6 +118,8 @@ impl Workflow {
                 container,
                 incoming: Vec::new(),
                 artifacts_limit: None,
+                cache: None,
+                remarks: Vec::new(),
             },
             on_store_loss: task.on_store_loss,
             secrets: scope.secrets.values().filter_map(|value| value.as_str().map(Into::into)).collect(),
@@ -188,6 +192,10 @@ fn text_of(value: Value) -> String {
         Value::String(text) => text,
         other => other.to_string(),
     }
+}
+
+fn within_task(part: &str, task: &str, error: EvalError) -> Failure {
+    failure(&format!("{part} of task `{task}`"), error)
 }
 
 fn failure(place: &str, error: EvalError) -> Failure {

@@ -105,6 +105,26 @@ pub struct ProcessOrder {
     /// Bytes of all files that the attempt may leave; the worker's own limit unless given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts_limit: Option<u64>,
+    /// Files that are kept from one run to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Box<CacheOrder>>,
+    /// What the log says first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+/// Files of earlier runs for an attempt, or those that it is to leave for later ones.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheOrder {
+    /// Put into the folder before it begins. Without them it goes on all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restored: Vec<IncomingFile>,
+    /// Patterns of the files to keep when it has succeeded; empty if they are kept already.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub saved: Vec<String>,
+    /// Bytes of all of them together.
+    #[serde(default)]
+    pub limit: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

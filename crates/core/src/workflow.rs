@@ -5,6 +5,7 @@
 //! `finally`.
 
 mod action;
+mod cache;
 mod files;
 mod notification;
 mod process;
@@ -24,6 +25,7 @@ pub use action::{
     Action, Approval, BodyExpect, Child, DEFAULT_REDIRECTS, Http, HttpAuth, HttpBody, HttpExpect, MAX_RESPONSE_BYTES,
     OnTimeout, StatusRange, Step, Wait,
 };
+pub use cache::{CacheKind, DEFAULT_CACHE_TTL_MS, FileCache, MAX_CACHE_KEY, MAX_CACHE_TTL_MS, Reuse};
 pub use files::FilesFrom;
 pub use notification::{Channel, MAX_NOTIFICATIONS, Notice, Notification, NotificationSpec};
 pub use process::{Container, ExitCodes, ExitMeaning, OutputFrom, Pull};
@@ -243,6 +245,12 @@ pub struct Task {
     /// Whose artifacts are put into its folder before it begins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files_from: Vec<FilesFrom>,
+    /// Files that are kept from one run to the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache: Option<Box<FileCache>>,
+    /// When the result of an earlier attempt stands for its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reuse: Option<Box<Reuse>>,
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: Limits,
     /// The image that its scripts run in.

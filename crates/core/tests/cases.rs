@@ -99,3 +99,8 @@ fn triggers() {
 fn expressions() {
     check("expressions.txt", 40);
 }
+
+#[test]
+fn caches() {
+    check("cache.txt", 2);
+}

@@ -37,6 +37,7 @@ impl Spec {
             || self.workflow.needs_scope(position)
             || !self.workflow.files.is_empty()
             || !self.workflow.tasks[position].files_from.is_empty()
+            || self.workflow.is_cached(position)
         {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mainspring_api::runs::Run;
+use mainspring_api::runs::{CacheUse, Run};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::{Action, Task, Wait};
@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::output::Paint;
+use crate::progress::RunCaches;
 
 /// A run as the API shows it, with null for what it leaves out.
 pub(crate) fn shown_run(run: &Run) -> Value {
@@ -58,6 +59,10 @@ struct TaskReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     duration_ms: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reuse: Option<&'a CacheUse>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache: Option<&'a CacheUse>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     items: Vec<TaskReport<'a>>,
 }
@@ -67,6 +72,7 @@ impl<'a> Report<'a> {
         summary: &'a RunSummary,
         rows: &'a [TaskRunRow],
         workflow: &'a Workflow,
+        caches: &'a RunCaches,
         outputs: Option<Map<String, Value>>,
     ) -> Self {
         let run = RunReport {
@@ -84,6 +90,8 @@ impl<'a> Report<'a> {
             output: row.output.as_ref(),
             error: row.error.as_deref(),
             duration_ms: duration(row, row.finished_at.unwrap_or(0)).unwrap_or(0) / 1_000,
+            reuse: caches.of(row.key).and_then(|task| task.reuse.as_ref()),
+            cache: caches.of(row.key).and_then(|task| task.cache.as_ref()),
             items: Vec::new(),
         };
         let mut tasks: Vec<TaskReport<'a>> = Vec::with_capacity(rows.len());

@@ -66,6 +66,7 @@ pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog,
 pub use reads::search::{Found, Indexed};
 pub use reads::task_list::TaskRunFilter;
 pub use runs::artifacts::{ArtifactPlace, ArtifactRow, StoredArtifact};
+pub use runs::caches::{CacheHit, CacheLookup, CacheSource, CacheUse};
 pub use runs::create::{Created, NewRun};
 pub use runs::due::Duties;
 pub use runs::exchange::{

@@ -8,7 +8,7 @@
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::rule::TriggerRule;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::workflow::Stage;
+use mainspring_core::workflow::{CacheKind, Stage};
 
 use crate::runs::flags;
 
@@ -27,6 +27,7 @@ const GROUPS: &[(&str, &[(&str, i16)])] = &[
     ("transition", &[("admitted", 0), ("stage", 1), ("ended", 2), ("timed_out", 3), ("cancelled", 4)]),
     ("letter", Resolution::CODES),
     ("letter_reason", Reason::CODES),
+    ("cache", CacheKind::CODES),
     ("fire", &[("fired", 0), ("skipped", 1), ("missed", 2), ("blacked_out", 3), ("failed", 4)]),
     ("verdict", &[("wait", 0), ("start", 1)]),
     ("counts", &[("succeeded", 1), ("failed", 2), ("skipped", 3)]),

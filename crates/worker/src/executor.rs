@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
-use mainspring_core::work::{ArtifactSource, Assignment, Clock, LogChunk, OrderAction, Outcome};
+use mainspring_core::work::{ArtifactSource, Assignment, Clock, LogChunk, LogStream, OrderAction, Outcome};
 use tokio::sync::mpsc;
 
 use crate::config::PoolConfig;
@@ -83,6 +83,9 @@ impl Means {
             trace: assignment.trace,
             http: self.http.clone(),
         };
+        if !assignment.order.process.remarks.is_empty() {
+            call.log.write(LogStream::System, &assignment.order.process.remarks.join("\n")).await;
+        }
         let outcome = function::run(handler, call, control, self.config.function_grace).await;
         outcome.map(|outcome| Ended { outcome, artifacts: Vec::new(), logged: true })
     }

@@ -165,6 +165,7 @@ async fn a_container_sees_files_of_other_tasks() {
         executable: false,
         bytes: 5,
         sha256: "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824".into(),
+        cached: false,
     }];
     assert_eq!(rig.output(order).await, Some(json!({"said": "hello"})));
 }

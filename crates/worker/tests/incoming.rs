@@ -64,6 +64,7 @@ fn file(path: &str, sha256: &str) -> IncomingFile {
         executable: true,
         bytes: 5,
         sha256: sha256.into(),
+        cached: false,
     }
 }
 

@@ -332,6 +332,8 @@ pub(crate) static TASK: Table = Table {
             Shape::OneOrMany(&Shape::Text),
             "artifacts of other tasks that are put into the folder before it begins: `tasks.TASK.artifacts.NAME`",
         ),
+        key("cache", Shape::Table(&CACHE), "files that are kept from one run to the next"),
+        key("reuse", Shape::Table(&REUSE), "an earlier result with the same key stands for that of the task"),
         key("limits", Shape::Table(&LIMITS), "what `run` may use"),
         key(
             "image",
@@ -341,6 +343,33 @@ pub(crate) static TASK: Table = Table {
         key("exit_codes", Shape::Table(&EXIT_CODES), "exit codes that are no failures"),
         key("output", words!(OutputFrom), "where the output of `run` comes from; `file` unless given"),
         key("env_file", Shape::OneOrMany(&Shape::Text), "files of variables for `run`, stored with the version"),
+    ],
+};
+
+pub(crate) static CACHE: Table = Table {
+    what: "`cache`",
+    one_of: &[],
+    keys: &[
+        required(
+            "key",
+            Shape::Text,
+            "files are given to tasks of the namespace with the same key; may hold expressions",
+        ),
+        required("paths", Shape::OneOrMany(&Shape::Text), "paths or patterns below the folder of the task"),
+        key("ttl", Shape::Duration, "how long they are kept; 7d unless given"),
+    ],
+};
+
+pub(crate) static REUSE: Table = Table {
+    what: "`reuse`",
+    one_of: &[],
+    keys: &[
+        required(
+            "key",
+            Shape::Text,
+            "the task is not executed if its result for this key is kept; may hold expressions",
+        ),
+        key("ttl", Shape::Duration, "how old a result may be; 7d unless given"),
     ],
 };
 

@@ -4,6 +4,7 @@
 
 mod actions;
 mod artifacts;
+mod cache;
 mod command;
 mod container;
 pub(crate) mod dialect;
@@ -16,6 +17,7 @@ mod listed;
 mod matrix;
 mod notifications;
 mod places;
+mod process;
 mod python;
 pub(crate) mod quotes;
 mod resolve;

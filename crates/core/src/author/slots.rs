@@ -20,6 +20,8 @@ pub(super) fn of_task<'m>(task: &'m mut Task, field: &Field) -> Option<&'m mut S
                 ImageField::Password => container.password.as_mut(),
             }
         }
+        Field::ReuseKey => task.reuse.as_mut().map(|reuse| &mut reuse.key),
+        Field::CacheKey => task.cache.as_mut().map(|cache| &mut cache.key),
         Field::RetryCondition => task.retry.condition.as_mut(),
         Field::Env(name) => task.env.get_mut(name),
         Field::Foreach | Field::ForeachMember(_) => of_foreach(task.foreach.as_mut()?, field),

@@ -62,6 +62,8 @@ pub(super) enum Field {
     Condition,
     Step(usize, StepField),
     Image(ImageField),
+    ReuseKey,
+    CacheKey,
     RetryCondition,
     Foreach,
     ForeachMember(String),

@@ -16,10 +16,12 @@ use crate::yaml::{Kind, NodeId};
 
 use super::actions;
 use super::artifacts;
+use super::cache;
 use super::container;
-use super::dialect::{EXIT_CODES, KINDS, LIMITS, TASK};
+use super::dialect::{KINDS, TASK};
 use super::fields::{Entry, Path, Reader, unread};
 use super::matrix;
+use super::process;
 use super::retry::{Defaults, RetrySpec, retry};
 use super::spec::{Field, Need, TaskSpec, Text};
 use super::workflow::env_files;
@@ -108,6 +110,8 @@ pub(super) fn blank<'t>(name: &'t str, place: Place, stage: Stage, defaults: &De
         artifacts: Vec::new(),
         artifact_sets: IndexMap::new(),
         files_from: Vec::new(),
+        cache: None,
+        reuse: None,
         limits: Limits::default(),
         container: None,
         exit_codes: ExitCodes::default(),
@@ -156,9 +160,8 @@ fn field<'t>(
     let task = &mut spec.task;
     match entry.name {
         kind if KINDS.contains(&kind) => parts.kinds.push(entry),
-        "shell" | "cwd" | "artifacts" | "files_from" | "limits" | "output" | "env_file" | "exit_codes" | "image" => {
-            parts.of_process.push(entry);
-        }
+        "shell" | "cwd" | "artifacts" | "files_from" | "cache" | "reuse" | "limits" | "output" | "env_file"
+        | "exit_codes" | "image" => parts.of_process.push(entry),
         "retry" => parts.retry = retry(reader, id, at),
         "needs" => spec.needs = needs(reader, id, at),
         "if" => {
@@ -269,17 +272,21 @@ fn process_options<'t>(
 ) {
     for entry in &parts.of_process {
         let (id, at) = (entry.value, path.key(entry.name));
-        let is_called = entry.name == "exit_codes" && matches!(kind, "function" | "remote");
+        let is_called = entry.name == "exit_codes" && matches!(kind, "function" | "remote")
+            || entry.name == "reuse" && cache::REUSABLE.contains(&kind);
         if !matches!(kind, "run" | "steps") && !is_called {
-            let message = format!("`{}` has no meaning without `run` or `steps`", entry.name);
+            let kinds = if entry.name == "reuse" { cache::REUSABLE.join("`, `") } else { "run` or `steps".to_owned() };
+            let message = format!("`{}` has no meaning without `{kinds}`", entry.name);
             reader.report.add(reader.place(entry.key), at, message);
             continue;
         }
         match entry.name {
             "artifacts" => artifacts::read(reader, &mut spec.task, id, at),
             "files_from" => spec.files_from = artifacts::read_files_from(reader, id, at),
-            "limits" => spec.task.limits = limits(reader, id, at),
-            "exit_codes" => spec.task.exit_codes = exit_codes(reader, id, at),
+            "cache" => spec.task.cache = cache::read_files(reader, id, at, &mut spec.texts).map(Box::new),
+            "reuse" => spec.task.reuse = cache::read_reuse(reader, id, at, &mut spec.texts).map(Box::new),
+            "limits" => spec.task.limits = process::limits(reader, id, at),
+            "exit_codes" => spec.task.exit_codes = process::exit_codes(reader, id, at),
             "output" => spec.task.output = reader.word(id, at, OutputFrom::ALL).unwrap_or_default(),
             "env_file" => spec.task.env_files = env_files(reader, id, at),
             "image" => {
@@ -319,43 +326,7 @@ fn process_options<'t>(
             }
         }
     }
-}
-
-/// Codes from 1 to 255, each in one list.
-fn exit_codes(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> ExitCodes {
-    let mut read = ExitCodes::default();
-    for entry in reader.entries(id, path, &EXIT_CODES).unwrap_or_default() {
-        let at = path.key(entry.name);
-        let items = reader.one_or_many(entry.value, at, "an exit code or a list of exit codes").unwrap_or_default();
-        for (index, item) in items.into_iter().enumerate() {
-            let Some(code) = reader.integer(item, at.index(index), 1..=255) else { continue };
-            if read.meaning(code as i32).is_some() {
-                let message = format!("the exit code {code} is listed twice");
-                reader.report.add_with_help(reader.place(item), at.index(index), message, "a code means one thing");
-                continue;
-            }
-            match entry.name {
-                "skip" => read.skip.push(code as u8),
-                "continue" => read.succeed.push(code as u8),
-                other => unread(other),
-            }
-        }
-    }
-    read
-}
-
-fn limits(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Limits {
-    let mut limits = Limits::default();
-    for entry in reader.entries(id, path, &LIMITS).unwrap_or_default() {
-        let (at, value) = (path.key(entry.name), entry.value);
-        match entry.name {
-            "memory" => limits.memory_bytes = reader.size(value, at),
-            "files" => limits.files = reader.integer(value, at, 1..=1_048_576).map(|number| number as u64),
-            "cpu" => limits.cpu_ms = reader.positive_duration(value, at),
-            other => unread(other),
-        }
-    }
-    limits
+    cache::check(reader, spec, path, &parts.of_process);
 }
 
 pub(super) fn needs<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>) -> Vec<Need<'t>> {

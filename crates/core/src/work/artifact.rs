@@ -18,6 +18,8 @@ pub struct Artifact {
     /// In hexadecimal digits.
     pub sha256: String,
     pub content: ArtifactContent,
+    /// It belongs to a cache of this many files, and not to the artifacts of the task.
+    pub cache_files: Option<u32>,
 }
 
 /// Where the content of a file is until it is stored.
@@ -50,6 +52,9 @@ pub struct IncomingFile {
     pub bytes: u64,
     /// In hexadecimal digits.
     pub sha256: String,
+    /// It comes from the cache of a task, which may be of another run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cached: bool,
 }
 
 mod key_text {

@@ -5,7 +5,7 @@ use futures_util::stream::BoxStream;
 use hyper::body::Bytes;
 use mainspring_core::TaskKey;
 use mainspring_core::work::{ArtifactReader, ArtifactSource, IncomingFile, SourceFuture, Transfer, TransferError};
-use mainspring_store::ArtifactPlace;
+use mainspring_store::{ArtifactPlace, StoredArtifact};
 use object_store::ObjectStoreExt as _;
 use object_store::path::Path;
 
@@ -34,7 +34,21 @@ impl Client {
         attempt: i32,
         name: &str,
     ) -> Result<Option<OpenedArtifact>, ArtifactError> {
-        let Some(stored) = self.store.artifact(key, attempt, name).await? else { return Ok(None) };
+        self.open_stored(self.store.artifact(key, attempt, name).await?).await
+    }
+
+    /// The same for a file that an attempt left for later runs.
+    pub async fn open_cached_file(
+        &self,
+        key: TaskKey,
+        attempt: i32,
+        name: &str,
+    ) -> Result<Option<OpenedArtifact>, ArtifactError> {
+        self.open_stored(self.store.cached_file(key, attempt, name).await?).await
+    }
+
+    async fn open_stored(&self, stored: Option<StoredArtifact>) -> Result<Option<OpenedArtifact>, ArtifactError> {
+        let Some(stored) = stored else { return Ok(None) };
         let reader: Box<dyn ArtifactReader> = match stored.place {
             ArtifactPlace::Database(content) => Box::new(Whole(Some(content))),
             ArtifactPlace::Object(object) => {
@@ -88,7 +102,11 @@ impl ArtifactContents {
 impl ArtifactSource for ArtifactContents {
     fn open<'a>(&'a self, _: Transfer, file: &'a IncomingFile) -> SourceFuture<'a, Box<dyn ArtifactReader>> {
         Box::pin(async move {
-            match self.0.open_artifact(file.task_run_id, file.attempt, &file.name).await {
+            let opened = match file.cached {
+                false => self.0.open_artifact(file.task_run_id, file.attempt, &file.name).await,
+                true => self.0.open_cached_file(file.task_run_id, file.attempt, &file.name).await,
+            };
+            match opened {
                 Ok(Some(opened)) => Ok(opened.reader),
                 Ok(None) => Err(TransferError::Failed("it is not kept any more".into())),
                 Err(error) => Err(TransferError::Failed(error.to_string())),

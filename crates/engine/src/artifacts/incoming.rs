@@ -90,6 +90,7 @@ fn incoming(run: mainspring_core::RunId, producer: &str, row: ArtifactRow) -> In
         executable: row.executable,
         bytes: row.bytes.unsigned_abs(),
         sha256: row.sha256,
+        cached: false,
     }
 }
 

@@ -31,6 +31,8 @@ pub struct ArtifactUpload {
     pub executable: bool,
     /// The digest that its sender computed, in hexadecimal digits.
     pub sha256: String,
+    /// It belongs to a cache of this many files.
+    pub cache_files: Option<u32>,
 }
 
 /// Why a file is not kept, or does not come.
@@ -51,7 +53,7 @@ pub enum ArtifactError {
     Objects(#[from] object_store::Error),
     #[error("the file is in an object store, but artifacts.url is not set here")]
     NoObjects,
-    #[error("the upload took longer than a day")]
+    #[error("the upload took too long: nothing waits for the file any more")]
     TooLate,
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
@@ -82,8 +84,11 @@ impl Client {
             fits = head.len() as u64 <= limit;
         }
         if fits {
-            let others = self.store.artifact_bytes(key, attempt, &upload.name).await?.unsigned_abs();
-            fits = others + read.bytes <= DATABASE_LIMIT;
+            let others = match upload.cache_files {
+                None => self.store.artifact_bytes(key, attempt, &upload.name).await?,
+                Some(_) => self.store.cached_bytes(key, attempt, &upload.name).await?,
+            };
+            fits = others.unsigned_abs() + read.bytes <= DATABASE_LIMIT;
             if !fits && self.artifacts.objects.is_none() {
                 return Err(ArtifactError::TooMuch);
             }
@@ -100,7 +105,11 @@ impl Client {
             executable: upload.executable,
             place,
         };
-        match self.store.keep_artifact(self.now(), key, attempt, &artifact).await? {
+        let kept = match upload.cache_files {
+            None => self.store.keep_artifact(self.now(), key, attempt, &artifact).await?,
+            Some(files) => self.store.keep_cached_file(self.now(), key, attempt, files, &artifact).await?,
+        };
+        match kept {
             true => Ok(artifact),
             false => Err(ArtifactError::TooLate),
         }
@@ -190,13 +199,14 @@ impl Receiving<'_> {
 }
 
 /// Stores the files of an attempt before its end is reported: a reader who sees it ended finds the files. However long the
-/// store is away; the attempt is this node's meanwhile. One that cannot be kept fails a task that succeeded.
+/// store is away; the attempt is this node's meanwhile. One that cannot be kept fails a task that succeeded, unless it was for
+/// a cache, which is found only if it is whole.
 pub(crate) async fn keep_completed(shared: &Shared, completion: &mut Completion) {
     for artifact in std::mem::take(&mut completion.artifacts) {
         let Some(kept) = keep_one(shared, completion, &artifact).await else { return };
         if let Err(error) = kept {
             tracing::warn!(%error, task = %completion.key, name = artifact.name, "a file of a task cannot be kept");
-            if matches!(completion.outcome, Outcome::Success { .. }) {
+            if artifact.cache_files.is_none() && matches!(completion.outcome, Outcome::Success { .. }) {
                 completion.outcome = Outcome::Failed(Failure {
                     kind: "artifacts".into(),
                     message: format!("the file `{}` cannot be kept: {error}", artifact.name),
@@ -215,7 +225,8 @@ async fn keep_one(
     artifact: &Artifact,
 ) -> Option<Result<StoredArtifact, ArtifactError>> {
     let (name, sha256) = (artifact.name.clone(), artifact.sha256.clone());
-    let upload = ArtifactUpload { name, executable: artifact.executable, sha256 };
+    let (executable, cache_files) = (artifact.executable, artifact.cache_files);
+    let upload = ArtifactUpload { name, executable, sha256, cache_files };
     let mut tries = 0;
     loop {
         let mut reader = ContentReader::of(artifact).await;

@@ -67,10 +67,15 @@ impl Artifacts {
     /// Says how much an attempt may leave.
     pub(crate) fn limit(&self, order: &mut Order) {
         if !order.artifacts.is_empty() {
-            order.process.artifacts_limit = Some(match self.objects {
-                Some(_) => self.settings.max_bytes,
-                None => super::DATABASE_LIMIT,
-            });
+            order.process.artifacts_limit = Some(self.attempt_limit());
+        }
+    }
+
+    /// Bytes of all files that an attempt may leave.
+    pub(crate) fn attempt_limit(&self) -> u64 {
+        match self.objects {
+            Some(_) => self.settings.max_bytes,
+            None => super::DATABASE_LIMIT,
         }
     }
 

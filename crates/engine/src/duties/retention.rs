@@ -15,6 +15,9 @@ const SHORTEST_EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Lanes of nodes that are gone, and nodes that never said goodbye.
 const FORGET_NODES_AFTER: i64 = 3_600_000_000;
 
+/// A worker may still fetch what an attempt was given just before its time was up.
+const CACHES_OUTLIVE_THEIR_TIME: i64 = 3_600_000_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     forgot_events: Option<Instant>,
@@ -33,6 +36,7 @@ impl LeaderDuty for Retention {
         store.ensure_history_partitions(now).await?;
         store.forget_lanes(now - FORGET_NODES_AFTER).await?;
         store.forget_members(now - FORGET_NODES_AFTER).await?;
+        while store.forget_expired_caches(now - CACHES_OUTLIVE_THEIR_TIME).await? > 0 && !shared.stop.is_cancelled() {}
         if !shared.config.retention_rules.is_empty() {
             by_rules(shared, now).await?;
         }

@@ -11,6 +11,7 @@ use mainspring_core::{Decision, RunId, TaskKey};
 use mainspring_store::{Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended};
 
 use crate::artifacts::incoming_files;
+use crate::exchange::caches::{self, Looked};
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
 use crate::exchange::scopes::{NoSpec, WithSpec, load, load_spec, pause, scope};
@@ -55,6 +56,7 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     let Some(timeouts) = overrides(shared, &later).await else { return };
     let Some(mut incoming) = incoming_files(shared, &later).await else { return };
     let mut ready = Vec::with_capacity(later.len());
+    let mut cached = Vec::new();
     for (claim, spec) in later {
         let index = claim.token.key.index as usize;
         let scope = scope(&shared.client, &spec, claim.token.key, &[&spec.workflow.tasks[index].reads], &data);
@@ -65,12 +67,24 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
                 if let Some(ms) = timeouts.get(&claim.token.key) {
                     order.timeout_ms = u64::try_from(*ms).ok();
                 }
-                ready.push(assignment(&claim, Arc::new(order), &traces));
+                if spec.workflow.is_cached(index) {
+                    cached.push((claim, spec, scope, order));
+                } else {
+                    ready.push(assignment(&claim, Arc::new(order), &traces));
+                }
             }
             Err(failure) => fail(shared, &claim, failure),
         }
     }
     shared.assign(ready);
+    for (claim, spec, scope, mut order) in cached {
+        match caches::look_up(shared, &claim, &spec, &scope, &mut order).await {
+            None => return,
+            Some(Ok(Looked::Execute)) => shared.assign(vec![assignment(&claim, Arc::new(order), &traces)]),
+            Some(Ok(Looked::Reused)) => {}
+            Some(Err(failure)) => fail(shared, &claim, failure),
+        }
+    }
 }
 
 /// Only what was tried before can have been given something else by an operator.

@@ -2,11 +2,12 @@
 //!
 //! Results arrive in `completions`, wait for their log lines in `logs`, are gathered in `gatherer`, one inbox per
 //! session, and handed in by `lane` in `batches`;
-//! claims become orders in `assignments`, and task runs that no worker executes are settled in `parked`.
+//! claims become orders in `assignments`, with what earlier runs left for them by `caches`, and task runs that no worker executes are settled in `parked`.
 
 pub(crate) mod assignments;
 pub(crate) mod batches;
 mod bisect;
+pub(crate) mod caches;
 pub(crate) mod completions;
 pub(crate) mod gatherer;
 pub(crate) mod lane;

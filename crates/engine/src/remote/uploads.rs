@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainspring_core::TaskKey;
 use mainspring_core::work::{ArtifactReader, Bundle, LogLine};
-use mainspring_store::{StoredArtifact, StoredChunk, TaskToken};
+use mainspring_store::{CacheSource, StoredArtifact, StoredChunk, TaskToken};
 
 use super::registry::{WorkerError, WorkerGate, WorkerSession};
 use super::session::RemoteSession;
@@ -132,6 +132,24 @@ impl WorkerGate {
             return Err(WorkerError::Fenced);
         }
         Ok(self.shared.client.open_artifact(left_by, left_attempt, name).await?)
+    }
+
+    /// Opens a file of a cache for the attempt that was given it.
+    pub async fn open_cached_file(
+        &self,
+        wanted: &WorkerSession,
+        (holder, attempt): (TaskKey, i32),
+        (left_by, left_attempt, name): (TaskKey, i32, &str),
+    ) -> Result<Option<OpenedArtifact>, WorkerError> {
+        let session = self.session(wanted).await?;
+        session.state().hear();
+        let is_held = self.holds(&session, TaskToken { key: holder, session: session.id, attempt }).await?;
+        let client = &self.shared.client;
+        let given = client.store.files_given_to(CacheSource { key: holder, attempt }).await?;
+        if !is_held || given != Some(CacheSource { key: left_by, attempt: left_attempt }) {
+            return Err(WorkerError::Fenced);
+        }
+        Ok(client.open_cached_file(left_by, left_attempt, name).await?)
     }
 
     /// The files that a version brings along, for a worker that serves its namespace.

@@ -98,6 +98,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     show.finish(&follower.look, client.now());
     drop(show);
     let rows = client.store().task_runs(id).await?;
+    let caches = follower.caches().await?;
     if as_json {
         let outputs = match client.outputs(id).await? {
             Ok(outputs) if follower.look.summary.state == RunState::Success => {
@@ -105,11 +106,12 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
             }
             _ => None,
         };
-        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow, outputs);
+        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow, &caches, outputs);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
         follower.look_at_the_end().await?;
-        print_summary(app.out, &follower.look, &failed(&rows, &spec.workflow));
+        let caches = caches.lines(&rows, &spec.workflow);
+        print_summary(app.out, &follower.look, &failed(&rows, &spec.workflow), &caches);
     }
     // What else a kept store held goes back to it at once.
     node.shutdown(Duration::ZERO).await;

@@ -150,12 +150,14 @@ async fn follow(app: &App<'_>, source: Source, plan: Plan, signals: &mut Signals
     show.finish(&follower.look, clock.now());
     drop(show);
     let rows = follower.task_runs().await?;
+    let caches = follower.caches().await?;
     if as_json {
-        let report = views::Report::new(&follower.look.summary, &rows, &follower.plan, None);
+        let report = views::Report::new(&follower.look.summary, &rows, &follower.plan, &caches, None);
         app.out.value(app.out.format.unwrap_or(Format::Json), &report);
     } else {
         follower.look_at_the_end().await?;
-        print_summary(app.out, &follower.look, &failed(&rows, &follower.plan));
+        let caches = caches.lines(&rows, &follower.plan);
+        print_summary(app.out, &follower.look, &failed(&rows, &follower.plan), &caches);
     }
     Ok(if follower.look.summary.state == RunState::Success { Exit::Success } else { Exit::WorkFailed })
 }

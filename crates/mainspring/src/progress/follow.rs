@@ -13,6 +13,7 @@ use mainspring_core::{Micros, TaskKey, Workflow};
 use mainspring_store::{LogCursor, RunSummary, TaskRunRow};
 use tokio::sync::mpsc;
 
+use super::caches::RunCaches;
 use super::source::{Plan, Source};
 use crate::failure::Result;
 use crate::views;
@@ -178,6 +179,14 @@ impl Follower {
     /// The task runs as they are.
     pub(crate) async fn task_runs(&self) -> Result<Vec<TaskRunRow>> {
         self.source.task_runs().await
+    }
+
+    /// What its tasks found by their keys.
+    pub(crate) async fn caches(&self) -> Result<RunCaches> {
+        match RunCaches::are_used(&self.plan) {
+            true => self.source.caches().await,
+            false => Ok(RunCaches::default()),
+        }
     }
 
     /// Takes in what tasks of this process print, for ever. Dropping it loses nothing.

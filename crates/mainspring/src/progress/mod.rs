@@ -1,5 +1,6 @@
 //! Following a run: what changed since the last look, shown live on a terminal or line by line.
 
+pub(crate) mod caches;
 mod follow;
 mod lines;
 mod live;
@@ -7,6 +8,7 @@ mod remote;
 mod source;
 mod summary;
 
+pub(crate) use caches::RunCaches;
 pub(crate) use follow::{Change, Follower, Look};
 pub(crate) use lines::Lines;
 pub(crate) use live::Live;

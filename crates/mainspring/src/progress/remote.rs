@@ -14,6 +14,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use super::caches::RunCaches;
 use super::source::Printed;
 use crate::api::{Connection, items, strange};
 use crate::failure::{Exit, Result};
@@ -69,6 +70,13 @@ impl Remote {
         let query = [("run", Some(run.as_str()))];
         let rows = self.patiently(async || self.api.all(&["task-runs"], &query).await).await?;
         rows.iter().map(task_run).collect::<Option<_>>().ok_or_else(strange)
+    }
+
+    pub(super) async fn caches(&self) -> Result<RunCaches> {
+        let run = self.run.to_string();
+        let query = [("run", Some(run.as_str()))];
+        let rows = self.patiently(async || self.api.all(&["task-runs"], &query).await).await?;
+        Ok(RunCaches::shown(&rows))
     }
 
     pub(super) async fn attempts(&self, key: TaskKey) -> Result<Vec<AttemptRow>> {

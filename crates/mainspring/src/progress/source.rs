@@ -9,6 +9,7 @@ use mainspring_core::{RunId, TaskKey, Workflow};
 use mainspring_engine::{Client, Spec};
 use mainspring_store::{AttemptRow, LogCursor, RunSummary, TaskRunRow};
 
+use super::caches::RunCaches;
 use super::remote::Remote;
 use crate::api::Connection;
 use crate::failure::Result;
@@ -74,6 +75,14 @@ impl Source {
         match self {
             Self::Store { client, run } => Ok(client.store().task_runs(*run).await?),
             Self::Server(remote) => remote.task_runs().await,
+        }
+    }
+
+    /// What its tasks found by their keys.
+    pub(crate) async fn caches(&self) -> Result<RunCaches> {
+        match self {
+            Self::Store { client, run } => Ok(RunCaches::stored(client.store().cache_uses(*run).await?)),
+            Self::Server(remote) => remote.caches().await,
         }
     }
 

@@ -32,8 +32,8 @@ pub(crate) fn failed(rows: &[TaskRunRow], workflow: &Workflow) -> Vec<Failed> {
         .collect()
 }
 
-/// What failed, with its last lines, and how the run ended.
-pub(crate) fn print_summary(out: &Output, look: &Look, failed: &[Failed]) {
+/// What failed, with its last lines, what was found by keys, and how the run ended.
+pub(crate) fn print_summary(out: &Output, look: &Look, failed: &[Failed], caches: &[String]) {
     if out.quiet && look.summary.state == RunState::Success {
         return;
     }
@@ -48,6 +48,9 @@ pub(crate) fn print_summary(out: &Output, look: &Look, failed: &[Failed]) {
     }
     if failed.len() > FAILURES_SHOWN {
         out.line(format_args!("… and {} more", failed.len() - FAILURES_SHOWN));
+    }
+    for line in caches {
+        out.line(palette.paint(Paint::Dim, plain(line)));
     }
     let summary = &look.summary;
     let took = summary.finished_at.unwrap_or(summary.created_at) - summary.created_at;

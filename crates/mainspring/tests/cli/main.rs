@@ -3,6 +3,7 @@
 mod authoring;
 mod bad_input;
 mod batches;
+mod caches;
 mod configuration;
 mod cron;
 mod dead_letters;

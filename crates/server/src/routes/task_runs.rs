@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::runs::shapes::{Surroundings, find, task_run};
+use super::runs::shapes::{CacheUses, Surroundings, find, task_run};
 use super::runs::{instant, tasks};
 use super::workflows::shapes::find as find_workflow;
 use crate::auth::access::{Access, Routes};
@@ -118,6 +118,9 @@ pub(crate) async fn list(
     }
     let mut runs: Vec<_> = rows.iter().map(|row| row.0.key.run).collect();
     runs.dedup();
+    let mut of_runs: Vec<_> = rows.iter().map(|(row, version)| (row.key.run, &specs[version].workflow)).collect();
+    of_runs.dedup_by_key(|(run, _)| *run);
+    let caches = CacheUses::of(&state, of_runs).await?;
     let triggers = client.store().expression_data(&runs, &[], &[]).await?.triggers;
     Ok(Json(page.list(
         LIST,
@@ -125,7 +128,8 @@ pub(crate) async fn list(
         |row: &(TaskRunRow, i64)| row.0.key,
         |(row, version)| {
             let workflow = &specs[&version].workflow;
-            let around = Surroundings { workflow, workers: &workers, obstacles: None, triggers: &triggers, now };
+            let (workers, triggers, caches) = (&workers, &triggers, &caches);
+            let around = Surroundings { workflow, workers, obstacles: None, triggers, caches, now };
             task_run(&row, &[], &around)
         },
     )))

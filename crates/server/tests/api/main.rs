@@ -3,6 +3,7 @@
 mod access;
 mod artifacts;
 mod auth;
+mod caches;
 mod classes;
 mod crossings;
 mod cut;

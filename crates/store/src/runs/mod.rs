@@ -2,6 +2,8 @@
 
 pub(crate) mod admission;
 pub(crate) mod artifacts;
+pub(crate) mod cached_files;
+pub(crate) mod caches;
 pub(crate) mod create;
 pub(crate) mod due;
 pub(crate) mod exchange;

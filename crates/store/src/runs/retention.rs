@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::db::{Db, Store, Tx, read, within, write};
 use crate::error::Result;
 use crate::names::sql;
-use crate::runs::artifacts;
+use crate::runs::{artifacts, caches};
 use crate::schedules::fires::NO_BACKFILL;
 
 const RUNS_PER_PURGE: i64 = 200;
@@ -31,6 +31,7 @@ const TABLES: &[&str] = &[
     "waits",
     "items",
     "artifacts",
+    "cache_uses",
     "task_overrides",
 ];
 
@@ -219,6 +220,7 @@ impl Store {
 async fn forget(tx: &mut Tx, id: RunId) -> Result<(u64, u64)> {
     let (mut task_runs, mut log_chunks) = (0, 0);
     artifacts::give_up_objects(tx, id).await?;
+    caches::keep_results(tx, id).await?;
     for table in TABLES {
         let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
         let rows = within!(tx, sqlx::query(sql).bind(id));

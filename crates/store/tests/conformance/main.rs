@@ -6,6 +6,7 @@
 mod access;
 mod artifacts;
 mod big;
+mod caches;
 mod claims;
 mod cluster;
 mod concurrency;

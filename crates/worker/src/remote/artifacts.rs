@@ -26,7 +26,10 @@ const SLOWEST_BYTES_PER_SECOND: u64 = 64 << 10;
 impl Session {
     pub(crate) async fn keep_artifact(&self, task_run: &str, attempt: i32, artifact: &Artifact) -> Told<ArtifactKept> {
         let executable = artifact.executable;
-        let query = format!("session_id={}&executable={executable}", self.id);
+        let mut query = format!("session_id={}&executable={executable}", self.id);
+        if let Some(files) = artifact.cache_files {
+            query.push_str(&format!("&cache_files={files}"));
+        }
         let path = format!("/api/v1/worker/artifacts/{task_run}/{attempt}/{}?{query}", encoded(&artifact.name));
         let mut headers =
             vec![("content-type", "application/octet-stream".to_owned()), (DIGEST_HEADER, artifact.sha256.clone())];
@@ -46,7 +49,7 @@ impl Session {
     }
 
     async fn open_artifact(&self, by: Transfer, file: &IncomingFile) -> Result<Incoming, TransferError> {
-        let path = format!(
+        let mut path = format!(
             "/api/v1/worker/artifacts/{}/{}/{}?session_id={}&for_task_run_id={}&for_attempt={}",
             file.task_run_id,
             file.attempt,
@@ -55,6 +58,9 @@ impl Session {
             by.key,
             by.attempt
         );
+        if file.cached {
+            path.push_str("&cached=true");
+        }
         let call = self.call(Method::GET, path, Bytes::new(), UPLOAD_PATIENCE);
         match self.repeated(&call.path, || self.link.download(&call)).await {
             Told::Answer(body) => Ok(body),

@@ -310,13 +310,13 @@ async fn until(deadline: Option<tokio::time::Instant>) {
     }
 }
 
-/// Keeps the files of an attempt. One that cannot be kept fails it.
+/// Keeps the files of an attempt. One that cannot be kept fails it, unless it was for a cache.
 async fn upload(session: &Session, mut completion: Completion) -> Completion {
     let task_run = completion.key.to_string();
     for artifact in std::mem::take(&mut completion.artifacts) {
         if let Told::Refused(error) = session.keep_artifact(&task_run, completion.attempt, &artifact).await {
             tracing::error!(%error, task = task_run, name = artifact.name, "a file of a task cannot be kept");
-            if matches!(completion.outcome, Outcome::Success { .. }) {
+            if artifact.cache_files.is_none() && matches!(completion.outcome, Outcome::Success { .. }) {
                 completion.outcome = Outcome::Failed(assignments::failure(
                     "artifacts",
                     format!("the file `{}` cannot be kept: {error}", artifact.name),

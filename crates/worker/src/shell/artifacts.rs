@@ -24,6 +24,8 @@ const MOST_LOOKED_AT: usize = 100_000;
 /// Larger files are not held in memory, and neither are more bytes than this together.
 const MOST_IN_MEMORY: u64 = 256 << 10;
 const PIECE: usize = 256 << 10;
+/// How failures of the collection begin.
+pub(super) const CANNOT_BE_KEPT: &str = "the artifacts cannot be kept: ";
 
 /// What is collected, and where copies go.
 #[derive(Debug)]
@@ -118,7 +120,8 @@ fn read(collection: &Collection<'_>, name: &str, limit: u64, in_memory: u64) -> 
     if about.len() > limit {
         // The caller says so; nothing of it is read.
         let content = ArtifactContent::Memory(Vec::new());
-        return Ok(Artifact { name: name.to_owned(), executable, bytes: about.len(), sha256: String::new(), content });
+        let (name, bytes) = (name.to_owned(), about.len());
+        return Ok(Artifact { name, executable, bytes, sha256: String::new(), content, cache_files: None });
     }
     let mut source = file.take(limit.saturating_add(1));
     let mut digest = Context::new(&SHA256);
@@ -150,11 +153,11 @@ fn read(collection: &Collection<'_>, name: &str, limit: u64, in_memory: u64) -> 
         )
     };
     let sha256 = hex(digest.finish().as_ref());
-    Ok(Artifact { name: name.to_owned(), executable, bytes, sha256, content })
+    Ok(Artifact { name: name.to_owned(), executable, bytes, sha256, content, cache_files: None })
 }
 
 fn refused(message: String) -> Failure {
-    let message = format!("the artifacts cannot be kept: {message}");
+    let message = format!("{CANNOT_BE_KEPT}{message}");
     Failure { kind: "artifacts".into(), message, permanent: true, ..Failure::default() }
 }
 

@@ -465,7 +465,7 @@ impl Workbench {
 
 /// Whether something is put into the folder of the task before it begins.
 fn has_files(order: &Order) -> bool {
-    order.files.is_some() || !order.process.incoming.is_empty()
+    order.files.is_some() || !order.process.incoming.is_empty() || order.process.cache.is_some()
 }
 
 /// A directory that does not lead elsewhere by `..`.

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Why the files are not there.
 #[derive(Debug)]
-enum Missing {
+pub(super) enum Missing {
     /// The attempt is another's.
     Lost,
     Failed(Failure),
@@ -40,8 +40,18 @@ pub(super) async fn fetch(
     control: &Control,
     limit: Option<Instant>,
 ) -> Result<(), NotFetched> {
+    until_stopped(fetch_all(source, assignment, directory), assignment, control, limit).await
+}
+
+/// What comes of fetching, unless the attempt is asked to end or its time is up.
+pub(super) async fn until_stopped<T>(
+    fetching: impl Future<Output = Result<T, Missing>>,
+    assignment: &Assignment,
+    control: &Control,
+    limit: Option<Instant>,
+) -> Result<T, NotFetched> {
     tokio::select! {
-        fetched = fetch_all(source, assignment, directory) => fetched.map_err(|missing| match missing {
+        fetched = fetching => fetched.map_err(|missing| match missing {
             Missing::Lost => NotFetched::Lost,
             Missing::Failed(failure) => NotFetched::Ended(Outcome::Failed(failure)),
         }),
@@ -62,17 +72,31 @@ async fn fetch_all(
     assignment: &Assignment,
     directory: &Path,
 ) -> Result<(), Missing> {
-    let by = Transfer { session: assignment.session, key: assignment.key, attempt: assignment.attempt };
     for file in &assignment.order.process.incoming {
-        let source = source.ok_or_else(|| failed(file, "this worker cannot fetch files", true))?;
-        let path = checked(&file.path).map_err(|why| failed(file, why, true))?;
-        let target = create(directory, &path, file.executable).map_err(|error| match error.kind() {
-            std::io::ErrorKind::AlreadyExists => failed(file, "there is a file of that name already", true),
-            _ => failed(file, &error.to_string(), false),
-        })?;
-        fetch_one(source, by, file, tokio::fs::File::from_std(target)).await?;
+        let target = new_file(directory, file)?;
+        fetch_file(source, assignment, file, target).await?;
     }
     Ok(())
+}
+
+/// The empty file that what arrives is written to.
+pub(super) fn new_file(directory: &Path, file: &IncomingFile) -> Result<std::fs::File, Missing> {
+    let path = checked(&file.path).map_err(|why| failed(file, why, true))?;
+    create(directory, &path, file.executable).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => failed(file, "there is a file of that name already", true),
+        _ => failed(file, &error.to_string(), false),
+    })
+}
+
+pub(super) async fn fetch_file(
+    source: Option<&dyn ArtifactSource>,
+    assignment: &Assignment,
+    file: &IncomingFile,
+    target: std::fs::File,
+) -> Result<(), Missing> {
+    let by = Transfer { session: assignment.session, key: assignment.key, attempt: assignment.attempt };
+    let source = source.ok_or_else(|| failed(file, "this worker cannot fetch files", true))?;
+    fetch_one(source, by, file, tokio::fs::File::from_std(target)).await
 }
 
 async fn fetch_one(

@@ -2,6 +2,7 @@
 
 mod artifacts;
 mod bundle;
+mod caching;
 mod command;
 pub(crate) mod container;
 mod direct;

@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::artifacts::{self, ARTIFACTS_LIMIT, Collection};
+use super::caching;
 use super::command::Workbench;
 use super::container;
 use super::group::Group;
@@ -83,12 +84,13 @@ pub(crate) async fn run(
         Err(failure) => return Some(failure.into()),
     };
     let mut carried = Carried::new(around, assignment, mask);
-    if let Some(directory) = place.directory().filter(|_| !assignment.order.process.incoming.is_empty()) {
-        match incoming::fetch(around.artifacts, assignment, directory, control, carried.limit).await {
-            Ok(()) => {}
-            Err(NotFetched::Lost) => return None,
-            Err(NotFetched::Ended(outcome)) => return Some(Ended { outcome, artifacts: Vec::new(), logged: false }),
-        }
+    for text in &assignment.order.process.remarks {
+        carried.capture.remark(text.clone(), around.clock.now());
+    }
+    match fetch(around, assignment, &place, control, &mut carried).await {
+        Ok(()) => {}
+        Err(NotFetched::Lost) => return None,
+        Err(NotFetched::Ended(outcome)) => return Some(Ended { outcome, artifacts: Vec::new(), logged: false }),
     }
     let mut outcome = Some(Outcome::Success { output: None });
     let mut deserted = true;
@@ -130,17 +132,39 @@ pub(crate) async fn run(
             }),
         });
     }
+    let mut cached = match outcome {
+        Some(Outcome::Success { .. }) => caching::save(around, assignment, &mut place, &mut carried.capture).await,
+        _ => Vec::new(),
+    };
     carried.flush(around, assignment, control).await;
     let ended = match outcome {
         Some(outcome) => {
             let tail = carried.capture.tail();
-            let (outcome, artifacts) = keep_artifacts(around, assignment, &mut place, outcome, tail).await;
+            let (outcome, mut artifacts) = keep_artifacts(around, assignment, &mut place, outcome, tail).await;
+            if matches!(outcome, Outcome::Success { .. }) {
+                artifacts.append(&mut cached);
+            }
             Some(Ended { outcome, artifacts, logged: carried.logged })
         }
         None => None,
     };
     around.workbench.take_back(place, deserted);
     ended
+}
+
+/// Puts the files of other tasks into the folder, then those of earlier runs.
+async fn fetch(
+    around: Surroundings<'_>,
+    assignment: &Assignment,
+    place: &Place,
+    control: &Control,
+    carried: &mut Carried,
+) -> Result<(), NotFetched> {
+    let Some(directory) = place.directory() else { return Ok(()) };
+    if !assignment.order.process.incoming.is_empty() {
+        incoming::fetch(around.artifacts, assignment, directory, control, carried.limit).await?;
+    }
+    caching::restore(around, assignment, directory, control, carried.limit, &mut carried.capture).await
 }
 
 /// Executes one script: how it ended, what is carried on, whether none of its processes is left, and whether it ended by

@@ -12,6 +12,7 @@ use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
 use crate::output::{Format, Output, Paint, Table, local_text, plain, seconds};
+use crate::progress::caches;
 use crate::views;
 
 pub(super) async fn show(app: &App<'_>, api: Connection, id: RunId) -> Result {
@@ -98,9 +99,11 @@ fn words(task: &TaskRun, now: Micros) -> String {
     if let Some(reason) = task.blocked_by.first() {
         return reason.clone();
     }
-    match (&task.error, &task.output) {
+    let left = match (&task.error, &task.output) {
         (Some(error), _) => error.clone(),
         (None, Value::Null) => String::new(),
         (None, output) => output.to_string(),
-    }
+    };
+    let found = caches::words(task.reuse.as_ref(), task.cache.as_ref());
+    [found, left].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use mainspring_api::runs::{Attempt, AttemptOutcome, Run, TaskRun};
+use mainspring_api::runs::{Attempt, AttemptOutcome, CacheUse, Run, TaskRun};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::trace::{RunTrace, SpanOf, hex};
+use mainspring_core::workflow::CacheKind;
 use mainspring_core::{Micros, RunId, TaskKey, Workflow};
 use mainspring_engine::Obstacles;
 use mainspring_store::{AttemptRow, NewRun, Phase, RunRow, RunSummary, TaskRunRow};
@@ -131,7 +132,35 @@ pub(crate) struct Surroundings<'s> {
     pub(crate) obstacles: Option<&'s Obstacles>,
     /// What started their runs; a run that is not in it was started outside of any trace.
     pub(crate) triggers: &'s HashMap<RunId, Value>,
+    pub(crate) caches: &'s CacheUses,
     pub(crate) now: Micros,
+}
+
+/// What the attempts of some runs looked for by their keys.
+#[derive(Debug, Default)]
+pub(crate) struct CacheUses(HashMap<(TaskKey, i32, CacheKind), mainspring_store::CacheUse>);
+
+impl CacheUses {
+    /// Of runs whose workflow has a task with `reuse` or `cache`; nothing is read for others.
+    pub(crate) async fn of(
+        state: &ApiState,
+        runs: impl IntoIterator<Item = (RunId, &Workflow)>,
+    ) -> Result<Self, Problem> {
+        let mut all = HashMap::new();
+        for (run, workflow) in runs {
+            if (0..workflow.tasks.len()).any(|index| workflow.is_cached(index)) {
+                let uses = state.client().store().cache_uses(run).await?;
+                all.extend(uses.into_iter().map(|one| ((one.task_run, one.attempt, one.kind), one)));
+            }
+        }
+        Ok(Self(all))
+    }
+
+    fn shown(&self, row: &TaskRunRow, kind: CacheKind) -> Option<CacheUse> {
+        let one = self.0.get(&(row.key, row.attempt, kind))?;
+        let run_id = one.source.map(|source| source.key.run);
+        Some(CacheUse { key: one.key.clone(), hit: run_id.is_some(), run_id })
+    }
 }
 
 pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surroundings<'_>) -> TaskRun {
@@ -180,6 +209,8 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         error: row.error.clone(),
         error_stack: row.detail.clone(),
         child_run_id: None,
+        reuse: around.caches.shown(row, CacheKind::Result),
+        cache: around.caches.shown(row, CacheKind::Files),
         approval: None,
         trace_id: Some(hex(&trace.trace_id())),
         span_id: span(SpanOf::Execution),

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::shapes::{Surroundings, Workers, attempt, find, task_key, task_run};
+use super::shapes::{CacheUses, Surroundings, Workers, attempt, find, task_key, task_run};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -83,6 +83,7 @@ pub(super) async fn listed(
         workers: &workers,
         obstacles: Some(&obstacles),
         triggers: &triggers,
+        caches: &CacheUses::of(state, [(id, &spec.workflow)]).await?,
         now: client.now(),
     };
     let mut retried = shown.items.iter().filter(|row| row.attempt > 1).map(|row| row.key.index);
@@ -184,6 +185,7 @@ pub(crate) async fn shown(
         workers: &workers,
         obstacles: Some(&obstacles),
         triggers: &triggers,
+        caches: &CacheUses::of(state, [(id, &spec.workflow)]).await?,
         now: client.now(),
     };
     let mut shown = task_run(row, &attempts, &around);

@@ -27,6 +27,8 @@ pub(crate) struct Upload {
     /// Whether it may be executed
     #[serde(default)]
     executable: bool,
+    /// Of a file for the cache of the task: how many files the cache has
+    cache_files: Option<u32>,
 }
 
 /// Keep a file that an attempt left
@@ -51,7 +53,8 @@ pub(crate) async fn keep(
             format!("must be a relative path of at most {LONGEST_NAME} bytes without `..`"),
         ));
     }
-    let upload = ArtifactUpload { name, executable: said.executable, sha256: said_digest(request.headers())? };
+    let (executable, cache_files) = (said.executable, said.cache_files);
+    let upload = ArtifactUpload { name, executable, sha256: said_digest(request.headers())?, cache_files };
     let mut body = BodyReader(request.into_body());
     let session = session(&caller, token, said.session_id);
     let kept = gate(&state)?.keep_artifact(&session, key, attempt, &upload, &mut body).await?;
@@ -75,9 +78,12 @@ pub(crate) struct Download {
     for_task_run_id: String,
     /// Its attempt, which the session holds
     for_attempt: i32,
+    /// Whether it is a file of the cache that the attempt was given
+    #[serde(default)]
+    cached: bool,
 }
 
-/// Get a file that another task of the run left
+/// Get a file that another task of the run left, or one of a cache
 #[utoipa::path(get, path = "/worker/artifacts/{task_run_id}/{attempt}/{name}", tag = "worker",
     params(("task_run_id" = String, Path), ("attempt" = i32, Path), ("name" = String, Path, description = "Its path, with `/` written as %2F"), Download),
     responses((status = 200, description = "Its content; `Mainspring-Sha256` is its digest", content_type = "application/octet-stream"),
@@ -93,7 +99,11 @@ pub(crate) async fn get(
     let holder = read_key(&wanted.for_task_run_id, "for_task_run_id")?;
     let session = session(&caller, token, wanted.session_id);
     let gate = gate(&state)?;
-    let opened = gate.open_artifact(&session, (holder, wanted.for_attempt), (left_by, attempt, &name)).await?;
+    let (by, file) = ((holder, wanted.for_attempt), (left_by, attempt, name.as_str()));
+    let opened = match wanted.cached {
+        false => gate.open_artifact(&session, by, file).await?,
+        true => gate.open_cached_file(&session, by, file).await?,
+    };
     let opened = opened.ok_or_else(|| Problem::new(StatusCode::GONE, "the file is not kept any more"))?;
     let headers = [
         ("content-type", "application/octet-stream".to_owned()),

@@ -258,6 +258,59 @@ CREATE TABLE unused_objects (
 );
 CREATE INDEX unused_objects_by_due ON unused_objects (due_at);
 
+-- Results and files of tasks that later runs take over: the attempt that is to make them. Its success in the history makes them
+-- valid; when its run is forgotten, what is valid is kept here.
+CREATE TABLE cache_entries (
+    kind        smallint NOT NULL CHECK (kind IN ({cache.result}, {cache.files})),
+    -- Of results the namespace, workflow and task; of files the namespace.
+    scope       text NOT NULL,
+    key         text NOT NULL,
+    run_id      uuid NOT NULL,
+    idx         integer NOT NULL,
+    item        integer NOT NULL,
+    attempt     integer NOT NULL,
+    begun_at    bigint NOT NULL,
+    expires_at  bigint NOT NULL,
+    -- Its run is forgotten; the output was copied here.
+    kept        boolean NOT NULL DEFAULT false,
+    output      text,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+CREATE INDEX cache_entries_by_key ON cache_entries (kind, scope, key, begun_at);
+CREATE INDEX cache_entries_by_expiry ON cache_entries (expires_at);
+
+-- Files of entries. An entry is whole when it has as many as each of them says.
+CREATE TABLE cached_files (
+    run_id      uuid NOT NULL,
+    idx         integer NOT NULL,
+    item        integer NOT NULL,
+    attempt     integer NOT NULL,
+    name        text NOT NULL,
+    files       integer NOT NULL,
+    bytes       bigint NOT NULL,
+    sha256      text NOT NULL,
+    executable  boolean NOT NULL,
+    content     bytea,
+    object      text,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
+);
+
+-- What attempts looked for by a key, and the attempt whose result or files they got.
+CREATE TABLE cache_uses (
+    run_id          uuid NOT NULL,
+    idx             integer NOT NULL,
+    item            integer NOT NULL,
+    attempt         integer NOT NULL,
+    kind            smallint NOT NULL CHECK (kind IN ({cache.result}, {cache.files})),
+    key             text NOT NULL,
+    source_run      uuid,
+    source_idx      integer,
+    source_item     integer,
+    source_attempt  integer,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+
 -- Big units go on in chunks: what is still to be done for a run.
 CREATE TABLE continuations (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -254,6 +254,59 @@ CREATE TABLE unused_objects (
 ) WITHOUT ROWID;
 CREATE INDEX unused_objects_by_due ON unused_objects (due_at);
 
+-- Results and files of tasks that later runs take over: the attempt that is to make them. Its success in the history makes them
+-- valid; when its run is forgotten, what is valid is kept here.
+CREATE TABLE cache_entries (
+    kind        INTEGER NOT NULL CHECK (kind IN ({cache.result}, {cache.files})),
+    -- Of results the namespace, workflow and task; of files the namespace.
+    scope       TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    begun_at    INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    -- Its run is forgotten; the output was copied here.
+    kept        BOOLEAN NOT NULL DEFAULT FALSE,
+    output      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+CREATE INDEX cache_entries_by_key ON cache_entries (kind, scope, key, begun_at);
+CREATE INDEX cache_entries_by_expiry ON cache_entries (expires_at);
+
+-- Files of entries. An entry is whole when it has as many as each of them says.
+CREATE TABLE cached_files (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    files       INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    content     BLOB,
+    object      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
+);
+
+-- What attempts looked for by a key, and the attempt whose result or files they got.
+CREATE TABLE cache_uses (
+    run_id          BLOB NOT NULL,
+    idx             INTEGER NOT NULL,
+    item            INTEGER NOT NULL,
+    attempt         INTEGER NOT NULL,
+    kind            INTEGER NOT NULL CHECK (kind IN ({cache.result}, {cache.files})),
+    key             TEXT NOT NULL,
+    source_run      BLOB,
+    source_idx      INTEGER,
+    source_item     INTEGER,
+    source_attempt  INTEGER,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+
 -- Big units go on in chunks: what is still to be done for a run.
 CREATE TABLE continuations (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
