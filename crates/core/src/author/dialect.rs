@@ -541,7 +541,7 @@ pub(crate) static EXPECT_BODY: Table = Table {
 };
 
 /// What other programs call it, by the mapping that the key was written in.
-const OTHER_WORDS: [(&str, &str, &str); 34] = [
+const OTHER_WORDS: [(&str, &str, &str); 37] = [
     ("a workflow", "schedule", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "schedules", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "cron", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
@@ -576,6 +576,9 @@ const OTHER_WORDS: [(&str, &str, &str); 34] = [
     ("a task", "continue_on", "write `exit_codes: {continue: [3], skip: [99]}`, or `on_exhausted: continue`"),
     ("a workflow", "dotenv", "write `env_file`"),
     ("a task", "working_directory", "write `cwd`"),
+    ("a task", "memoize", "write `reuse: {key: …, ttl: 1h}`"),
+    ("a task", "task_cache", "write `reuse: {key: …, ttl: 1h}`"),
+    ("`cache`", "path", "write `paths`"),
 ];
 
 /// What to write instead of a word that other programs use.
@@ -584,7 +587,8 @@ pub(super) fn other_word(table: &Table, key: &str) -> Option<&'static str> {
 }
 
 /// Keys of one mapping that cannot stand beside each other; the schema says so too.
-pub(crate) const EXCLUSIVE: [(&str, &str, &str); 17] = [
+pub(crate) const EXCLUSIVE: [(&str, &str, &str); 18] = [
+    ("a task", "reuse", "artifacts"),
     ("a task", "foreach", "matrix"),
     ("a task", "matrix", "wait"),
     ("a task", "matrix", "approval"),
