@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{Rig, script};
 use mainspring_core::work::{
-    ArtifactReader, ArtifactSource, IncomingFile, Order, ProcessOrder, SourceFuture, Transfer, TransferError,
+    ArtifactReader, ArtifactSource, CacheOrder, IncomingFile, Order, Outcome, ProcessOrder, SourceFuture, Transfer,
+    TransferError,
 };
 use mainspring_worker::CancelReason;
 use serde_json::json;
@@ -127,4 +128,46 @@ async fn a_transfer_ends_with_a_cancel_and_with_the_time_of_the_task() {
     rig.pool.cancel(assignment.key, assignment.attempt, CancelReason::Requested("not wanted".into()));
     let outcome = rig.next().await.outcome;
     assert!(matches!(outcome, mainspring_core::work::Outcome::Cancelled { .. }), "{outcome:?}");
+}
+
+fn cached(cache: CacheOrder, text: &str) -> Order {
+    let remarks = vec!["cache: said first".to_owned()];
+    let process = ProcessOrder { cache: Some(Box::new(cache)), remarks, ..ProcessOrder::default() };
+    Order { process, ..script(text) }
+}
+
+#[tokio::test]
+async fn a_task_goes_on_without_a_cache_that_does_not_arrive_whole() {
+    const LIST: &str = "echo \"files=$(find . -type f -not -name '.*' | sort | xargs)\" >> $MAINSPRING_OUTPUT";
+    let restored = |last: &str| vec![file("deps/a", HELLO), file("deps/b", last)];
+    let mut rig = rig(&["hello"], 0);
+    let output = rig.output(cached(CacheOrder { restored: restored(HELLO), ..CacheOrder::default() }, LIST)).await;
+    assert_eq!(output, Some(json!({"files": "./deps/a ./deps/b"})));
+    let other = HELLO.replace('2', "3");
+    let output = rig.output(cached(CacheOrder { restored: restored(&other), ..CacheOrder::default() }, LIST)).await;
+    assert_eq!(output, Some(json!({"files": ""})), "none is left where one is corrupted");
+    let line = rig.until_line("the files are left out").await;
+    assert!(line.text.contains("corrupted"), "{}", line.text);
+    rig.until_line("cache: said first").await;
+}
+
+#[tokio::test]
+async fn files_for_a_cache_are_collected_from_the_folder_of_a_task_that_succeeded() {
+    let mut rig = Rig::new();
+    let cache = |limit| CacheOrder { saved: vec!["deps/".into()], limit, ..CacheOrder::default() };
+    let text = "mkdir deps; echo a > deps/a; echo b > deps/b; echo c > c";
+    rig.start(cached(cache(100), text));
+    let completion = rig.next().await;
+    let left: Vec<_> = completion.artifacts.iter().map(|file| (file.name.as_str(), file.cache_files)).collect();
+    assert_eq!(left, [("deps/a", Some(2)), ("deps/b", Some(2))]);
+    rig.start(cached(cache(100), &format!("{text}; exit 1")));
+    assert!(rig.next().await.artifacts.is_empty(), "it has failed");
+    for (limit, text, remark) in [(3, text, "cache: nothing is kept: with `deps/b`"), (100, "true", "no file matches")]
+    {
+        rig.start(cached(cache(limit), text));
+        let completion = rig.next().await;
+        assert!(matches!(completion.outcome, Outcome::Success { .. }), "{:?}", completion.outcome);
+        assert!(completion.artifacts.is_empty());
+        rig.until_line(remark).await;
+    }
 }
