@@ -15,6 +15,7 @@ closed_set! {
         Event = "event",
         Webhook = "webhook",
         Workflow = "workflow",
+        Poll = "poll",
         Manual = "manual",
     }
 }
@@ -53,7 +54,7 @@ pub struct Schedule {
     pub namespace: String,
     /// Its id within the workflow.
     pub name: String,
-    /// `cron`, `every`, `at`, `event`, `webhook` or `workflow`.
+    /// `cron`, `every`, `at`, `event`, `webhook`, `workflow` or `poll`.
     pub kind: TriggerKind,
     /// The cron expression, the interval, the instant, or what it listens to.
     pub schedule: String,
@@ -84,11 +85,36 @@ pub struct Schedule {
     pub end_date: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_executions: Option<u64>,
-    /// Why it cannot fire.
+    /// Of a poll: what its checks found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub poll: Option<PollShown>,
+    /// Why it cannot fire, or why the last check of a poll failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
     pub created_at: String,
     pub updated_at: String,
+}
+
+/// How a poll is doing.
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
+pub struct PollShown {
+    /// How many checks have ended.
+    pub checks: i64,
+    pub last_check_at: Option<String>,
+    /// The run of the last check: its log and its output.
+    #[schema(value_type = Option<String>)]
+    pub last_check_run: Option<Uuid>,
+    /// How many runs of the workflow were started, one per key.
+    pub started: i64,
+    /// What was found last.
+    pub last_key: Option<String>,
+    /// The run of the workflow that was started last.
+    #[schema(value_type = Option<String>)]
+    pub last_run: Option<Uuid>,
+    /// How many checks in a row have failed.
+    pub failures: i64,
+    /// Why the last check failed.
+    pub last_error: Option<String>,
 }
 
 /// A fire to come.

@@ -8,6 +8,7 @@ mod action;
 mod cache;
 mod files;
 mod notification;
+mod poll;
 mod process;
 mod trigger;
 
@@ -28,8 +29,9 @@ pub use action::{
 pub use cache::{CacheKind, DEFAULT_CACHE_TTL_MS, FileCache, MAX_CACHE_KEY, MAX_CACHE_TTL_MS, Reuse};
 pub use files::FilesFrom;
 pub use notification::{Channel, MAX_NOTIFICATIONS, Notice, Notification, NotificationSpec};
+pub use poll::{CHECK_RESULT, CHECK_TASK, check_name};
 pub use process::{Container, ExitCodes, ExitMeaning, OutputFrom, Pull};
-pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, RunEnd, Trigger, TriggerSource};
+pub use trigger::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, Poll, RunEnd, Trigger, TriggerSource};
 
 pub const DEFAULT_NAMESPACE: &str = "default";
 pub const DEFAULT_QUEUE: &str = "default";

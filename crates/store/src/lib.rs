@@ -88,6 +88,7 @@ pub use schedules::fires::{DueTrigger, FireOf, FireRow, Fired, Firing, NewFire};
 pub use schedules::jobs::{
     IfNamed, JOB_TRIGGER, JobFilter, JobKind, JobRow, JobStatistics, JobStatus, JobTotals, NewJob,
 };
+pub use schedules::polls::{Finding, PollRow};
 pub use schedules::realign::Realigned;
 pub use schedules::staged::{FirePolicy, Staged, StagedFires};
 pub use schedules::trigger_sync::NewTrigger;

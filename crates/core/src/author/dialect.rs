@@ -140,7 +140,7 @@ pub(crate) static INPUT: Table = Table {
 /// Far above what fits into an input.
 pub(super) const MAX_LENGTH: i64 = 1 << 30;
 
-pub(super) const TRIGGER_KINDS: [&str; 7] = ["cron", "every", "at", "event", "webhook", "workflow", "manual"];
+pub(super) const TRIGGER_KINDS: [&str; 8] = ["cron", "every", "at", "event", "webhook", "workflow", "poll", "manual"];
 
 pub(crate) static TRIGGER: Table = Table {
     what: "a trigger",
@@ -153,6 +153,7 @@ pub(crate) static TRIGGER: Table = Table {
         key("event", Shape::Text, "the name of an event; a `*` at the end stands for any rest"),
         key("webhook", Shape::Name, "the name under which it is called"),
         key("workflow", Shape::Name, "a run of this workflow ended"),
+        key("poll", Shape::Table(&POLL), "a script or request executed again and again; starts a run for each new key"),
         key("manual", Shape::True, "only by hand"),
         key("namespace", Shape::Name, "of the workflow; this one's unless given"),
         key("on", Shape::OneOrMany(&words!(RunEnd)), "which ends of the workflow; `success` unless given"),
@@ -195,6 +196,27 @@ pub(crate) static DEBOUNCE: Table = Table {
     keys: &[
         required("window", Shape::Duration, "how long no other event may come"),
         key("key", Shape::Text, "events with different keys do not wait for each other"),
+    ],
+};
+
+pub(super) const CHECK_KINDS: [&str; 2] = ["run", "http"];
+
+pub(crate) static POLL: Table = Table {
+    what: "`poll`",
+    one_of: &CHECK_KINDS,
+    keys: &[
+        required("every", Shape::Duration, "at least 1s; a check that takes longer is not overtaken by the next"),
+        key("run", Shape::Text, "a script"),
+        key("http", Shape::Either(&[Shape::Text, Shape::Table(&HTTP)]), "a request; a text is the URL to get"),
+        key("if", Shape::Text, "an expression over `event.data`, the output; false: nothing was found"),
+        required("key", Shape::Text, "an expression over `event.data` that identifies what was found"),
+        key("env", Shape::Map(&Shape::Text), "variables; values may hold expressions"),
+        key("output", words!(OutputFrom), "where the output of `run` comes from; a file unless given"),
+        key("shell", Shape::Text, "the interpreter of `run`"),
+        key("timeout", Shape::Duration, "of one attempt"),
+        key("retry", Shape::Table(&RETRY), "attempts and delays"),
+        key("queue", Shape::Name, "which workers may execute it"),
+        key("labels", Shape::Map(&Shape::Text), "what those workers must have"),
     ],
 };
 
@@ -541,7 +563,7 @@ pub(crate) static EXPECT_BODY: Table = Table {
 };
 
 /// What other programs call it, by the mapping that the key was written in.
-const OTHER_WORDS: [(&str, &str, &str); 37] = [
+const OTHER_WORDS: [(&str, &str, &str); 40] = [
     ("a workflow", "schedule", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "schedules", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "cron", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
@@ -551,6 +573,9 @@ const OTHER_WORDS: [(&str, &str, &str); 37] = [
     ("a step", "uses", "write what it does in `run`"),
     ("a step", "working-directory", "write `cwd`"),
     ("a step", "continue-on-error", "write `continue_on_error`"),
+    ("`poll`", "sql", "write `run` with the client of the database, and `output: json` or `stdout`"),
+    ("`poll`", "interval", "write `every`"),
+    ("`poll`", "url", "write `http`"),
     ("a workflow", "jobs", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
     ("a workflow", "dag", "write `tasks`: a mapping from names to tasks, with `needs` between them"),
     ("a workflow", "id", "write `name`"),
@@ -587,7 +612,7 @@ pub(super) fn other_word(table: &Table, key: &str) -> Option<&'static str> {
 }
 
 /// Keys of one mapping that cannot stand beside each other; the schema says so too.
-pub(crate) const EXCLUSIVE: [(&str, &str, &str); 18] = [
+pub(crate) const EXCLUSIVE: [(&str, &str, &str); 19] = [
     ("a task", "reuse", "artifacts"),
     ("a task", "foreach", "matrix"),
     ("a task", "matrix", "wait"),
@@ -605,5 +630,6 @@ pub(crate) const EXCLUSIVE: [(&str, &str, &str); 18] = [
     ("a trigger", "timezone", "event"),
     ("a trigger", "timezone", "webhook"),
     ("a trigger", "timezone", "workflow"),
+    ("a trigger", "timezone", "poll"),
     ("a trigger", "timezone", "manual"),
 ];

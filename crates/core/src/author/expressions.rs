@@ -23,6 +23,8 @@ pub(super) struct Checker<'a> {
     pub(super) secrets: &'a [String],
     /// Variables of the workflow that hold a secret.
     pub(super) secret_env: HashSet<String>,
+    /// The tasks are checks of polls.
+    pub(super) of_polls: bool,
 }
 
 /// What an expression looks at.
@@ -72,7 +74,7 @@ impl Checker<'_> {
         let allowed = places::of_workflow(&text.field, sources);
         let around = Around { allowed, own_env: None, made_env, made_own_env: None, own_secret_env: None };
         match text.field {
-            Field::TriggerCondition(_) => self.bare(text, around, seen, report),
+            Field::TriggerCondition(_) | Field::PollKey(_) => self.bare(text, around, seen, report),
             _ => self.template(text, around, seen, report),
         }
     }
@@ -89,7 +91,7 @@ impl Checker<'_> {
                 _ => None,
             };
             let around = Around {
-                allowed: places::of_task(&text.field, task),
+                allowed: self.allowed(&text.field, task),
                 own_env: Some(&task.env),
                 made_env: None,
                 made_own_env,
@@ -108,7 +110,7 @@ impl Checker<'_> {
             seen.failures |= own.failures;
         }
         for text in texts.iter().filter(|text| !is_env(text)) {
-            let allowed = places::of_task(&text.field, task);
+            let allowed = self.allowed(&text.field, task);
             if matches!(text.field, Field::Script | Field::Step(_, StepField::Script)) {
                 self.script(task, text, allowed, &secret_env, seen, report);
                 continue;
@@ -134,6 +136,10 @@ impl Checker<'_> {
         }
     }
 
+    fn allowed(&self, field: &Field, task: &Task) -> Allowed {
+        if self.of_polls { places::of_check(field, task) } else { places::of_task(field, task) }
+    }
+
     /// Whether a variable with this text holds a secret; `own` are those of the task that do.
     pub(super) fn reads_secret_env(&self, stored: &str, own: &HashSet<String>) -> bool {
         let Ok(parts) = split(stored) else { return false };
@@ -154,6 +160,7 @@ impl Checker<'_> {
             let place = self.tree.locate(text.node, at, 3);
             let what = match text.field {
                 Field::Foreach => "a list",
+                Field::PollKey(_) => "a key",
                 _ => "a condition",
             };
             let message = format!("{what} is one expression, with `${{{{ }}}}` around all of it or not at all");

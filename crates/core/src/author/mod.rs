@@ -17,6 +17,7 @@ mod listed;
 mod matrix;
 mod notifications;
 mod places;
+mod poll;
 mod process;
 mod python;
 pub(crate) mod quotes;

@@ -7,6 +7,8 @@ use super::spec::{Field, ImageField, StepField};
 
 const NO_TASK_YET: Option<&str> = Some("no task has run yet where this expression is evaluated");
 const NO_INPUTS_YET: Option<&str> = Some("the inputs are not known yet where this expression is evaluated");
+const NO_INPUTS_OF_CHECK: Option<&str> =
+    Some("a poll has no inputs: it is executed before there is a run of the workflow");
 const NO_RUN_YET: Option<&str> = Some("there is no run yet where this expression is evaluated");
 const NO_ENV: Option<&str> = Some("`env` belongs to tasks and cannot be read here");
 const NO_SECRET: Option<&str> = Some(
@@ -70,9 +72,15 @@ pub(super) fn of_task(field: &Field, task: &Task) -> Allowed {
     }
 }
 
+/// What the check of a poll sees: there is no run of the workflow yet.
+pub(super) fn of_check(field: &Field, task: &Task) -> Allowed {
+    Allowed { inputs: NO_INPUTS_OF_CHECK, tasks: NO_TASK_YET, ..of_task(field, task) }
+}
+
 /// `sources` are those of the triggers.
 pub(super) fn of_workflow(field: &Field, sources: &[TriggerSource]) -> Allowed {
     let event = |number: &usize| match sources.get(*number) {
+        Some(TriggerSource::Poll(_)) => None,
         Some(source) if source.is_scheduled() || *source == TriggerSource::Manual => NO_EVENT_FIRES,
         _ => None,
     };
@@ -81,7 +89,7 @@ pub(super) fn of_workflow(field: &Field, sources: &[TriggerSource]) -> Allowed {
         Field::InputDefault(_) => Allowed { inputs: Some("one input cannot read another"), ..NEW_RUN },
         Field::Output(..) => Allowed { tasks: None, ..NEW_RUN },
         Field::TriggerInput(number, ..) => Allowed { inputs: NO_INPUTS_YET, event: event(number), ..NEW_RUN },
-        Field::TriggerCondition(number) | Field::DebounceKey(number) => {
+        Field::TriggerCondition(number) | Field::DebounceKey(number) | Field::PollKey(number) => {
             Allowed { inputs: NO_INPUTS_YET, run: NO_RUN_YET, event: event(number), ..NEW_RUN }
         }
         _ => NEW_RUN,

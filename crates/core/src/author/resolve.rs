@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use indexmap::IndexMap;
+
 use crate::Workflow;
 use crate::dag;
 use crate::diagnostic::{Place, Report, did_you_mean, quoted};
@@ -23,7 +25,7 @@ const MAX_CYCLES: usize = 10;
 const PREVIOUS: &str = "previous";
 
 pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> Option<Workflow> {
-    let Spec { mut workflow, mut tasks, texts, trigger_places } = spec;
+    let Spec { mut workflow, mut tasks, texts, trigger_places, checks } = spec;
     let names = index_names(&tasks, report);
     resolve_needs(&mut tasks, &names, report);
     let (texts, output_texts): (Vec<Text>, Vec<Text>) =
@@ -35,6 +37,7 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         env: &workflow.env.clone(),
         secrets: &workflow.secrets.clone(),
         secret_env: HashSet::new(),
+        of_polls: false,
     };
     let sources: Vec<TriggerSource> = workflow.triggers.iter().map(|trigger| trigger.source.clone()).collect();
     for text in &texts {
@@ -77,6 +80,7 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
     } else {
         report_cycles(&tasks, &order, report);
     }
+    resolve_checks(tree, &mut workflow, checks, report);
     check_trigger_inputs(&workflow, &trigger_places, report);
     let env_files: Vec<String> =
         workflow.env_files.iter().chain(tasks.iter().flat_map(|spec| &spec.task.env_files)).cloned().collect();
@@ -91,6 +95,27 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
         task.dependents = dependents;
     }
     report.is_empty().then_some(workflow)
+}
+
+/// A check sees the secrets of the workflow and nothing else of it: neither its inputs nor its variables exist yet.
+fn resolve_checks(tree: &Tree<'_>, workflow: &mut Workflow, checks: Vec<(usize, TaskSpec<'_>)>, report: &mut Report) {
+    let checker = Checker {
+        tree,
+        names: &NameTable::new(),
+        inputs: &IndexMap::new(),
+        env: &IndexMap::new(),
+        secrets: &workflow.secrets.clone(),
+        secret_env: HashSet::new(),
+        of_polls: true,
+    };
+    for (number, mut spec) in checks {
+        let mut seen = Seen::default();
+        checker.task_texts(&mut spec.task, &spec.texts, &mut seen, report);
+        fill_reads(&mut spec.task, &seen, &spec.texts);
+        if let Some(poll) = workflow.triggers.get_mut(number).and_then(|trigger| trigger.poll.as_mut()) {
+            poll.task = spec.task;
+        }
+    }
 }
 
 fn index_names<'t>(tasks: &[TaskSpec<'t>], report: &mut Report) -> NameTable<'t> {

@@ -107,6 +107,7 @@ pub(super) fn of_workflow<'m>(workflow: &'m mut Workflow, field: &Field) -> Opti
             text_at(workflow.triggers.get_mut(*number)?.inputs.get_mut(name)?, pointer)
         }
         Field::DebounceKey(number) => workflow.triggers.get_mut(*number)?.debounce.as_mut()?.key.as_mut(),
+        Field::PollKey(number) => Some(&mut workflow.triggers.get_mut(*number)?.poll.as_mut()?.key),
         // Tasks have no part in it, so it is stored as it was written.
         _ => None,
     }

@@ -15,6 +15,8 @@ pub(super) struct Spec<'t> {
     pub(super) texts: Vec<Text>,
     /// Of each trigger.
     pub(super) trigger_places: Vec<TriggerPlaces>,
+    /// The checks of polls, with the number of their trigger.
+    pub(super) checks: Vec<(usize, TaskSpec<'t>)>,
 }
 
 /// Where a trigger and the inputs it gives were written.
@@ -94,6 +96,7 @@ pub(super) enum Field {
     TriggerCondition(usize),
     TriggerInput(usize, String, String),
     DebounceKey(usize),
+    PollKey(usize),
 }
 
 /// A text of `image`.

@@ -36,9 +36,24 @@ pub(super) fn read<'t>(
     stage: Stage,
     defaults: &Defaults,
 ) -> TaskSpec<'t> {
-    let mut spec = blank(name, place, stage, defaults);
     // Others may need it, so a task that is no mapping is still a task.
-    let Some(entries) = reader.entries(id, path, &TASK) else { return spec };
+    match reader.entries(id, path, &TASK) {
+        Some(entries) => read_entries(reader, name, place, entries, path, stage, defaults),
+        None => blank(name, place, stage, defaults),
+    }
+}
+
+/// The same of keys that were read before.
+pub(super) fn read_entries<'t>(
+    reader: &mut Reader<'t, '_>,
+    name: &'t str,
+    place: Place,
+    entries: Vec<Entry<'t>>,
+    path: Path<'_>,
+    stage: Stage,
+    defaults: &Defaults,
+) -> TaskSpec<'t> {
+    let mut spec = blank(name, place, stage, defaults);
     let mut parts = Parts::default();
     for entry in entries {
         field(reader, &mut spec, &mut parts, entry, path);

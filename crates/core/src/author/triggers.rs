@@ -4,35 +4,39 @@ use indexmap::IndexMap;
 
 use crate::diagnostic::{Place, quoted};
 use crate::schedule::{self, Cron, CronError, identity};
-use crate::workflow::{Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, Overlap, RunEnd, Trigger, TriggerSource};
+use crate::workflow::{
+    Catchup, CatchupPolicy, DEFAULT_TIMEZONE, Debounce, Overlap, Poll, RunEnd, Trigger, TriggerSource,
+};
 use crate::yaml::{Kind, NodeId};
 
 use super::actions::values;
-use super::dialect::{CATCHUP, DEBOUNCE, TRIGGER, TRIGGER_KINDS};
+use super::dialect::{CATCHUP, DEBOUNCE, POLL, TRIGGER, TRIGGER_KINDS};
 use super::fields::{Entry, Path, Reader, unread};
-use super::spec::{Field, Text, TriggerPlaces};
+use super::poll;
+use super::retry::Defaults;
+use super::spec::{Field, Spec, Text, TriggerPlaces};
 
 const MAX_TRIGGERS: usize = 100;
 /// The shortest interval of `every`.
 const SHORTEST_MS: u64 = 1_000;
 
-pub(super) fn read(
-    reader: &mut Reader<'_, '_>,
+pub(super) fn read<'t>(
+    reader: &mut Reader<'t, '_>,
     id: NodeId,
     path: Path<'_>,
-    texts: &mut Vec<Text>,
-) -> (Vec<Trigger>, Vec<TriggerPlaces>) {
+    defaults: &Defaults,
+    spec: &mut Spec<'t>,
+) {
     let items = reader.list(id, path).unwrap_or_default();
     if items.len() > MAX_TRIGGERS {
         reader.report.add(reader.place(id), path, format!("a workflow has at most {MAX_TRIGGERS} triggers"));
-        return (Vec::new(), Vec::new());
+        return;
     }
     let mut triggers: Vec<Trigger> = Vec::with_capacity(items.len());
-    let mut places = Vec::with_capacity(items.len());
     let mut unnamed = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let path = path.index(index);
-        let Some((trigger, named_at)) = trigger(reader, *item, path, triggers.len(), texts) else { continue };
+        let Some((trigger, named_at)) = trigger(reader, *item, path, triggers.len(), defaults, spec) else { continue };
         match named_at {
             None => unnamed.push(triggers.len()),
             Some(at) if triggers.iter().any(|other| other.id == trigger.id) => {
@@ -41,7 +45,7 @@ pub(super) fn read(
             }
             Some(_) => {}
         }
-        places.push(TriggerPlaces { whole: reader.place(*item), inputs: input_places(reader, *item) });
+        spec.trigger_places.push(TriggerPlaces { whole: reader.place(*item), inputs: input_places(reader, *item) });
         triggers.push(trigger);
     }
     for position in unnamed {
@@ -52,7 +56,7 @@ pub(super) fn read(
         let id = free.find(|id| !taken(id)).unwrap_or_default();
         triggers[position].id = id;
     }
-    (triggers, places)
+    spec.workflow.triggers = triggers;
 }
 
 fn input_places(reader: &Reader<'_, '_>, trigger: NodeId) -> Vec<(String, Place)> {
@@ -66,12 +70,13 @@ fn input_places(reader: &Reader<'_, '_>, trigger: NodeId) -> Vec<(String, Place)
 }
 
 /// One trigger, and where its id was written if it was.
-fn trigger(
-    reader: &mut Reader<'_, '_>,
+fn trigger<'t>(
+    reader: &mut Reader<'t, '_>,
     id: NodeId,
     path: Path<'_>,
     number: usize,
-    texts: &mut Vec<Text>,
+    defaults: &Defaults,
+    spec: &mut Spec<'t>,
 ) -> Option<(Trigger, Option<NodeId>)> {
     let Kind::Mapping(_) = reader.node(id).kind else {
         reader.wrong_type(id, path, "a mapping");
@@ -79,9 +84,16 @@ fn trigger(
     };
     let entries = reader.entries(id, path, &TRIGGER)?;
     let kind = kind(reader, id, path, &entries)?;
+    let check = match kind.name {
+        "poll" => Some(poll::read(reader, kind, path, number, defaults, &mut spec.texts)?),
+        _ => None,
+    };
     let mut trigger = Trigger {
         id: String::new(),
-        source: source(reader, kind, path)?,
+        source: match &check {
+            Some(check) => TriggerSource::Poll(check.every_ms),
+            None => source(reader, kind, path)?,
+        },
         timezone: None,
         catchup: None,
         overlap: None,
@@ -92,20 +104,27 @@ fn trigger(
         end: None,
         max_executions: None,
         debounce: None,
+        poll: None,
         condition: None,
         priority: None,
     };
+    if let Some(check) = check {
+        trigger.condition = check.condition;
+        trigger.poll = Some(Box::new(Poll { key: check.key, task: check.task.task.clone() }));
+        spec.checks.push((number, check.task));
+    }
     let mut named_at = None;
     for entry in entries.iter().filter(|entry| entry.name != kind.name) {
         if !belongs(entry.name, &trigger.source) {
             let message = format!("`{}` has no meaning for a trigger with `{}`", entry.name, kind.name);
-            reader.report.add(reader.place(entry.key), path.key(entry.name), message);
+            let help = (kind.name == "poll" && POLL.has(entry.name)).then(|| "write it within `poll`".to_owned());
+            reader.report.push(reader.place(entry.key), path.key(entry.name), message, help);
             continue;
         }
         if entry.name == "id" {
             named_at = Some(entry.value);
         }
-        option(reader, &mut trigger, *entry, path, number, texts);
+        option(reader, &mut trigger, *entry, path, number, &mut spec.texts);
     }
     check_times(reader, &trigger, &entries, path);
     if let TriggerSource::Cron(cron) = &trigger.source {
@@ -126,12 +145,11 @@ fn kind<'t>(reader: &mut Reader<'t, '_>, id: NodeId, path: Path<'_>, entries: &[
         [first, second, ..] => {
             let message =
                 format!("a trigger fires for one reason, but this one has both `{}` and `{}`", first.name, second.name);
-            reader.report.add_with_help(
-                reader.place(second.key),
-                path.key(second.name),
-                message,
-                "make two triggers of it",
-            );
+            let help = match (first.name, second.name) {
+                ("every", "poll") | ("poll", "every") => "write `every` within `poll`",
+                _ => "make two triggers of it",
+            };
+            reader.report.add_with_help(reader.place(second.key), path.key(second.name), message, help);
             None
         }
     }
@@ -141,14 +159,7 @@ fn source(reader: &mut Reader<'_, '_>, kind: Entry<'_>, path: Path<'_>) -> Optio
     let (at, value) = (path.key(kind.name), kind.value);
     Some(match kind.name {
         "cron" => TriggerSource::Cron(reader.constant(value, at)?.trim().to_owned()),
-        "every" => {
-            let interval = reader.duration(value, at)?;
-            if interval < SHORTEST_MS {
-                reader.report.add(reader.place(value), at, "`every` must be at least 1s");
-                return None;
-            }
-            TriggerSource::Every(interval)
-        }
+        "every" => TriggerSource::Every(interval(reader, value, at)?),
         "at" => TriggerSource::At(reader.instant(value, at)?),
         "event" => TriggerSource::Event(reader.event(value, at, true)?.to_owned()),
         "webhook" => TriggerSource::Webhook(reader.name(value, at)?.to_owned()),
@@ -163,15 +174,28 @@ fn source(reader: &mut Reader<'_, '_>, kind: Entry<'_>, path: Path<'_>) -> Optio
     })
 }
 
+/// A duration that is not too short to fire at.
+pub(super) fn interval(reader: &mut Reader<'_, '_>, value: NodeId, at: Path<'_>) -> Option<u64> {
+    let interval = reader.duration(value, at)?;
+    if interval < SHORTEST_MS {
+        reader.report.add(reader.place(value), at, "`every` must be at least 1s");
+        return None;
+    }
+    Some(interval)
+}
+
 /// Whether an option means something for this kind of trigger.
 fn belongs(option: &str, source: &TriggerSource) -> bool {
-    use TriggerSource::{At, Cron, Every, Manual, Workflow};
+    use TriggerSource::{At, Cron, Every, Manual, Poll, Workflow};
     match option {
         "timezone" => matches!(source, Cron(_)),
         "namespace" | "on" => matches!(source, Workflow { .. }),
-        "catchup" | "jitter" | "calendar" => source.is_scheduled(),
+        "catchup" => source.has_past(),
+        "jitter" | "calendar" => source.is_scheduled(),
         "debounce" | "if" => !source.is_scheduled() && !matches!(source, Manual),
-        "start" | "end" | "max_executions" => !matches!(source, At(_) | Manual),
+        "start" | "end" => !matches!(source, At(_) | Manual),
+        // The clock counts checks, not what they find.
+        "max_executions" => !matches!(source, At(_) | Manual | Poll(_)),
         _ => matches!(option, "id" | "overlap" | "inputs" | "priority") || matches!(source, Every(_)),
     }
 }
@@ -319,7 +343,8 @@ fn check_times(reader: &mut Reader<'_, '_>, trigger: &Trigger, entries: &[Entry<
         let message = "`end` is not after `start`, so the trigger could never fire";
         reader.report.add(reader.place(entry.value), path.key("end"), message);
     }
-    if let (TriggerSource::Every(interval), Some(jitter)) = (&trigger.source, trigger.jitter_ms)
+    if let (TriggerSource::Every(interval) | TriggerSource::Poll(interval), Some(jitter)) =
+        (&trigger.source, trigger.jitter_ms)
         && jitter > *interval
         && let Some(entry) = entries.iter().find(|entry| entry.name == "jitter")
     {

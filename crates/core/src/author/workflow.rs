@@ -53,10 +53,12 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
         tasks: Vec::new(),
         texts: Vec::new(),
         trigger_places: Vec::new(),
+        checks: Vec::new(),
     };
     let mut stages: [Option<NodeId>; 4] = [None; 4];
     let mut defaults = Defaults::default();
     let mut named = false;
+    let mut triggers = None;
     for entry in entries {
         match entry.name {
             "name" => named = true,
@@ -64,6 +66,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
             "on_failure" => stages[1] = Some(entry.value),
             "on_success" => stages[2] = Some(entry.value),
             "finally" => stages[3] = Some(entry.value),
+            "triggers" => triggers = Some(entry.value),
             "defaults" => defaults = retry::defaults(&mut reader, entry.value, root.key("defaults")),
             _ => {}
         }
@@ -71,6 +74,10 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
     }
     if !named {
         reader.report.add_with_help(reader.place(tree.root()), root, "the workflow has no name", "add `name: …`");
+    }
+    if let Some(id) = triggers {
+        // The checks of polls go by `defaults` like every other task.
+        triggers::read(&mut reader, id, root.key("triggers"), &defaults, &mut spec);
     }
     for (stage, id) in Stage::ALL.iter().zip(stages) {
         if let Some(id) = id {
@@ -83,7 +90,7 @@ pub(super) fn read<'t>(tree: &'t Tree<'t>, report: &mut Report) -> Option<Spec<'
 fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, path: Path<'_>) {
     let (id, workflow, texts) = (entry.value, &mut spec.workflow, &mut spec.texts);
     match entry.name {
-        "tasks" | "on_failure" | "on_success" | "finally" | "defaults" => {}
+        "tasks" | "on_failure" | "on_success" | "finally" | "defaults" | "triggers" => {}
         "name" => workflow.name = reader.name(id, path).unwrap_or_default().into(),
         "namespace" => workflow.namespace = reader.name(id, path).unwrap_or(DEFAULT_NAMESPACE).into(),
         "title" => workflow.title = short(reader, id, path, 256),
@@ -113,7 +120,6 @@ fn field(reader: &mut Reader<'_, '_>, spec: &mut Spec<'_>, entry: Entry<'_>, pat
                 }
             });
         }
-        "triggers" => (workflow.triggers, spec.trigger_places) = triggers::read(reader, id, path, texts),
         "files" => {
             workflow.files =
                 reader.members(id, path, "a list of paths", |reader, id, path| reader.relative_path(id, path));

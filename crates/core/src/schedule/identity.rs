@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::Micros;
-use crate::workflow::{DEFAULT_TIMEZONE, Trigger, TriggerSource};
+use crate::workflow::{Action, DEFAULT_TIMEZONE, Trigger, TriggerSource};
 
 /// The id of a trigger that was given none: its kind, and the first 8 hexadecimal digits of the SHA-256 of kind,
 /// expression and timezone, separated by zero bytes.
@@ -16,13 +16,13 @@ pub fn identity(trigger: &Trigger) -> String {
         TriggerSource::Cron(_) => trigger.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE),
         _ => "",
     };
-    let digest = Sha256::digest([kind, &expression(&trigger.source), zone].join("\0"));
+    let digest = Sha256::digest([kind, &expression(trigger), zone].join("\0"));
     let short: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{kind}-{short}")
 }
 
-fn expression(source: &TriggerSource) -> String {
-    match source {
+fn expression(trigger: &Trigger) -> String {
+    match &trigger.source {
         TriggerSource::Cron(cron) => cron.split_whitespace().collect::<Vec<_>>().join(" ").to_ascii_uppercase(),
         TriggerSource::Every(ms) => ms.to_string(),
         TriggerSource::At(at) => at.to_string(),
@@ -32,6 +32,12 @@ fn expression(source: &TriggerSource) -> String {
             ends.sort_unstable();
             format!("{}/{name} {}", namespace.as_deref().unwrap_or_default(), ends.join(","))
         }
+        // Another interval is the same poll: what it has found stays found.
+        TriggerSource::Poll(_) => match trigger.poll.as_ref().map(|poll| &poll.task.action) {
+            Some(Action::Http(http)) => http.url.clone(),
+            Some(Action::Run { script, .. }) => script.clone(),
+            _ => String::new(),
+        },
         TriggerSource::Manual => String::new(),
     }
 }

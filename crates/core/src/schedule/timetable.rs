@@ -96,8 +96,8 @@ impl Schedule {
                 let zone = trigger.timezone.as_deref().unwrap_or(DEFAULT_TIMEZONE);
                 Source::Cron(Box::new(Cron::parse(text, zone)?))
             }
-            TriggerSource::Every(0) => return Err(ScheduleError::NoInterval),
-            TriggerSource::Every(ms) => {
+            TriggerSource::Every(0) | TriggerSource::Poll(0) => return Err(ScheduleError::NoInterval),
+            TriggerSource::Every(ms) | TriggerSource::Poll(ms) => {
                 let interval = Micros::try_from(*ms).unwrap_or(Micros::MAX).saturating_mul(1_000);
                 let anchor = trigger.start.unwrap_or(created_at);
                 start = start.or(Some(created_at.saturating_add(1)));

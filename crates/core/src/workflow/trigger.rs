@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Micros;
 use crate::state::{UnknownState, coded_enum};
 
-use super::Overlap;
+use super::{Overlap, Task};
 
 pub const DEFAULT_TIMEZONE: &str = "UTC";
 
@@ -45,6 +45,9 @@ pub struct Trigger {
     pub max_executions: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub debounce: Option<Debounce>,
+    /// What a poll executes and how it recognises what it finds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<Box<Poll>>,
     /// An expression (without braces) over `event` and `workflow`.
     #[serde(default, rename = "if", skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
@@ -74,6 +77,8 @@ pub enum TriggerSource {
         /// Never empty.
         on: Vec<RunEnd>,
     },
+    /// Milliseconds between two checks, counted like those of `every`; [`Trigger::poll`] says what is checked.
+    Poll(u64),
     /// Only by hand; it gives a set of inputs a name.
     Manual,
 }
@@ -116,6 +121,15 @@ pub struct Debounce {
     pub key: Option<String>,
 }
 
+/// The check of a poll. A run is started once for every key that it finds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Poll {
+    /// An expression (without braces) over `event` and `workflow`.
+    pub key: String,
+    /// A script or a request; its output is `event.data`.
+    pub task: Task,
+}
+
 impl TriggerSource {
     /// The kind key as written in a file.
     pub fn kind(&self) -> &'static str {
@@ -126,12 +140,18 @@ impl TriggerSource {
             Self::Event(_) => "event",
             Self::Webhook(_) => "webhook",
             Self::Workflow { .. } => "workflow",
+            Self::Poll(_) => "poll",
             Self::Manual => "manual",
         }
     }
 
     /// Whether the clock fires it.
     pub fn is_scheduled(&self) -> bool {
-        matches!(self, Self::Cron(_) | Self::Every(_) | Self::At(_))
+        matches!(self, Self::Cron(_) | Self::Every(_) | Self::At(_) | Self::Poll(_))
+    }
+
+    /// Whether its past instants can be made up for by a backfill. What a poll would have found then is not known.
+    pub fn has_past(&self) -> bool {
+        self.is_scheduled() && !matches!(self, Self::Poll(_))
     }
 }

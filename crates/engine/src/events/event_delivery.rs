@@ -7,8 +7,8 @@ use mainspring_core::work::Failure;
 use mainspring_core::workflow::{RunEnd, Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId, Scope};
 use mainspring_store::{
-    AuditRow, DeliveryOutcome, Error, EventRow, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun, Reaction,
-    Recipient, Result, SYSTEM,
+    AuditRow, DeliveryOutcome, Error, EventRow, Finding, HandlerAction, HandlerRow, IfNamed, ListeningTrigger, NewRun,
+    Reaction, Recipient, Result, SYSTEM,
 };
 use serde_json::{Map, Value, json};
 
@@ -102,13 +102,16 @@ impl Client {
 
     async fn make_room(&self, reaction: &Reaction) -> Result<()> {
         match reaction {
-            Reaction::Start(run) => self.make_room_for(run).await,
+            Reaction::Start(run) | Reaction::Poll(Finding::New { run, .. }) => self.make_room_for(run).await,
             _ => Ok(()),
         }
     }
 
     async fn reaction_of_trigger(&self, event: &EventRow, trigger: &ListeningTrigger) -> Settled {
         let spec = &trigger.spec;
+        if spec.poll.is_some() {
+            return Ok(Reaction::Poll(self.finding(event, trigger).await?));
+        }
         if event.depth > MAX_DEPTH {
             return Ok(circle(event, &format!("{}/{}", trigger.namespace, trigger.workflow)));
         }

@@ -103,10 +103,10 @@ impl Client {
 
     /// The schedule of a trigger as if it had always been there: neither its making nor its start and end bound it.
     async fn past_schedule(&self, row: &TriggerRow, from: Micros) -> Result<Schedule> {
-        if !row.trigger.source.is_scheduled() {
+        if !row.trigger.source.has_past() {
             let kind = row.trigger.source.kind();
             return Err(Error::Invalid(format!(
-                "trigger `{}` is of the kind {kind}: only those that the clock fires have a past",
+                "trigger `{}` is of the kind {kind}: only `cron`, `every` and `at` have a past that can be made up for",
                 row.trigger.id
             )));
         }

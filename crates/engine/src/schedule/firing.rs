@@ -37,6 +37,13 @@ pub struct Fires<'a> {
     pub backfill: Option<(Uuid, i16)>,
 }
 
+impl Fires<'_> {
+    /// Whether a poll asks, rather than starts a run of what was found.
+    fn is_check(&self) -> bool {
+        self.trigger.poll.is_some() && self.event.is_none()
+    }
+}
+
 #[derive(Debug, thiserror::Error)]
 pub enum FireError {
     /// This fire makes no run; the next may.
@@ -52,7 +59,9 @@ impl Client {
         let Fires { trigger, spec, .. } = fires;
         let origin = origin(&fires);
         let id = fires.run;
-        let inputs = if trigger.inputs.is_empty() {
+        // What a poll gives belongs to the run that its finding starts, not to the check.
+        let is_check = fires.is_check();
+        let inputs = if trigger.inputs.is_empty() || is_check {
             Map::new()
         } else {
             let run = run_scope(id, Some(&origin));
@@ -64,9 +73,10 @@ impl Client {
             // A backfill has its own measure; what its workflow limits waits its turn.
             (Some(_), Some(limit)) if limit.overlap != Overlap::Allow => Some(Overlap::Queue),
             (Some(_), _) => None,
+            (None, _) if is_check => None,
             (None, _) => trigger.overlap,
         };
-        let priority = fires.backfill.map(|backfill| backfill.1).or(trigger.priority);
+        let priority = fires.backfill.map(|backfill| backfill.1).or(trigger.priority.filter(|_| !is_check));
         let submission = Submission { inputs, priority, trigger: Some(origin), overlap, ..Submission::default() };
         let mut run = match self.prepare_as(id, spec, submission).await {
             Ok(run) => run,
@@ -88,7 +98,7 @@ impl Client {
 /// What is kept with the run about what started it.
 fn origin(fires: &Fires<'_>) -> Value {
     let mut origin = json!({
-        "kind": fires.trigger.source.kind(),
+        "kind": if fires.is_check() { "check" } else { fires.trigger.source.kind() },
         "trigger": fires.id,
         "id": fires.trigger.id,
         "scheduled_for": rfc3339(fires.nominal),

@@ -16,7 +16,7 @@ pub(crate) enum SchedulesCommand {
         /// Of this workflow only
         #[arg(long, value_name = "NAME")]
         workflow: Option<String>,
-        /// cron, every, at, event, webhook or workflow
+        /// cron, every, at, event, webhook, workflow or poll
         #[arg(long, value_name = "KIND")]
         kind: Option<String>,
         /// How many at most
@@ -140,13 +140,18 @@ fn list(app: &App<'_>, found: &Value) {
                 if let Some(zone) = row["timezone"].as_str().filter(|zone| *zone != "UTC") {
                     schedule = format!("{schedule} {zone}");
                 }
+                // What is still tried but failed is not plainly active.
+                let status = match row["poll"]["failures"].as_i64() {
+                    Some(1..) if row["status"] == "active" => "failing".to_owned(),
+                    _ => text(row, "status"),
+                };
                 let cells = [
                     text(row, "namespace"),
                     text(row, "workflow"),
                     text(row, "name"),
                     text(row, "kind"),
                     schedule,
-                    text(row, "status"),
+                    status,
                     next,
                     row["fired"].to_string(),
                 ];
@@ -164,7 +169,9 @@ fn list(app: &App<'_>, found: &Value) {
 fn show(app: &App<'_>, mut shown: Value, fires: &Value) {
     match app.out.record_format() {
         Format::Table => {
-            for (field, value) in shown.as_object().into_iter().flatten() {
+            let poll = shown["poll"].as_object().cloned().unwrap_or_default();
+            let own = shown.as_object().into_iter().flatten().filter(|(field, _)| *field != "poll");
+            for (field, value) in own.chain(&poll) {
                 let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
                 if value != "null" {
                     app.out.line(format_args!("{:<16} {}", field.replace('_', " "), local_text(&value)));

@@ -15,6 +15,7 @@ mod maintain;
 mod newcomer;
 mod object_store;
 mod operate;
+mod polls;
 mod remote;
 mod remote_workers;
 mod repairs;

@@ -163,7 +163,7 @@ async fn chosen(state: &ApiState, workflow_id: Uuid, name: Option<&str>) -> Resu
         return Ok(store.trigger_of(workflow_id, name).await?);
     }
     let mut timed: Vec<TriggerRow> =
-        store.triggers_of(workflow_id).await?.into_iter().filter(|row| row.trigger.source.is_scheduled()).collect();
+        store.triggers_of(workflow_id).await?.into_iter().filter(|row| row.trigger.source.has_past()).collect();
     match timed.len() {
         1 => Ok(timed.remove(0)),
         0 => Err(Problem::invalid("/trigger", "the clock fires no trigger of this workflow")),

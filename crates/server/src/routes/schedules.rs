@@ -2,12 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use mainspring_api::schedules::{ChangeSchedule, FireShown, NextFire, Schedule, ScheduleStatus, TriggerKind};
+use mainspring_api::schedules::{
+    ChangeSchedule, FireShown, NextFire, PollShown, Schedule, ScheduleStatus, TriggerKind,
+};
 use mainspring_core::Micros;
 use mainspring_core::schedule::Cron;
 use mainspring_core::time::{duration, rfc3339};
 use mainspring_core::workflow::{DEFAULT_TIMEZONE, TriggerSource};
-use mainspring_store::{FireRow, TriggerFilter, TriggerRow};
+use mainspring_store::{FireRow, PollRow, TriggerFilter, TriggerRow};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -45,7 +47,7 @@ pub(crate) struct Wanted {
     namespace: Option<Name>,
     /// The name of the workflow
     workflow: Option<String>,
-    /// `cron`, `every`, `at`, `event`, `webhook`, `workflow` or `manual`
+    /// `cron`, `every`, `at`, `event`, `webhook`, `workflow`, `poll` or `manual`
     #[param(inline, value_type = Option<KindWord>)]
     kind: Option<String>,
     paused: Option<bool>,
@@ -79,7 +81,7 @@ pub(crate) fn shown(row: TriggerRow) -> Schedule {
             let words = Cron::parse(cron, &zone).ok().map(|cron| cron.describe());
             (cron.clone(), Some(zone), words)
         }
-        TriggerSource::Every(ms) => (duration(*ms), None, None),
+        TriggerSource::Every(ms) | TriggerSource::Poll(ms) => (duration(*ms), None, None),
         TriggerSource::At(at) => (rfc3339(*at), None, None),
         TriggerSource::Event(name) | TriggerSource::Webhook(name) => (name.clone(), None, None),
         TriggerSource::Workflow { name, namespace, .. } => {
@@ -118,9 +120,32 @@ pub(crate) fn shown(row: TriggerRow) -> Schedule {
         start_date: trigger.start.map(rfc3339),
         end_date: trigger.end.map(rfc3339),
         max_executions: trigger.max_executions,
-        problem: row.problem,
+        problem: row.problem.or_else(|| row.poll.as_ref().and_then(problem_of)),
+        poll: row.poll.map(poll_shown),
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
+    }
+}
+
+/// A failing poll goes on, but people should see it wherever schedules are shown.
+fn problem_of(poll: &PollRow) -> Option<String> {
+    let error = poll.error.as_ref()?;
+    Some(match poll.failures {
+        1 => format!("the last check failed: {error}"),
+        failures => format!("the last {failures} checks failed: {error}"),
+    })
+}
+
+fn poll_shown(poll: PollRow) -> PollShown {
+    PollShown {
+        checks: poll.checks,
+        last_check_at: poll.checked_at.map(rfc3339),
+        last_check_run: poll.check_run,
+        started: poll.started,
+        last_key: poll.last_key,
+        last_run: poll.last_run,
+        failures: poll.failures,
+        last_error: poll.error,
     }
 }
 
@@ -132,6 +157,7 @@ fn kind(source: &TriggerSource) -> TriggerKind {
         TriggerSource::Event(_) => TriggerKind::Event,
         TriggerSource::Webhook(_) => TriggerKind::Webhook,
         TriggerSource::Workflow { .. } => TriggerKind::Workflow,
+        TriggerSource::Poll(_) => TriggerKind::Poll,
         TriggerSource::Manual => TriggerKind::Manual,
     }
 }

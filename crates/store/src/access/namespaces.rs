@@ -153,11 +153,12 @@ impl Store {
     }
 
     pub async fn count_workflows(&self, namespace: &str) -> Result<i64> {
-        let (count,): (i64,) =
-            read!(self, |conn| sqlx::query_as("SELECT count(*) FROM workflows WHERE namespace = $1")
-                .bind(namespace)
-                .fetch_one(conn)
-                .await?);
+        let (count,): (i64,) = read!(self, |conn| sqlx::query_as(
+            "SELECT count(*) FROM workflows WHERE namespace = $1 AND check_of IS NULL"
+        )
+        .bind(namespace)
+        .fetch_one(conn)
+        .await?);
         Ok(count)
     }
 
@@ -285,10 +286,11 @@ pub(crate) async fn require_room_for_workflow(tx: &mut Tx, namespace: &str) -> R
     let quota: Option<(Option<i32>,)> =
         within!(tx, |conn| sqlx::query_as(sql).bind(namespace).fetch_optional(conn).await?);
     let Some(most) = quota.and_then(|quota| quota.0) else { return Ok(()) };
-    let (count,): (i64,) = within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM workflows WHERE namespace = $1")
-        .bind(namespace)
-        .fetch_one(conn)
-        .await?);
+    let (count,): (i64,) =
+        within!(tx, |conn| sqlx::query_as("SELECT count(*) FROM workflows WHERE namespace = $1 AND check_of IS NULL")
+            .bind(namespace)
+            .fetch_one(conn)
+            .await?);
     if count <= i64::from(most) {
         return Ok(());
     }

@@ -17,6 +17,7 @@ use crate::events::handlers::{self, HandlerRow};
 use crate::names::sql;
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::schedules::jobs::{self, NewJob};
+use crate::schedules::polls::{self, Finding};
 
 /// What webhooks are announced as: `webhook.` and their name, by this source.
 pub const WEBHOOK: &str = "webhook";
@@ -98,6 +99,8 @@ pub enum Reaction {
         key: String,
         due_at: Micros,
     },
+    /// A check of a poll has ended.
+    Poll(Finding),
     /// Its condition says no.
     Ignore {
         reason: String,
@@ -212,7 +215,7 @@ impl Store {
             && let Some(workflow) = event.data.get("workflow").and_then(Value::as_str)
         {
             rows.extend(
-                self.listening("t.kind = 5 AND t.listens = $1 || '/' || $2", &event.namespace, workflow).await?,
+                self.listening("t.kind >= 5 AND t.listens = $1 || '/' || $2", &event.namespace, workflow).await?,
             );
         }
         let triggers = rows.into_iter().map(ListeningTrigger::try_from).collect::<Result<_>>()?;
@@ -393,6 +396,7 @@ async fn react(
             delivery.outcome = DeliveryOutcome::Started;
             delivery.job = Some(job.id);
         }
+        Reaction::Poll(finding) => return polls::note(tx, now, event, listener.id(), finding).await,
         Reaction::Start(run) => {
             if !may_fire(tx, now, listener).await? {
                 delivery.reason = Some("it has fired as often as `max_executions` allows".into());

@@ -1,4 +1,4 @@
-//! Which workflows have followers: those that jobs stand for, that `workflow` triggers name, or that live where
+//! Which workflows have followers: those that jobs stand for, that `workflow` triggers name, that polls check with, or that live where
 //! something listens to `run.…` events.
 //!
 //! `workflows.followed` is what making a run looks at. It is computed anew by whatever begins or ceases to listen, in its
@@ -22,7 +22,7 @@ pub(crate) use hears_runs;
 macro_rules! heard {
     () => {
         concat!(
-            "(EXISTS (SELECT 1 FROM triggers t WHERE t.kind = 5 AND t.present AND t.listens = w.namespace || '/' || w.name) \
+            "(EXISTS (SELECT 1 FROM triggers t WHERE t.kind >= 5 AND t.present AND t.listens = w.namespace || '/' || w.name) \
               OR EXISTS (SELECT 1 FROM triggers t WHERE t.namespace = w.namespace AND t.kind = 3 AND t.present AND t.listens IS NOT NULL AND ",
             crate::events::following::hears_runs!("t.listens"),
             ") OR EXISTS (SELECT 1 FROM event_handlers h WHERE h.enabled AND (h.namespace IS NULL OR h.namespace = w.namespace) AND ",
@@ -59,7 +59,7 @@ pub(crate) async fn follow_workflow(tx: &mut Tx, workflow: Uuid, namespace: &str
         within!(tx, |conn| sqlx::query_as(turn!("w.id = $1")).bind(workflow).fetch_all(conn).await?);
     let named: Vec<(i16, String)> = within!(tx, |conn| {
         sqlx::query_as(
-        "SELECT DISTINCT kind, listens FROM triggers WHERE workflow_id = $1 AND kind IN (3, 5) AND listens IS NOT NULL"
+        "SELECT DISTINCT kind, listens FROM triggers WHERE workflow_id = $1 AND kind IN (3, 5, 6) AND listens IS NOT NULL"
     )
     .bind(workflow)
     .fetch_all(conn)
@@ -67,7 +67,7 @@ pub(crate) async fn follow_workflow(tx: &mut Tx, workflow: Uuid, namespace: &str
     });
     for (kind, listens) in &named {
         match listens.split_once('/') {
-            Some((other, name)) if *kind == 5 => {
+            Some((other, name)) if *kind >= 5 => {
                 let more: Turned = within!(tx, |conn| sqlx::query_as(turn!("w.namespace = $1 AND w.name = $2"))
                     .bind(other)
                     .bind(name)

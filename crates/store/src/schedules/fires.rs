@@ -41,7 +41,7 @@ pub struct DueTrigger {
     pub anchor_at: Micros,
     pub progress: Progress,
     pub next_fire_at: Micros,
-    /// The newest version of its workflow.
+    /// The newest version of its workflow; of a poll that of its check.
     pub version: Option<i64>,
 }
 
@@ -217,7 +217,7 @@ impl Store {
     pub async fn due_triggers(&self, now: Micros, limit: i64) -> Result<Vec<DueTrigger>> {
         let rows: Vec<DueRow> = read!(self, |conn| {
             sqlx::query_as(
-            "SELECT t.id, t.revision, t.namespace, t.spec, t.calendar, t.anchor_at, t.covered_at, t.fired, t.next_fire_at, w.latest AS version \
+            "SELECT t.id, t.revision, t.namespace, t.spec, t.calendar, t.anchor_at, t.covered_at, t.fired, t.next_fire_at, coalesce(t.check_version, w.latest) AS version \
              FROM triggers t JOIN workflows w ON w.id = t.workflow_id \
              WHERE t.next_fire_at <= $1 AND t.next_fire_at IS NOT NULL AND NOT t.paused AND t.present AND t.active \
              ORDER BY t.next_fire_at LIMIT $2"

@@ -5,6 +5,7 @@ pub(crate) mod calendars;
 pub(crate) mod executions;
 pub(crate) mod fires;
 pub(crate) mod jobs;
+pub(crate) mod polls;
 pub(crate) mod realign;
 pub(crate) mod staged;
 pub(crate) mod trigger_sync;

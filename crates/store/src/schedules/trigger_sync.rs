@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Fire, GIVE_UP, Progress, Schedule};
-use mainspring_core::workflow::{Trigger, TriggerSource, Workflow};
+use mainspring_core::workflow::{Trigger, TriggerSource, Workflow, check_name};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -124,7 +124,7 @@ impl Place<'_> {
             namespace: self.workflow.namespace.clone(),
             name: trigger.id.clone(),
             kind: self.kind,
-            listens: listens(&trigger.source, &self.workflow.namespace),
+            listens: listens(trigger, self.workflow),
             calendar: trigger.calendar.clone(),
             spec,
             active: self.active,
@@ -218,12 +218,13 @@ fn times(trigger: &Trigger) -> (&TriggerSource, Option<&str>, Option<Micros>) {
 }
 
 /// What a trigger listens to, as others look for it.
-fn listens(source: &TriggerSource, own_namespace: &str) -> Option<String> {
-    match source {
+fn listens(trigger: &Trigger, workflow: &Workflow) -> Option<String> {
+    match &trigger.source {
         TriggerSource::Event(name) | TriggerSource::Webhook(name) => Some(name.clone()),
         TriggerSource::Workflow { name, namespace, .. } => {
-            Some(format!("{}/{name}", namespace.as_deref().unwrap_or(own_namespace)))
+            Some(format!("{}/{name}", namespace.as_deref().unwrap_or(&workflow.namespace)))
         }
+        TriggerSource::Poll(_) => Some(format!("{}/{}", workflow.namespace, check_name(&workflow.name, &trigger.id))),
         _ => None,
     }
 }
@@ -235,7 +236,7 @@ async fn update(tx: &mut Tx, now: Micros, seed: &TriggerSeed) -> Result<()> {
             "UPDATE triggers SET kind = $2, listens = $3, calendar = $4, spec = $5, revision = revision + \
              1, present = TRUE, \
              anchor_at = $6, covered_at = $7, next_nominal = $8, next_fire_at = $9, fired = $10, active = \
-             $11, problem = NULL, \
+             $11, problem = NULL, check_version = NULL, \
              updated_at = $12 WHERE id = $1"
         )
         .bind(seed.id)

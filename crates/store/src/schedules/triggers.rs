@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::schedules::fires::{self, FireOf, NewFire};
+use crate::schedules::polls::{self, PollRow};
 
 /// One trigger of the newest version of its workflow, or one that was there before.
 #[derive(Debug, Clone)]
@@ -35,6 +36,8 @@ pub struct TriggerRow {
     pub last_fire_at: Option<Micros>,
     /// Why it cannot fire.
     pub problem: Option<String>,
+    /// Of a poll: how it is doing.
+    pub poll: Option<PollRow>,
     pub created_at: Micros,
     pub updated_at: Micros,
 }
@@ -82,6 +85,7 @@ pub(crate) fn kind_code(source: &TriggerSource) -> Option<i16> {
         TriggerSource::Event(_) => 3,
         TriggerSource::Webhook(_) => 4,
         TriggerSource::Workflow { .. } => 5,
+        TriggerSource::Poll(_) => 6,
         TriggerSource::Manual => return None,
     })
 }
@@ -121,6 +125,8 @@ struct Row {
     problem: Option<String>,
     created_at: Micros,
     updated_at: Micros,
+    #[sqlx(flatten)]
+    poll: polls::Columns,
 }
 
 impl TryFrom<Row> for TriggerRow {
@@ -146,6 +152,7 @@ impl TryFrom<Row> for TriggerRow {
             fired: row.fired.max(0) as u64,
             last_fire_at: row.last_fire_at,
             problem: row.problem,
+            poll: row.poll.into(),
             created_at: row.created_at,
             updated_at: row.updated_at,
         })
@@ -157,7 +164,8 @@ macro_rules! select {
         concat!(
             "SELECT t.id, t.workflow_id, t.namespace, w.name AS workflow, t.spec, t.revision, t.present, t.active, t.paused, ",
             "t.anchor_at, t.covered_at, t.next_nominal, t.next_fire_at, t.fired, t.last_fire_at, t.problem, t.created_at, ",
-            "t.updated_at FROM triggers t JOIN workflows w ON w.id = t.workflow_id ",
+            "t.updated_at, p.checks, p.checked_at, p.check_run, p.started, p.last_key, p.last_run, p.failures, p.error ",
+            "FROM triggers t JOIN workflows w ON w.id = t.workflow_id LEFT JOIN polls p ON p.trigger_id = t.id ",
             $rest
         )
     };
@@ -192,7 +200,7 @@ impl Store {
 
     /// Triggers in the order of their ids.
     pub async fn triggers(&self, filter: &TriggerFilter, limit: i64) -> Result<Vec<TriggerRow>> {
-        let words = ["cron", "every", "at", "event", "webhook", "workflow"];
+        let words = ["cron", "every", "at", "event", "webhook", "workflow", "poll"];
         let kind = match &filter.kind {
             None => None,
             Some(word) => match words.iter().position(|known| known == word) {

@@ -147,7 +147,7 @@ macro_rules! filtered {
             Flavor::Sqlite => ("v.spec", "instr"),
         };
         let mut query = QueryBuilder::<$database>::new($head);
-        query.push(" WHERE 1 = 1");
+        query.push(" WHERE w.check_of IS NULL");
         in_namespaces!(query, &filter.namespaces);
         if let Some(active) = filter.active {
             query.push(" AND w.active = ").push_bind(active);
@@ -266,11 +266,12 @@ impl Store {
         tx.commit().await
     }
 
-    /// The open runs of a workflow, at most `limit`.
+    /// The open runs of a workflow and of its checks, at most `limit`.
     pub async fn open_runs_of(&self, workflow: Uuid, limit: i64) -> Result<Vec<RunId>> {
         let rows: Vec<(RunId,)> = read!(self, |conn| {
             sqlx::query_as(sql!(
-                "SELECT id FROM runs WHERE workflow_id = $1 AND state < {run.success} ORDER BY id LIMIT $2"
+                "SELECT id FROM runs WHERE workflow_id IN (SELECT id FROM workflows WHERE id = $1 OR check_of = $1) \
+                 AND state < {run.success} ORDER BY id LIMIT $2"
             ))
             .bind(workflow)
             .bind(limit)
@@ -286,7 +287,8 @@ impl Store {
         loop {
             let ended: Vec<(RunId,)> = read!(self, |conn| {
                 sqlx::query_as(sql!(
-                    "SELECT id FROM runs WHERE workflow_id = $1 AND state >= {run.success} ORDER BY id LIMIT $2"
+                    "SELECT id FROM runs WHERE workflow_id IN (SELECT id FROM workflows WHERE id = $1 OR check_of = $1) \
+                     AND state >= {run.success} ORDER BY id LIMIT $2"
                 ))
                 .bind(id)
                 .bind(RUNS_PER_UNIT)
@@ -310,15 +312,16 @@ impl Store {
         if found.is_none() {
             return Err(Error::not_found(format!("workflow {id}")));
         }
-        let open: Option<(RunId,)> =
-            within!(tx, |conn| sqlx::query_as("SELECT id FROM runs WHERE workflow_id = $1 LIMIT 1")
-                .bind(id)
-                .fetch_optional(conn)
-                .await?);
+        let open: Option<(RunId,)> = within!(tx, |conn| sqlx::query_as(
+            "SELECT id FROM runs WHERE workflow_id IN (SELECT id FROM workflows WHERE id = $1 OR check_of = $1) LIMIT 1"
+        )
+        .bind(id)
+        .fetch_optional(conn)
+        .await?);
         if open.is_some() {
             return Err(still_open());
         }
-        within!(tx, sqlx::query("DELETE FROM workflows WHERE id = $1").bind(id));
+        within!(tx, sqlx::query("DELETE FROM workflows WHERE id = $1 OR check_of = $1").bind(id));
         tx.commit().await
     }
 

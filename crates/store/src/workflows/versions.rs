@@ -277,6 +277,7 @@ pub(crate) async fn put_in(
             .bind(now.max(updated_at + 1))
     );
     crate::schedules::trigger_sync::sync(tx, now, (workflow_id, active), workflow).await?;
+    crate::schedules::polls::put_checks(tx, now, workflow_id, workflow, files).await?;
     crate::events::following::follow_workflow(tx, workflow_id, &workflow.namespace).await?;
     let roots: Vec<RootRow> = within!(tx, |conn| sqlx::query_as(ROOTS).bind(id).fetch_all(conn).await?);
     Ok(reference(id, number, workflow_id, workflow, &roots))

@@ -26,6 +26,7 @@ mod looking;
 mod model;
 mod operate;
 mod plans;
+mod polls;
 mod reads;
 mod remote;
 mod reopen;

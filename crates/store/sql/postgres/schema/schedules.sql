@@ -1,7 +1,8 @@
 -- What starts runs by the clock: triggers, their fires, calendars, backfills, jobs.
 
 -- One row per trigger of the newest version of a workflow (not: manual). `name` is the trigger's id within its workflow and
--- survives applying it again. Kinds: 0 cron, 1 every, 2 at, 3 event, 4 webhook, 5 workflow.
+-- survives applying it again. Kinds: 0 cron, 1 every, 2 at, 3 event, 4 webhook, 5 workflow, 6 poll;
+-- from 5 on they listen to the ends of runs.
 -- Every nominal instant up to `covered_at` has its row in `fires`, or lies within one that covers a range. Firing is a
 -- compare-and-swap on (next_fire_at, revision) of a row that is present, active and not paused.
 CREATE TABLE triggers (
@@ -9,10 +10,11 @@ CREATE TABLE triggers (
     workflow_id  uuid NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
     namespace    text NOT NULL,
     name         text NOT NULL,
-    kind         smallint NOT NULL CHECK (kind BETWEEN 0 AND 5),
+    kind         smallint NOT NULL CHECK (kind BETWEEN 0 AND 6),
     listens      text, -- the event or webhook, or `namespace/name` of the workflow it listens to
     calendar     text,
     spec         text NOT NULL,
+    check_version bigint, -- of a poll: the version that its fires start runs of
     revision     bigint NOT NULL DEFAULT 1,
     present      boolean NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
     active       boolean NOT NULL DEFAULT TRUE, -- that of its workflow
@@ -31,7 +33,7 @@ CREATE TABLE triggers (
 ) WITH (fillfactor = 80);
 CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active;
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
-CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present;
+CREATE INDEX triggers_following ON triggers (listens) WHERE kind >= 5 AND present;
 CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calendar IS NOT NULL AND present;
 
 -- What became of each nominal instant: 0 fired, 1 skipped (overlap), 2 missed, 3 blacked out by the calendar, 4 failed.
@@ -76,6 +78,30 @@ CREATE TABLE backfills (
     finished_at  bigint
 );
 CREATE INDEX backfills_active ON backfills (created_at) WHERE status = 0;
+
+-- How a poll is doing. The row is changed in the transaction that makes something of the end of a check, and its lock keeps
+-- two such ends apart.
+CREATE TABLE polls (
+    trigger_id   uuid PRIMARY KEY REFERENCES triggers (id) ON DELETE CASCADE,
+    checks       bigint NOT NULL DEFAULT 0, -- those that have ended
+    checked_at   bigint,
+    check_run    uuid,
+    started      bigint NOT NULL DEFAULT 0, -- runs, one per key
+    last_key     text,
+    last_run     uuid, -- the one that was started last
+    failures     bigint NOT NULL DEFAULT 0, -- in a row
+    error        text -- of the last check, if it failed
+);
+
+-- Keys that a run was started for, until they were not found for long or many others were found since.
+CREATE TABLE poll_keys (
+    trigger_id   uuid NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
+    key          text NOT NULL,
+    run_id       uuid NOT NULL,
+    seen_at      bigint NOT NULL, -- when it was found last
+    PRIMARY KEY (trigger_id, key)
+);
+CREATE INDEX poll_keys_by_age ON poll_keys (trigger_id, seen_at);
 
 -- A workflow of one task and its trigger, made in one call. `spec` is what was asked for, as JSON. What its status is
 -- follows from `cancelled_at` and from its trigger. The counters count every end of a run once.

@@ -12,8 +12,11 @@ CREATE TABLE workflows (
     -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
     -- ends one leaves a row in `run_ends`.
     followed    boolean NOT NULL DEFAULT FALSE,
+    -- Of the workflow that executes the checks of a poll: the workflow whose trigger that is. People do not see it in lists.
+    check_of    uuid,
     UNIQUE (namespace, name)
 );
+CREATE INDEX workflows_of_checks ON workflows (check_of) WHERE check_of IS NOT NULL;
 CREATE INDEX workflows_followed ON workflows (id) WHERE followed;
 
 -- Immutable. `spec` is the validated workflow as JSON, `source` the text it came from.
