@@ -76,6 +76,52 @@ table backfills
     FOREIGN KEY (trigger_id) REFERENCES triggers(id) ON DELETE CASCADE
     CREATE INDEX backfills_active ON public.backfills USING btree (created_at) WHERE (status = 0)
 
+table cache_entries
+    kind smallint not null
+    scope text not null
+    key text not null
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    begun_at bigint not null
+    expires_at bigint not null
+    kept boolean not null default false
+    output text
+    CHECK ((kind = ANY (ARRAY[0, 1])))
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+    CREATE INDEX cache_entries_by_expiry ON public.cache_entries USING btree (expires_at)
+    CREATE INDEX cache_entries_by_key ON public.cache_entries USING btree (kind, scope, key, begun_at)
+
+table cache_uses
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    kind smallint not null
+    key text not null
+    source_run uuid
+    source_idx integer
+    source_item integer
+    source_attempt integer
+    CHECK ((kind = ANY (ARRAY[0, 1])))
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+
+table cached_files
+    run_id uuid not null
+    idx integer not null
+    item integer not null
+    attempt integer not null
+    name text not null
+    files integer not null
+    bytes bigint not null
+    sha256 text not null
+    executable boolean not null
+    content bytea
+    object text
+    CHECK (((content IS NULL) <> (object IS NULL)))
+    PRIMARY KEY (run_id, idx, item, attempt, name)
+
 table calendars
     namespace text not null
     name text not null
@@ -541,6 +587,28 @@ table operator_actions
     PRIMARY KEY (id)
     CREATE INDEX operator_actions_by_run ON public.operator_actions USING btree (run_id, seq)
 
+table poll_keys
+    trigger_id uuid not null
+    key text not null
+    run_id uuid not null
+    seen_at bigint not null
+    PRIMARY KEY (trigger_id, key)
+    FOREIGN KEY (trigger_id) REFERENCES triggers(id) ON DELETE CASCADE
+    CREATE INDEX poll_keys_by_age ON public.poll_keys USING btree (trigger_id, seen_at)
+
+table polls
+    trigger_id uuid not null
+    checks bigint not null default 0
+    checked_at bigint
+    check_run uuid
+    started bigint not null default 0
+    last_key text
+    last_run uuid
+    failures bigint not null default 0
+    error text
+    PRIMARY KEY (trigger_id)
+    FOREIGN KEY (trigger_id) REFERENCES triggers(id) ON DELETE CASCADE
+
 table routes
     id integer not null generated always as identity
     namespace text not null
@@ -749,6 +817,7 @@ table triggers with (fillfactor=80)
     listens text
     calendar text
     spec text not null
+    check_version bigint
     revision bigint not null default 1
     present boolean not null default true
     active boolean not null default true
@@ -763,13 +832,13 @@ table triggers with (fillfactor=80)
     created_at bigint not null
     updated_at bigint not null
     CHECK (((next_fire_at IS NULL) = (next_nominal IS NULL)))
-    CHECK (((kind >= 0) AND (kind <= 5)))
+    CHECK (((kind >= 0) AND (kind <= 6)))
     PRIMARY KEY (id)
     FOREIGN KEY (workflow_id) REFERENCES workflows(id) ON DELETE CASCADE
     UNIQUE (workflow_id, name)
     CREATE INDEX triggers_by_calendar ON public.triggers USING btree (namespace, calendar) WHERE ((calendar IS NOT NULL) AND present)
     CREATE INDEX triggers_due ON public.triggers USING btree (next_fire_at) WHERE ((next_fire_at IS NOT NULL) AND (NOT paused) AND present AND active)
-    CREATE INDEX triggers_following ON public.triggers USING btree (listens) WHERE ((kind = 5) AND present)
+    CREATE INDEX triggers_following ON public.triggers USING btree (listens) WHERE ((kind >= 5) AND present)
     CREATE INDEX triggers_listening ON public.triggers USING btree (namespace, kind, listens) WHERE ((listens IS NOT NULL) AND present)
     CREATE UNIQUE INDEX triggers_workflow_id_name_key ON public.triggers USING btree (workflow_id, name)
 
@@ -892,10 +961,12 @@ table workflows
     created_at bigint not null
     updated_at bigint not null
     followed boolean not null default false
+    check_of uuid
     UNIQUE (namespace, name)
     PRIMARY KEY (id)
     CREATE INDEX workflows_followed ON public.workflows USING btree (id) WHERE followed
     CREATE UNIQUE INDEX workflows_namespace_name_key ON public.workflows USING btree (namespace, name)
+    CREATE INDEX workflows_of_checks ON public.workflows USING btree (check_of) WHERE (check_of IS NOT NULL)
 
 function child_ended_v1(
     p_now bigint,

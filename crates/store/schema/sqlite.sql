@@ -78,6 +78,57 @@ CREATE TABLE backfills (
 
 CREATE INDEX backfills_active ON backfills (created_at) WHERE status = 0;
 
+CREATE TABLE cache_entries (
+    kind        INTEGER NOT NULL CHECK (kind IN (0, 1)),
+    -- Of results the namespace, workflow and task; of files the namespace.
+    scope       TEXT NOT NULL,
+    key         TEXT NOT NULL,
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    begun_at    INTEGER NOT NULL,
+    expires_at  INTEGER NOT NULL,
+    -- Its run is forgotten; the output was copied here.
+    kept        BOOLEAN NOT NULL DEFAULT FALSE,
+    output      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+
+CREATE INDEX cache_entries_by_expiry ON cache_entries (expires_at);
+
+CREATE INDEX cache_entries_by_key ON cache_entries (kind, scope, key, begun_at);
+
+CREATE TABLE cache_uses (
+    run_id          BLOB NOT NULL,
+    idx             INTEGER NOT NULL,
+    item            INTEGER NOT NULL,
+    attempt         INTEGER NOT NULL,
+    kind            INTEGER NOT NULL CHECK (kind IN (0, 1)),
+    key             TEXT NOT NULL,
+    source_run      BLOB,
+    source_idx      INTEGER,
+    source_item     INTEGER,
+    source_attempt  INTEGER,
+    PRIMARY KEY (run_id, idx, item, attempt, kind)
+);
+
+CREATE TABLE cached_files (
+    run_id      BLOB NOT NULL,
+    idx         INTEGER NOT NULL,
+    item        INTEGER NOT NULL,
+    attempt     INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    files       INTEGER NOT NULL,
+    bytes       INTEGER NOT NULL,
+    sha256      TEXT NOT NULL,
+    executable  BOOLEAN NOT NULL,
+    content     BLOB,
+    object      TEXT,
+    PRIMARY KEY (run_id, idx, item, attempt, name),
+    CHECK ((content IS NULL) <> (object IS NULL))
+);
+
 CREATE TABLE calendars (
     namespace    TEXT NOT NULL,
     name         TEXT NOT NULL,
@@ -463,6 +514,28 @@ CREATE TABLE operator_actions (
 
 CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);
 
+CREATE TABLE poll_keys (
+    trigger_id   BLOB NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
+    key          TEXT NOT NULL,
+    run_id       BLOB NOT NULL,
+    seen_at      INTEGER NOT NULL, -- when it was found last
+    PRIMARY KEY (trigger_id, key)
+) WITHOUT ROWID;
+
+CREATE INDEX poll_keys_by_age ON poll_keys (trigger_id, seen_at);
+
+CREATE TABLE polls (
+    trigger_id   BLOB PRIMARY KEY REFERENCES triggers (id) ON DELETE CASCADE,
+    checks       INTEGER NOT NULL DEFAULT 0, -- those that have ended
+    checked_at   INTEGER,
+    check_run    BLOB,
+    started      INTEGER NOT NULL DEFAULT 0, -- runs, one per key
+    last_key     TEXT,
+    last_run     BLOB, -- the one that was started last
+    failures     INTEGER NOT NULL DEFAULT 0, -- in a row
+    error        TEXT -- of the last check, if it failed
+);
+
 CREATE TABLE routes (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
     namespace   TEXT NOT NULL,
@@ -680,10 +753,11 @@ CREATE TABLE triggers (
     workflow_id  BLOB NOT NULL REFERENCES workflows (id) ON DELETE CASCADE,
     namespace    TEXT NOT NULL,
     name         TEXT NOT NULL,
-    kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 5),
+    kind         INTEGER NOT NULL CHECK (kind BETWEEN 0 AND 6),
     listens      TEXT, -- the event or webhook, or `namespace/name` of the workflow it listens to
     calendar     TEXT,
     spec         TEXT NOT NULL,
+    check_version INTEGER, -- of a poll: the version that its fires start runs of
     revision     INTEGER NOT NULL DEFAULT 1,
     present      BOOLEAN NOT NULL DEFAULT TRUE, -- false once the newest version does not name it any more
     active       BOOLEAN NOT NULL DEFAULT TRUE, -- that of its workflow
@@ -705,7 +779,7 @@ CREATE INDEX triggers_by_calendar ON triggers (namespace, calendar) WHERE calend
 
 CREATE INDEX triggers_due ON triggers (next_fire_at) WHERE next_fire_at IS NOT NULL AND NOT paused AND present AND active;
 
-CREATE INDEX triggers_following ON triggers (listens) WHERE kind = 5 AND present;
+CREATE INDEX triggers_following ON triggers (listens) WHERE kind >= 5 AND present;
 
 CREATE INDEX triggers_listening ON triggers (namespace, kind, listens) WHERE listens IS NOT NULL AND present;
 
@@ -892,7 +966,11 @@ CREATE TABLE workflows (
     -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
     -- ends one leaves a row in `run_ends`.
     followed    BOOLEAN NOT NULL DEFAULT FALSE,
+    -- Of the workflow that executes the checks of a poll: the workflow whose trigger that is. People do not see it in lists.
+    check_of    BLOB,
     UNIQUE (namespace, name)
 );
 
 CREATE INDEX workflows_followed ON workflows (id) WHERE followed;
+
+CREATE INDEX workflows_of_checks ON workflows (check_of) WHERE check_of IS NOT NULL;
