@@ -312,12 +312,8 @@ impl Store {
         if found.is_none() {
             return Err(Error::not_found(format!("workflow {id}")));
         }
-        let open: Option<(RunId,)> = within!(tx, |conn| sqlx::query_as(
-            "SELECT id FROM runs WHERE workflow_id IN (SELECT id FROM workflows WHERE id = $1 OR check_of = $1) LIMIT 1"
-        )
-        .bind(id)
-        .fetch_optional(conn)
-        .await?);
+        let of_it = "SELECT id FROM runs WHERE workflow_id IN (SELECT id FROM workflows WHERE id = $1 OR check_of = $1) LIMIT 1";
+        let open: Option<(RunId,)> = within!(tx, |conn| sqlx::query_as(of_it).bind(id).fetch_optional(conn).await?);
         if open.is_some() {
             return Err(still_open());
         }
