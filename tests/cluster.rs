@@ -30,8 +30,10 @@ async fn check(lasts: Duration) {
     eprintln!("{report}");
     assert!(report.violations.is_empty(), "{report}");
     assert!(report.counts(), "less than half of the operations succeeded: {report}");
-    assert!(report.terms > 1 && report.lost_attempts > 0, "nothing was disturbed: {report}");
+    assert!(report.terms > 1, "nothing was disturbed: {report}");
+    // A worker that is killed in a short run may have had nothing to do.
     if lasts > Duration::from_secs(240) {
+        assert!(report.lost_attempts > 0, "no attempt was lost: {report}");
         for (class, name) in FaultClass::ALL {
             assert!(report.faults.contains_key(&class), "{name} never happened: {report}");
         }

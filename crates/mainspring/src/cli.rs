@@ -294,6 +294,19 @@ impl Command {
     }
 }
 
+/// How many rows of a list to show.
+pub(crate) fn limit(text: &str) -> Result<u16, String> {
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=500).contains(limit))
+        .ok_or_else(|| "write a whole number from 1 to 500".into())
+}
+
+/// The same as a wider number.
+pub(crate) fn limit_wide(text: &str) -> Result<i64, String> {
+    limit(text).map(i64::from)
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -318,17 +331,4 @@ mod tests {
             assert!(HELP.contains(&line), "the help lacks{line}");
         }
     }
-}
-
-/// How many rows of a list to show.
-pub(crate) fn limit(text: &str) -> Result<u16, String> {
-    text.parse()
-        .ok()
-        .filter(|limit| (1..=500).contains(limit))
-        .ok_or_else(|| "write a whole number from 1 to 500".into())
-}
-
-/// The same as a wider number.
-pub(crate) fn limit_wide(text: &str) -> Result<i64, String> {
-    limit(text).map(i64::from)
 }

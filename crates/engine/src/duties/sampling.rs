@@ -70,7 +70,7 @@ async fn sample(shared: &Shared) -> Result<Sample> {
         .collect();
     let pending_dead_letters = store.dead_letters_by_reason().await?;
     let runs_by_health = store.runs_by_health(now).await?;
-    Ok(Sample { queues, workers, pending_dead_letters, runs_by_health, ..Sample::default() })
+    Ok(Sample { queues, workers, pending_dead_letters, runs_by_health })
 }
 
 /// A queue that is empty has a depth too.

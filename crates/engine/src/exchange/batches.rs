@@ -17,6 +17,9 @@ const BATCH: usize = 500;
 /// … and at most this many bytes of outputs and errors.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// What was asked for of a route, what was claimed, and the rank and time of the furthest claim.
+type Answered = (i32, i32, Option<(i16, Micros)>);
+
 /// What one exchange carries, kept until it is known to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -182,7 +185,7 @@ impl Gatherer {
     /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again. Returns the
     /// claims that were not known before, and whether there is probably more to claim.
     pub(crate) fn applied(&mut self, batch: &Batch, claimed: Vec<Claimed>, now: Instant) -> (Vec<Claimed>, bool) {
-        let mut answers: HashMap<i32, (i32, i32, Option<(i16, Micros)>)> = HashMap::new();
+        let mut answers: HashMap<i32, Answered> = HashMap::new();
         for want in &batch.exchange.want {
             answers.entry(want.route).or_default().0 += want.slots;
         }

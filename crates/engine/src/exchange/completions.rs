@@ -47,8 +47,9 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
         let Some(held) = gatherer.get(token) else { continue };
         let left_something = completion.logged || !completion.artifacts.is_empty();
         let is_process = held.class == SlotClass::Process;
+        let stores = |spec: &Spec| (left_something && is_process) || publishes(spec, &completion);
         match shared.client.specs.cached(held.version) {
-            Some(spec) if !(left_something && is_process) && !publishes(&spec, &completion) => {
+            Some(spec) if !stores(&spec) => {
                 if let Some(held) = gatherer.finish(token) {
                     drop(gatherer);
                     lanes.add(hand_in(shared, completion, held, Some(&spec)));

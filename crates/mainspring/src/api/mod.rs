@@ -38,7 +38,7 @@ pub(crate) struct Connection {
 }
 
 enum Way {
-    Here { api: Box<Api>, client: Client, user: String },
+    Here { api: Box<Api>, client: Box<Client>, user: String },
     There(Endpoint),
 }
 
@@ -97,7 +97,7 @@ impl Connection {
         };
         let api = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
         let user = app.operator(None, None).by;
-        Ok(Self { way: Way::Here { api: Box::new(api), client, user }, namespace })
+        Ok(Self { way: Way::Here { api: Box::new(api), client: Box::new(client), user }, namespace })
     }
 
     /// The same way, under another name. A server knows the caller by the token, and gets the name beside it.

@@ -78,7 +78,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     .await?;
     let as_json = args.json || matches!(app.out.format, Some(Format::Json | Format::Yaml));
     let mut show = Show::new(app.out, !as_json);
-    let source = Source::Store { client: client.clone(), run: id };
+    let source = Source::Store { client: Box::new(client.clone()), run: id };
     let mut follower = Follower::new(source, Plan::Stored(spec.clone()), Some(tap), !show.is_nothing()).await?;
     let followed = follow(app, &client, &node, &mut follower, &mut show, &mut signals).await;
     // From here on what tasks print has no reader, and they must not wait for one.

@@ -36,7 +36,7 @@ impl Deref for Plan {
 
 /// One run, and a way to look at it again and again.
 pub(crate) enum Source {
-    Store { client: Client, run: RunId },
+    Store { client: Box<Client>, run: RunId },
     Server(Remote),
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Printed {
 impl Source {
     pub(crate) fn new(api: Connection, run: RunId) -> Self {
         match api.client() {
-            Some(client) => Self::Store { client: client.clone(), run },
+            Some(client) => Self::Store { client: Box::new(client.clone()), run },
             None => Self::Server(Remote::new(api, run)),
         }
     }

@@ -60,11 +60,8 @@ impl KnownTokens {
 
 impl Known {
     fn fresh(&mut self, id: Uuid, now: Instant) -> Option<TokenRow> {
-        loop {
-            match self.changes.try_recv() {
-                Ok(_) | Err(TryRecvError::Lagged(_)) => self.rows.clear(),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
-            }
+        while let Ok(_) | Err(TryRecvError::Lagged(_)) = self.changes.try_recv() {
+            self.rows.clear();
         }
         let (read_at, row) = self.rows.get(&id)?;
         (now.saturating_duration_since(*read_at) < GOOD_FOR).then(|| row.clone())

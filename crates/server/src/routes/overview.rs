@@ -4,6 +4,7 @@
 //! much there is.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use axum::Json;
 use axum::extract::State;
@@ -91,8 +92,8 @@ type Specs = HashMap<i64, std::sync::Arc<Spec>>;
 async fn specs(state: &ApiState, versions: impl Iterator<Item = i64>) -> Result<Specs, Problem> {
     let mut found = Specs::new();
     for version in versions {
-        if !found.contains_key(&version) {
-            found.insert(version, state.client().spec(version).await?);
+        if let Entry::Vacant(entry) = found.entry(version) {
+            entry.insert(state.client().spec(version).await?);
         }
     }
     Ok(found)

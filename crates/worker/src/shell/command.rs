@@ -224,11 +224,11 @@ impl Workbench {
         };
         let mut command = match &limits {
             None if self.confinement.is_some() && !program.is_file() => return Err(missing(&program)),
-            None => launch.command(&program, &words[0], &place),
+            None => launch.command(&program, &words[0], place),
             // The limits hold from the first instruction of the program on; a missing program is reported before.
             Some(_) if !program.is_file() => return Err(missing(&program)),
             Some(instruction) => {
-                let mut command = launch.command(Path::new(limits::SHELL), "sh", &place);
+                let mut command = launch.command(Path::new(limits::SHELL), "sh", place);
                 command.args(["-c", instruction, "sh"]).arg(&program);
                 command
             }

@@ -63,12 +63,12 @@ pub(super) struct Box<'a> {
     pub(super) cwd: Option<&'a str>,
 }
 
+/// Names and values of variables of a process.
+type Variables = Vec<(OsString, OsString)>;
+
 impl Box<'_> {
     /// The arguments of the engine, up to the image; and the variables of its own process.
-    pub(super) fn arguments(
-        &self,
-        variables: &[(OsString, OsString)],
-    ) -> Result<(Vec<OsString>, Vec<(OsString, OsString)>), Failure> {
+    pub(super) fn arguments(&self, variables: &[(OsString, OsString)]) -> Result<(Vec<OsString>, Variables), Failure> {
         let mut words = ["run", "--rm", "--log-driver", "none", "--stop-timeout", "0"].map(OsString::from).to_vec();
         let mut add = |flag: &str, value: OsString| words.extend([OsString::from(flag), value]);
         add("--name", self.name.clone().into());

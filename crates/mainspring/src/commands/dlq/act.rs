@@ -64,7 +64,7 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
     while !args.no_wait && text(&batch, "status") == "running" {
         let done = batch["done"].as_i64().unwrap_or(0);
         if done != told && app.out.record_format() == Format::Table {
-            app.out.note(&format!("{done} of {} …", batch["matched"]));
+            app.out.note(format!("{done} of {} …", batch["matched"]));
             told = done;
         }
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;

@@ -90,7 +90,7 @@ pub(super) async fn listed(
     let attempts = match retried.next() {
         None => HashMap::new(),
         // They are in the order of their indexes.
-        Some(first) => client.store().attempts_between(id, first, retried.last().unwrap_or(first)).await?,
+        Some(first) => client.store().attempts_between(id, first, retried.next_back().unwrap_or(first)).await?,
     };
     let of = |row: &TaskRunRow| attempts.get(&row.key).map_or(&[][..], Vec::as_slice);
     let keys: Vec<TaskKey> = shown.items.iter().map(|row| row.key).filter(|key| key.item >= 0).collect();

@@ -1,5 +1,6 @@
 //! `/workflows/{workflow}/grid`: tasks × runs, one character each.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use axum::Json;
@@ -69,10 +70,10 @@ pub(crate) async fn grid(
     }
     let mut versions = BTreeMap::new();
     for run in &runs {
-        if !versions.contains_key(&run.version_number) {
+        if let Entry::Vacant(entry) = versions.entry(run.version_number) {
             let spec = client.spec(run.version).await?;
             let tasks: Vec<String> = spec.workflow.tasks.iter().map(|task| task.name.clone()).collect();
-            versions.insert(run.version_number, tasks);
+            entry.insert(tasks);
         }
     }
     let next = runs.last().filter(|_| has_more).map(|run| run.id.to_string());
