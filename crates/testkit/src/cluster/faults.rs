@@ -105,7 +105,7 @@ impl Scene {
             FaultClass::DatabaseRestarted => self.restart_database().await,
             FaultClass::BackendsTerminated => {
                 let sql = "SELECT pg_terminate_backend(pid)::int FROM (SELECT pid FROM pg_stat_activity \
-                           WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 8) some";
+                           WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 8) chosen";
                 Ok(self.looking.rows::<(i32,)>(sql).await.is_some_and(|rows| !rows.is_empty()))
             }
             FaultClass::EtcdKilled => {
