@@ -37,6 +37,16 @@ async fn start(database: &TestDatabase, config: NodeConfig) -> TestNode {
     TestNode::start_as(client, config, Registry::builder().build()).await.unwrap()
 }
 
+/// Registers a worker at a node, and starts a run that has a task for it.
+async fn worker_with_a_task(node: &TestNode, source: &str) -> WorkerSession {
+    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
+    let id = node.client().workers().unwrap().register(worker).await.unwrap();
+    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
+    let spec = node.client().put_workflow(workflow, source).await.unwrap();
+    node.client().submit(&spec, Submission::default()).await.unwrap();
+    WorkerSession { id, token_hash: Vec::new(), namespaces: None }
+}
+
 fn request(seq: i64) -> WorkerExchange {
     WorkerExchange { seq, finished: Vec::new(), holding: Vec::new(), want: [4; 3], wait: Duration::from_secs(1) }
 }
@@ -50,12 +60,7 @@ async fn exchange(node: &TestNode, session: &WorkerSession, request: WorkerExcha
 async fn a_session_on_its_way_to_a_node_is_not_taken_for_one_that_has_left() {
     let database = TestDatabase::postgres().await;
     let (first, second) = (node(&database, "first").await, node(&database, "second").await);
-    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
-    let id = first.client().workers().unwrap().register(worker).await.unwrap();
-    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
-    let workflow = mainspring_core::parse(SOURCE).unwrap_or_else(|errors| panic!("{errors}"));
-    let spec = first.client().put_workflow(workflow, SOURCE).await.unwrap();
-    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let session = worker_with_a_task(&first, SOURCE).await;
     let mut seq = 1;
     let assigned = until("the task is assigned", PATIENCE, async || {
         let answer = exchange(&first, &session, request(seq)).await;
@@ -67,7 +72,7 @@ async fn a_session_on_its_way_to_a_node_is_not_taken_for_one_that_has_left() {
     // The worker never got it and asks at the other node, whose guard has to wait for the row.
     let mut holder = PgConnection::connect(database.url()).await.unwrap();
     sqlx::query("BEGIN").execute(&mut holder).await.unwrap();
-    sqlx::query("SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE").bind(id).execute(&mut holder).await.unwrap();
+    sqlx::query("SELECT 1 FROM sessions WHERE id = $1 FOR UPDATE").bind(session.id).execute(&mut holder).await.unwrap();
     let asking = {
         let (gate, session) = (second.client().workers().unwrap(), session.clone());
         tokio::spawn(async move { gate.exchange(&session, request(seq - 1)).await })
@@ -105,12 +110,7 @@ async fn a_node_that_a_session_comes_back_to_does_not_deliver_what_another_took_
     let config = NodeConfig { heartbeat: Duration::from_secs(20), ..quiet_node("first") };
     let first = start(&database, config).await;
     let second = node(&database, "second").await;
-    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
-    let id = first.client().workers().unwrap().register(worker).await.unwrap();
-    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
-    let workflow = mainspring_core::parse(SOURCE).unwrap_or_else(|errors| panic!("{errors}"));
-    let spec = first.client().put_workflow(workflow, SOURCE).await.unwrap();
-    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let session = worker_with_a_task(&first, SOURCE).await;
     let mut seq = 0;
     let lost = until("the task is assigned", PATIENCE, async || {
         seq += 1;
@@ -151,13 +151,8 @@ async fn a_node_that_a_session_comes_back_to_does_not_deliver_what_another_took_
 async fn a_failure_that_is_handed_in_at_another_node_is_retried() {
     let database = TestDatabase::postgres().await;
     let (first, second) = (node(&database, "first").await, node(&database, "second").await);
-    let worker = NewWorker { worker: "w".into(), queues: vec!["far".into()], slots: [4; 3], ..NewWorker::default() };
-    let id = first.client().workers().unwrap().register(worker).await.unwrap();
-    let session = WorkerSession { id, token_hash: Vec::new(), namespaces: None };
     let source = "{name: again, tasks: {work: {run: 'exit 1', queue: far, retry: {attempts: 2, delay: 10ms}}}}";
-    let workflow = mainspring_core::parse(source).unwrap_or_else(|errors| panic!("{errors}"));
-    let spec = first.client().put_workflow(workflow, source).await.unwrap();
-    first.client().submit(&spec, Submission::default()).await.unwrap();
+    let session = worker_with_a_task(&first, source).await;
     let mut seq = 0;
     let assigned = until("the task is assigned", PATIENCE, async || {
         seq += 1;

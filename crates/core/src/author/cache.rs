@@ -7,6 +7,7 @@ use crate::yaml::{Kind, NodeId};
 
 use super::dialect::{CACHE, REUSE};
 use super::fields::{Entry, Path, Reader, unread};
+use super::http::template;
 use super::spec::{Field, TaskSpec, Text};
 
 /// The kinds of tasks whose result can be reused: those that a worker executes.
@@ -83,15 +84,13 @@ fn read_key(
     field: Field,
     texts: &mut Vec<Text>,
 ) -> Option<String> {
-    let text = reader.filled_text(id, path)?;
-    if has_expression(text) {
-        texts.push(Text::new(field, id, path));
-    } else if text.len() > MAX_CACHE_KEY || text.chars().any(char::is_control) {
+    let text = template(reader, id, path, field, texts)?;
+    if !has_expression(&text) && (text.len() > MAX_CACHE_KEY || text.chars().any(char::is_control)) {
         let message = format!("a key has at most {MAX_CACHE_KEY} bytes, on one line");
         reader.report.add(reader.place(id), path, message);
         return None;
     }
-    Some(text.to_owned())
+    Some(text)
 }
 
 fn read_ttl(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>) -> Option<u64> {

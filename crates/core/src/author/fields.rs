@@ -10,7 +10,8 @@ use crate::diagnostic::{Place, Report, did_you_mean, quoted};
 use crate::expr::has_expression;
 use crate::yaml::{Kind, Node, NodeId, Style, Tree};
 
-use super::dialect::{Table, other_word};
+use super::dialect::Table;
+use super::other_words::other_word;
 use super::values::{IDENTIFIER_RULE, NAME_RULE, PRIORITIES, is_identifier, is_name, parse_duration, plain_value};
 
 /// The longest text of a description, a label or a variable.

@@ -198,7 +198,8 @@ fn auth(reader: &mut Reader<'_, '_>, id: NodeId, path: Path<'_>, texts: &mut Vec
     Some(HttpAuth::Basic { username, password })
 }
 
-fn template(
+/// A text that may hold an expression.
+pub(super) fn template(
     reader: &mut Reader<'_, '_>,
     id: NodeId,
     path: Path<'_>,

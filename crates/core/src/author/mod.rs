@@ -16,6 +16,7 @@ mod inputs;
 mod listed;
 mod matrix;
 mod notifications;
+mod other_words;
 mod places;
 mod poll;
 mod process;

@@ -153,7 +153,7 @@ impl Store {
                 .await?
             }
             Db::Sqlite(sqlite) => {
-                // Nobody else writes between the two.
+                // The writer is held over both: no other statement comes in between.
                 let mut writer = sqlite.writer().await?;
                 let before = sqlx::query_as("SELECT node FROM sessions WHERE id = $1")
                     .bind(guard.session)

@@ -39,13 +39,26 @@ pub struct StoredArtifact {
     pub place: ArtifactPlace,
 }
 
+/// What is kept of a file, and where its content is.
 #[derive(sqlx::FromRow)]
-struct PlaceRow {
+pub(crate) struct PlaceRow {
     bytes: i64,
     sha256: String,
     executable: bool,
     content: Option<Vec<u8>>,
     object: Option<String>,
+}
+
+impl PlaceRow {
+    pub(crate) fn stored(self, table: &'static str, key: TaskKey, name: &str) -> Result<StoredArtifact> {
+        let Self { bytes, sha256, executable, content, object } = self;
+        let place = match (content, object) {
+            (Some(content), None) => ArtifactPlace::Database(content),
+            (None, Some(object)) => ArtifactPlace::Object(object),
+            _ => return Err(Error::bad_row(table, "object", key, "it has both or none of content and object")),
+        };
+        Ok(StoredArtifact { name: name.to_owned(), bytes, sha256, executable, place })
+    }
 }
 
 impl Store {
@@ -188,14 +201,7 @@ impl Store {
             .fetch_optional(conn)
             .await?
         });
-        let Some(row) = row else { return Ok(None) };
-        let place = match (row.content, row.object) {
-            (Some(content), None) => ArtifactPlace::Database(content),
-            (None, Some(object)) => ArtifactPlace::Object(object),
-            _ => return Err(Error::bad_row("artifacts", "object", key, "it has both or none of content and object")),
-        };
-        let PlaceRow { bytes, sha256, executable, .. } = row;
-        Ok(Some(StoredArtifact { name: name.to_owned(), bytes, sha256, executable, place }))
+        row.map(|row| row.stored("artifacts", key, name)).transpose()
     }
 
     /// Objects that are to be deleted now.

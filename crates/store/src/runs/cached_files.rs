@@ -4,17 +4,8 @@ use mainspring_core::workflow::CacheKind;
 use mainspring_core::{Micros, TaskKey};
 
 use crate::db::{Store, Tx, locking, read, within};
-use crate::error::{Error, Result};
-use crate::runs::artifacts::{ArtifactPlace, ArtifactRow, StoredArtifact};
-
-#[derive(sqlx::FromRow)]
-struct PlaceRow {
-    bytes: i64,
-    sha256: String,
-    executable: bool,
-    content: Option<Vec<u8>>,
-    object: Option<String>,
-}
+use crate::error::Result;
+use crate::runs::artifacts::{ArtifactPlace, ArtifactRow, PlaceRow, StoredArtifact};
 
 impl Store {
     /// Keeps one of `files` files of an entry. The same name again replaces it. False, and nothing is kept, if the attempt has
@@ -127,16 +118,7 @@ impl Store {
             .fetch_optional(conn)
             .await?
         });
-        let Some(row) = row else { return Ok(None) };
-        let place = match (row.content, row.object) {
-            (Some(content), None) => ArtifactPlace::Database(content),
-            (None, Some(object)) => ArtifactPlace::Object(object),
-            _ => {
-                return Err(Error::bad_row("cached_files", "object", key, "it has both or none of content and object"));
-            }
-        };
-        let PlaceRow { bytes, sha256, executable, .. } = row;
-        Ok(Some(StoredArtifact { name: name.to_owned(), bytes, sha256, executable, place }))
+        row.map(|row| row.stored("cached_files", key, name)).transpose()
     }
 }
 
