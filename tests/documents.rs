@@ -1,12 +1,13 @@
-//! The pages name files of this repository: each of them exists, and so does every page that another one links to.
+//! The pages name files of this repository: each of them exists, and so does every page that another one links to. And what
+//! the pages say of all files of a kind holds.
 
 use std::path::{Path, PathBuf};
 
 /// Words in backticks that look like a path below one of these folders.
 const ROOTS: [&str; 9] =
     ["crates/", "tests/", "docs/", "examples/", "scripts/", "deploy/", "bench/", "ui/src/", "sdk/"];
-const CRATES: [&str; 9] =
-    ["core/", "store/", "engine/", "worker/", "server/", "api/", "telemetry/", "mainspring/", "testkit/"];
+const CRATES: [&str; 10] =
+    ["core/", "store/", "engine/", "worker/", "server/", "api/", "boxed/", "telemetry/", "mainspring/", "testkit/"];
 /// Folders whose pages are read, beside those at the top.
 const FOLDERS: [&str; 3] = ["docs", "deploy", "sdk"];
 
@@ -31,14 +32,51 @@ fn every_file_that_a_page_names_or_links_to_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// Without it, each crate that calls such a function compiles its body again (decision 0028).
+#[test]
+fn public_async_functions_of_libraries_are_boxed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let (mut boxed, mut bare) = (0, Vec::new());
+    for library in ["store", "engine"] {
+        let mut sources = Vec::new();
+        find_files(root, &Path::new("crates").join(library).join("src"), "rs", &mut sources);
+        for source in sources {
+            let text = std::fs::read_to_string(root.join(&source)).unwrap();
+            let mut block = "";
+            let mut previous = "";
+            for line in text.lines() {
+                if line.starts_with("impl") {
+                    block = previous;
+                }
+                let marked = if line.starts_with(' ') { block } else { previous };
+                let declared = line.trim_start().strip_prefix("pub async fn ");
+                // A generic function is compiled by its caller.
+                if let Some(declared) = declared.filter(|declared| !declared.split('(').next().unwrap().contains('<')) {
+                    match marked == "#[boxed]" {
+                        true => boxed += 1,
+                        false => bare.push(format!("{}: {declared}", source.display())),
+                    }
+                }
+                previous = line;
+            }
+        }
+    }
+    assert!(boxed > 300, "only {boxed} functions were found: they are written in another way now");
+    assert!(bare.is_empty(), "{bare:#?}");
+}
+
 fn find_pages(root: &Path, folder: &Path, pages: &mut Vec<PathBuf>) {
+    find_files(root, folder, "md", pages);
+}
+
+fn find_files(root: &Path, folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(root.join(folder)).unwrap() {
         let entry = entry.unwrap();
         let path = folder.join(entry.file_name());
         if entry.file_type().unwrap().is_dir() {
-            find_pages(root, &path, pages);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            pages.push(path);
+            find_files(root, &path, kind, found);
+        } else if path.extension().is_some_and(|extension| extension == kind) {
+            found.push(path);
         }
     }
 }

@@ -8,6 +8,7 @@ mod workflows;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::work::Clock;
 use mainspring_store::{CauseBudget, Store};
@@ -70,6 +71,7 @@ pub struct Client {
 /// Where something is claimable is seldom known where it happens.
 pub(crate) const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
 
+#[boxed]
 impl Client {
     pub fn new(store: Store, clock: Arc<SystemClock>) -> Self {
         let specs = Arc::new(Specs::new(store.clone()));

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::zone_version;
 use mainspring_core::time::rfc3339;
@@ -90,6 +91,7 @@ struct CacheState {
     looking: Option<watch::Receiver<Option<Arc<Health>>>>,
 }
 
+#[boxed]
 impl Client {
     /// How everything is, at most half a second old; if the parts do not answer in time, what was seen last.
     pub async fn health(&self) -> Arc<Health> {

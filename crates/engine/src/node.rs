@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::RunId;
 use mainspring_core::state::RunState;
 use mainspring_core::work::{Assignment, Completion, LogChunk, Workforce};
@@ -277,6 +278,7 @@ impl NodeHandle {
     }
 }
 
+#[boxed]
 impl Node {
     /// Registers a session and starts the loops. `completions` and `logs` are what the workforce reports to.
     pub async fn start(

@@ -1,5 +1,6 @@
 //! What people do to one task run, whether it is live or has ended.
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::ids::NO_ITEM;
 use mainspring_core::state::TaskState;
@@ -40,6 +41,7 @@ pub enum Acted {
     Reopened,
 }
 
+#[boxed]
 impl Client {
     /// Acts on a task run. `roles` are those of the caller, for approvals; `None` for a caller who may do everything.
     pub async fn act(

@@ -10,6 +10,7 @@ mod starting;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_store::{AuditRow, Error, KeptAnswer, Lane, NewRun, PlainSubmission, RequestKey, Result};
 use tokio::sync::oneshot;
@@ -102,6 +103,7 @@ impl<T> Queue<T> {
     }
 }
 
+#[boxed]
 impl Client {
     /// Makes a plain run with what its request leaves, together with others; when it was made. The work of the submitter
     /// goes on if the caller does not wait for it.

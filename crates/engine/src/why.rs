@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::{Action, Task};
@@ -26,6 +27,7 @@ pub struct Obstacles {
     pools: HashMap<String, (Option<i32>, i32)>,
 }
 
+#[boxed]
 impl Client {
     /// Why one task run does not run; empty if it runs or has ended.
     pub async fn why(&self, key: TaskKey) -> Result<Vec<String>> {

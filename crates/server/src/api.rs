@@ -9,6 +9,7 @@ use axum::extract::Request;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use mainspring_boxed::boxed;
 use mainspring_engine::{Client, CoordinationError};
 use mainspring_store::NewToken;
 use tower::ServiceExt;
@@ -52,6 +53,7 @@ pub struct LocalAnswer {
     pub body: Vec<u8>,
 }
 
+#[boxed]
 impl Api {
     /// Fails with what is wrong with the settings.
     pub fn new(client: Client, settings: Settings) -> Result<Self, String> {

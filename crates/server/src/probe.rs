@@ -6,6 +6,7 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use mainspring_boxed::boxed;
 use mainspring_telemetry::Metrics;
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -25,6 +26,7 @@ pub struct ProbeServer {
     _task: JoinHandle<()>,
 }
 
+#[boxed]
 impl ProbeServer {
     /// Takes the address and answers; `service` is the name that `/healthz` gives.
     pub async fn start(address: SocketAddr, metrics: Metrics, service: &'static str) -> std::io::Result<Self> {

@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mainspring_boxed::boxed;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -92,6 +93,7 @@ impl HttpListener {
     }
 }
 
+#[boxed]
 impl HttpServer {
     /// Takes the address; port 0 takes a free one.
     pub async fn bind(address: SocketAddr) -> std::io::Result<HttpListener> {

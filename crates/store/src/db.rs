@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::SqliteConnection;
@@ -59,6 +60,7 @@ pub(crate) struct PgDb {
     pub(crate) warm: Warm,
 }
 
+#[boxed]
 impl Store {
     /// Connects without touching the schema.
     pub async fn connect(connect: &Connect) -> Result<Self> {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::Stage;
@@ -23,6 +24,7 @@ use crate::runs::settle::settle;
 use crate::runs::transitions::{Transition, append_transition};
 use crate::staleness::{GaveUp, StaleRun};
 
+#[boxed]
 impl Store {
     /// Writes the entries and fails the runs, each pair together, all in one transaction. A run that has moved since it was
     /// judged, has ended, is held by another transaction, or has a pending entry is left alone. With a term only under it.

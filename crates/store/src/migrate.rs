@@ -4,6 +4,7 @@
 //! text is another than the installed one. Their names carry a version because nodes of two releases may share a database:
 //! what was released keeps its text, and a change is a new name.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 
 use crate::db::{Db, Flavor, Store, Tx, read, within};
@@ -116,6 +117,7 @@ impl SchemaState {
     }
 }
 
+#[boxed]
 impl Store {
     pub async fn schema_state(&self) -> Result<SchemaState> {
         let known = known_version();

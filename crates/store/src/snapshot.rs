@@ -1,5 +1,7 @@
 //! An old snapshot on purpose, to measure what a dump or an analyst costs the others.
 
+use mainspring_boxed::boxed;
+
 use crate::db::{Db, Store};
 use crate::error::Result;
 
@@ -9,6 +11,7 @@ pub struct HeldSnapshot {
     _connection: Option<sqlx::PgConnection>,
 }
 
+#[boxed]
 impl Store {
     /// Opens a repeatable-read transaction that has seen something and does nothing (PostgreSQL; SQLite has none to hold).
     pub async fn hold_snapshot(&self) -> Result<HeldSnapshot> {

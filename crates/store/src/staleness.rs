@@ -1,5 +1,6 @@
 //! Staleness: how open runs do, and the unit that gives up on those that have gone too long without progress.
 
+use mainspring_boxed::boxed;
 use mainspring_core::staleness::{Judgement, OpenRun, OwnThresholds, Phase, Thresholds, judge};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, Workflow};
@@ -164,6 +165,7 @@ impl Store {
                 watched!(sqlx::Sqlite, now, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
+#[boxed]
         rows.into_iter().map(|row| row.watched(now)).collect()
     }
 

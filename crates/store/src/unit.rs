@@ -12,6 +12,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use sqlx::PgConnection;
 use sqlx::sqlite::SqliteConnection;
@@ -117,6 +118,7 @@ impl Store {
     }
 }
 
+#[boxed]
 impl Unit {
     /// Does the work of the request: whatever it writes belongs to this unit.
     pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {

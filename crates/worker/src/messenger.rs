@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::{Clock, Failure};
 use mainspring_core::{Micros, RunId, TaskKey};
 use tokio::sync::mpsc;
@@ -22,6 +23,7 @@ pub struct Courier {
     smtp: Option<SmtpConfig>,
 }
 
+#[boxed]
 impl Courier {
     pub fn new(http: HttpClient, smtp: Option<SmtpConfig>) -> Self {
         Self { http, smtp }

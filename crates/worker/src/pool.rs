@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::trace::TraceContext;
 use mainspring_core::work::{ArtifactSource, Assignment, Clock, Completion, LogChunk, Outcome, Workforce};
 use mainspring_core::{Micros, TaskKey};
@@ -77,6 +78,7 @@ struct Shared {
     heard: Mutex<Instant>,
 }
 
+#[boxed]
 impl Pool {
     /// Must be called inside a tokio runtime, which will execute the tasks.
     pub fn start(

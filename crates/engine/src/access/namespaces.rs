@@ -1,5 +1,6 @@
 //! Namespaces: their quotas, and what goes with one that is deleted.
 
+use mainspring_boxed::boxed;
 use mainspring_store::{Error, Operator, Quotas, Result};
 
 use crate::bus::{AccessChange, AccessKind};
@@ -20,6 +21,7 @@ pub enum DeleteNamespaceError {
     Store(#[from] Error),
 }
 
+#[boxed]
 impl Client {
     pub async fn create_namespace(&self, name: &str, description: Option<&str>, quotas: Quotas) -> Result<()> {
         self.store.add_namespace(self.now(), name, description, quotas).await?;

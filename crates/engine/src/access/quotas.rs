@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::Workflow;
 use mainspring_store::{Created, Error, NewRun, Quotas, Result};
 
@@ -28,6 +29,7 @@ impl KnownQuotas {
     }
 }
 
+#[boxed]
 impl Client {
     /// Reads the quotas of a namespace again with its next submission.
     pub fn quotas_changed(&self, namespace: &str) {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::Workflow;
 use mainspring_store::Store;
 use serde_json::{Map, Value};
@@ -153,6 +154,7 @@ impl Secrets {
     }
 }
 
+#[boxed]
 impl Client {
     /// Seals a value and keeps it; whether there was none of that name.
     pub async fn put_secret(&self, namespace: &str, name: &str, value: &str, by: &str) -> Result<bool, PutSecretError> {

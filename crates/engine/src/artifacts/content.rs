@@ -3,6 +3,7 @@
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use hyper::body::Bytes;
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::work::{ArtifactReader, ArtifactSource, IncomingFile, SourceFuture, Transfer, TransferError};
 use mainspring_store::{ArtifactPlace, StoredArtifact};
@@ -26,6 +27,7 @@ impl std::fmt::Debug for OpenedArtifact {
     }
 }
 
+#[boxed]
 impl Client {
     /// Opens a kept file; `None` if there is none of that name.
     pub async fn open_artifact(

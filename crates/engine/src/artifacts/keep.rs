@@ -1,5 +1,6 @@
 //! Keeps a file as it comes, without holding it in memory.
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::work::{
     Artifact, ArtifactContent, ArtifactReader, Completion, Failure, Outcome, SourceFuture, TransferError,
@@ -66,6 +67,7 @@ impl ArtifactError {
     }
 }
 
+#[boxed]
 impl Client {
     /// Keeps a file of an attempt as it comes. The same name again replaces it.
     pub async fn keep_artifact(

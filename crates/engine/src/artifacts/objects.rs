@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::Order;
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
@@ -89,6 +90,7 @@ impl Artifacts {
     }
 }
 
+#[boxed]
 impl Client {
     /// The same, keeping files of tasks as the settings say.
     pub fn with_artifacts(mut self, settings: ArtifactSettings) -> Result<Self, ArtifactSettingsError> {

@@ -1,5 +1,6 @@
 //! What operators do to runs and pools, and what an ended run leaves.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{RunId, Scope, TaskError, TaskView};
@@ -21,6 +22,7 @@ pub(crate) struct Ancestry {
     pub(crate) cause: Uuid,
 }
 
+#[boxed]
 impl Client {
     pub async fn cancel(&self, run: RunId, operator: &Operator) -> mainspring_store::Result<CancelOutcome> {
         let outcome = self.repeat(|| self.store.cancel_run(self.now(), self.clock.new_id(), run, operator)).await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_telemetry::{Metrics, Tracer};
 
 use super::Client;
@@ -12,6 +13,7 @@ use crate::coordination::etcd::EtcdCoordinator;
 use crate::coordination::{CoordinationError, EtcdSettings};
 use crate::redis::wake::RedisWake;
 use crate::redis::{Redis, RedisSettings};
+#[boxed]
 impl Client {
     /// The same with the secrets that tasks of this process may see.
     #[must_use]

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::Failure;
@@ -49,6 +50,7 @@ pub enum SubmitError {
     Store(#[from] mainspring_store::Error),
 }
 
+#[boxed]
 impl Client {
     pub async fn submit(&self, spec: &Spec, submission: Submission) -> Result<Created, SubmitError> {
         let created = self.submit_many(spec, vec![submission]).await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::Workflow;
 use mainspring_core::work::BundleFile;
 use mainspring_store::{Edition, Error, Operator, Result, WorkflowRow};
@@ -25,6 +26,7 @@ pub enum DeleteWorkflowError {
     Store(#[from] Error),
 }
 
+#[boxed]
 impl Client {
     /// Stores a workflow; the same content again is the same version.
     pub async fn put_workflow(&self, workflow: Workflow, source: &str) -> Result<Arc<Spec>> {

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ pub struct LockGuard {
     keeper: Option<JoinHandle<()>>,
 }
 
+#[boxed]
 impl LockGuard {
     pub(crate) fn new(fence: i64, ttl: Duration, lease: impl LockLease) -> Self {
         let lost = CancellationToken::new();

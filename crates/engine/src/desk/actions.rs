@@ -1,6 +1,7 @@
 //! What people do about an entry. The run is touched by the actions on task runs, which close the entry in their own
 //! transaction: of two people who act at once one wins, and the other learns who that was.
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{RunId, TaskKey};
@@ -95,6 +96,7 @@ impl From<Error> for LetterError {
     }
 }
 
+#[boxed]
 impl Client {
     /// Acts on an entry.
     pub async fn act_on_letter(

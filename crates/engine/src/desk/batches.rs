@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::ids::NO_ITEM;
 use mainspring_core::{RunId, TaskKey};
@@ -27,6 +28,7 @@ pub struct BatchRequest {
     pub operator: Operator,
 }
 
+#[boxed]
 impl Client {
     /// How many entries a batch would act on.
     pub async fn count_batch(&self, filter: &LetterFilter) -> Result<i64> {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::{Reason, fingerprint, tail};
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
@@ -19,6 +20,7 @@ use crate::specs::Spec;
 const AT_ONCE: i64 = 200;
 const MINUTE: f64 = 60_000_000.0;
 
+#[boxed]
 impl Client {
     /// Completes the entries that are not complete yet, at most `most`; how many there were. Readers of entries ask
     /// for it first: an entry is never shown without what belongs to it for long.

@@ -1,5 +1,6 @@
 //! Finds runs that have gone too long without progress, and gives them up: an entry and the failed run in one transaction.
 
+use mainspring_boxed::boxed;
 use mainspring_core::RunId;
 use mainspring_core::dead_letter::Reason;
 use mainspring_core::staleness::{Health, Phase};
@@ -48,6 +49,7 @@ pub struct Detection {
     pub transition_success: bool,
 }
 
+#[boxed]
 impl Client {
     /// Looks for stale runs now, in these namespaces or in all; a dry run changes nothing. With a term only under it.
     pub async fn detect_stale(

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Result, RouteRow, SessionRow};
 
@@ -10,6 +11,7 @@ use crate::client::Client;
 
 const ENTRIES_AT_ONCE: i64 = 500;
 
+#[boxed]
 impl Client {
     /// Reports what has been ready for so long without a live worker that could take it; how many entries were made.
     pub async fn report_unserved(&self, after: Duration) -> Result<u64> {

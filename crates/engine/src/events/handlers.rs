@@ -1,5 +1,6 @@
 //! Handlers of events: what a namespace, or with a global one every namespace, does when an event comes.
 
+use mainspring_boxed::boxed;
 use mainspring_store::{HandlerRow, Result};
 use uuid::Uuid;
 
@@ -45,6 +46,7 @@ pub fn check_handler(row: &HandlerRow) -> Result<(), RequestFault> {
     Ok(())
 }
 
+#[boxed]
 impl Client {
     pub async fn create_handler(&self, row: &HandlerRow) -> Result<()> {
         self.store.insert_handler(row).await

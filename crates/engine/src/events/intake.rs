@@ -1,5 +1,6 @@
 //! What people and programs tell waiting task runs: events, approvals, results.
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::Clock;
 use mainspring_core::workflow::{Action, Wait};
 use mainspring_core::{RunId, TaskKey};
@@ -67,6 +68,7 @@ pub enum AnswerError {
     Store(#[from] mainspring_store::Error),
 }
 
+#[boxed]
 impl Client {
     /// Announces an event. It is durable when this returns; waiting task runs receive it soon after, and what it started
     /// so far is in the receipt.

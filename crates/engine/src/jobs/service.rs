@@ -1,5 +1,6 @@
 //! What can be asked of jobs: make, change, pause, resume, trigger, cancel; and of their executions.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId};
 use mainspring_store::{
@@ -52,6 +53,7 @@ pub struct Execution {
     pub started_by: Option<Value>,
 }
 
+#[boxed]
 impl Client {
     /// Makes jobs, all of them or none. A fault's pointer begins with the number of its request if there are several.
     pub async fn create_jobs(&self, requests: &[JobRequest]) -> Result<Vec<JobRow>, JobError> {

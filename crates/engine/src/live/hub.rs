@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::RunId;
 use mainspring_store::{LogCursor, Result, RunSummary, Store};
 use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
@@ -102,6 +103,7 @@ impl Drop for Topic {
     }
 }
 
+#[boxed]
 impl Live {
     pub(crate) fn new(store: Store, specs: Arc<Specs>, clock: Arc<SystemClock>, hints: Arc<Hints>, bus: Bus) -> Self {
         Self(Arc::new(Inner {

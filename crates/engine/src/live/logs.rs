@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::work::LogLine;
 use mainspring_store::{LogCursor, Result, Store};
@@ -39,6 +40,7 @@ impl Live {
     }
 }
 
+#[boxed]
 impl LogFollower {
     /// The next lines with the place behind them, a chunk each; `None` once the task run, or the attempt, has ended and
     /// everything was read.

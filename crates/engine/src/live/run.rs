@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use mainspring_boxed::boxed;
 use mainspring_core::{RunId, TaskKey};
 use mainspring_store::{Happened, RunEvent, RunSummary};
 use tokio::sync::{broadcast, watch};
@@ -51,6 +52,7 @@ pub struct RunFollower {
     over: HashMap<TaskKey, i32>,
 }
 
+#[boxed]
 impl RunFollower {
     pub(super) fn new(
         hub: Arc<Inner>,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 use mainspring_store::{Result, RunFilter, RunSummary};
@@ -171,6 +172,7 @@ impl Drop for WideFollower {
     }
 }
 
+#[boxed]
 impl WideFollower {
     pub async fn next(&mut self) -> Result<Followed> {
         loop {

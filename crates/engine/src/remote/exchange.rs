@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::{Assignment, Completion, Outcome};
 use mainspring_core::{Micros, TaskKey};
 use mainspring_store::TaskToken;
@@ -54,6 +55,7 @@ pub struct WorkerAnswer {
     pub drain: bool,
 }
 
+#[boxed]
 impl WorkerGate {
     /// Answers one exchange. The same number again gives the same answer, also at another node: results that were applied
     /// are acknowledged again, and claims that the worker does not hold are delivered again.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use mainspring_boxed::boxed;
 use mainspring_store::{Exchange, ExchangeGuard, NewRemoteSession, RemoteSessionRow, TaskToken, WorkerGuard};
 
 use super::exchange::WorkerExchange;
@@ -155,6 +156,7 @@ pub struct WorkerGate {
     pub(crate) shared: Arc<Shared>,
 }
 
+#[boxed]
 impl WorkerGate {
     /// How long a session lives without being heard from.
     pub fn lease_ttl(&self) -> std::time::Duration {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::work::{ArtifactReader, Bundle, LogLine};
 use mainspring_store::{CacheSource, StoredArtifact, StoredChunk, TaskToken};
@@ -37,6 +38,7 @@ pub struct LogAnswer {
     pub fenced: bool,
 }
 
+#[boxed]
 impl WorkerGate {
     /// Stores log lines. A repetition stores nothing twice, and a gap nothing at all.
     pub async fn store_logs(

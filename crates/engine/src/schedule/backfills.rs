@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::schedule::{Next, Schedule};
 use mainspring_core::workflow::{Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId};
@@ -46,6 +47,7 @@ pub struct BackfillRequest {
     pub allow_future: bool,
 }
 
+#[boxed]
 impl Client {
     /// The nominal times that a backfill makes up for, in order.
     pub async fn backfill_fires(&self, request: &BackfillRequest) -> Result<Vec<Micros>> {

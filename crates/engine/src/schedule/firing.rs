@@ -3,6 +3,7 @@
 //! What the trigger gives are templates over the run's nominal time, the workflow and the event; what does not fit is a
 //! failure of this one fire, never of the trigger.
 
+use mainspring_boxed::boxed;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::Failure;
 use mainspring_core::workflow::{Overlap, Trigger};
@@ -53,6 +54,7 @@ pub enum FireError {
     Store(#[from] mainspring_store::Error),
 }
 
+#[boxed]
 impl Client {
     /// The run that a fire starts, ready to be made.
     pub async fn prepare_fire(&self, fires: Fires<'_>) -> Result<NewRun, FireError> {

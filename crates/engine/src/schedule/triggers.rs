@@ -1,5 +1,6 @@
 //! What people do with schedules: look ahead, pause, resume, change calendars.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::{CalendarSpec, Fire, Next, Schedule};
 use mainspring_core::workflow::{Trigger, Workflow};
@@ -12,6 +13,7 @@ use crate::client::Client;
 /// How many fires are looked at to find how often a trigger fires.
 const LOOKED_AT: usize = 200;
 
+#[boxed]
 impl Client {
     pub async fn pause_trigger(&self, id: Uuid) -> Result<TriggerRow> {
         let row = self.repeat(|| self.store.pause_trigger(self.clock.wall(), id)).await?;

@@ -1,5 +1,6 @@
 //! The audit log: every write and every refusal, appended and never changed.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use uuid::Uuid;
 
@@ -60,6 +61,7 @@ pub(crate) async fn add_audit_within(tx: &mut Tx, row: &AuditRow) -> Result<()> 
     Ok(())
 }
 
+#[boxed]
 impl Store {
     pub async fn add_audit(&self, row: &AuditRow) -> Result<()> {
         write!(self, insert!(row));

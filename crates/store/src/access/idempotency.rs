@@ -1,5 +1,6 @@
 //! Answers that are kept, so that a request repeated under the same key is answered instead of done again.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use uuid::Uuid;
 
@@ -71,6 +72,7 @@ pub(crate) async fn keep_answer_within(tx: &mut Tx, key: (&str, &str), claim: Uu
     Ok(())
 }
 
+#[boxed]
 impl Store {
     /// Takes the key for this request, or says what it was taken for. A claim older than `abandoned_before` without an
     /// answer has lost its owner and is taken over by the same request.

@@ -1,5 +1,6 @@
 //! Namespaces: they exist by being used; a row gives one quotas and words.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
@@ -29,6 +30,7 @@ pub struct NamespaceRow {
 /// with their runs; the audit log stays; workflows and the namespace itself go last.
 const SPARED: &[&str] = &["audit_log", "namespaces", "routes", "waits", "workflows"];
 
+#[boxed]
 impl Store {
     /// All of them, by name.
     pub async fn namespaces(&self) -> Result<Vec<NamespaceRow>> {

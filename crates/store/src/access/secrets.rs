@@ -1,5 +1,6 @@
 //! Sealed secrets. What is here is useless without the key, which the database never sees.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 
 use crate::db::{Store, read, write};
@@ -23,6 +24,7 @@ pub struct SealedSecret {
     pub key_id: String,
 }
 
+#[boxed]
 impl Store {
     /// Keeps a secret; an earlier value is gone. Says whether it is new.
     pub async fn put_secret(&self, now: Micros, namespace: &str, secret: &SealedSecret, by: &str) -> Result<bool> {

@@ -1,5 +1,6 @@
 //! API tokens. Only the hash of a token is ever here; a lost token is replaced by a new one.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use uuid::Uuid;
 
@@ -37,6 +38,7 @@ pub struct TokenRow {
 /// How stale `last_used_at` may be.
 const COARSE: Micros = 60_000_000;
 
+#[boxed]
 impl Store {
     /// May be repeated: the same token is kept once.
     pub async fn add_token(&self, now: Micros, token: &NewToken) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Sessions of the web interface. A session is bound to the API token that opened it and ends with it; only hashes of
 //! session ids and one-time codes are stored.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use uuid::Uuid;
 
@@ -28,6 +29,7 @@ struct Row {
 /// How stale `used_at` may be.
 const COARSE: Micros = 60_000_000;
 
+#[boxed]
 impl Store {
     /// Stores a one-time code for the holder of a token.
     pub async fn add_ui_code(&self, hash: &[u8; 32], token: Uuid, expires_at: Micros) -> Result<()> {

@@ -3,6 +3,7 @@
 //! As with terms, nothing here compares clocks. A waiting process measures by itself how long the holder's beat stood
 //! still, and takes the lock over from exactly the state that it saw.
 
+use mainspring_boxed::boxed;
 use uuid::Uuid;
 
 use crate::db::{Store, read, write};
@@ -23,6 +24,7 @@ pub struct LockRow {
 
 const COLUMNS: &str = "name, fence, holder, holder_name, ttl_ms, beat, released";
 
+#[boxed]
 impl Store {
     pub async fn lock_row(&self, name: &str) -> Result<Option<LockRow>> {
         let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM locks WHERE name = $1"));

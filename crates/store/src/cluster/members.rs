@@ -1,5 +1,6 @@
 //! Members of the cluster. A row says that a process takes part; how long its beat stood still says whether it still does.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use uuid::Uuid;
 
@@ -31,6 +32,7 @@ pub struct MemberRow {
     pub beat_at: Micros,
 }
 
+#[boxed]
 impl Store {
     /// Says that a process takes part, or still does.
     pub async fn beat_member(&self, now: Micros, member: &NewMember) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Sessions of remote workers: registered over the network, carried by one node at a time, with a guard for their exchanges.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
@@ -67,6 +68,7 @@ pub enum ExchangeGuard {
     Dead,
 }
 
+#[boxed]
 impl Store {
     pub async fn open_remote_session(&self, now: Micros, session: &NewRemoteSession) -> Result<i64> {
         let (id,): (i64,) = write!(self, |conn| sqlx::query_as(

@@ -1,5 +1,6 @@
 //! Worker sessions: beats, the mark of death, and the return of what a dead one held.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
@@ -59,6 +60,7 @@ impl SessionRow {
     }
 }
 
+#[boxed]
 impl Store {
     pub async fn open_session(&self, now: Micros, session: &NewSession) -> Result<i64> {
         let (id,): (i64,) = write!(self, |conn| {

@@ -1,11 +1,13 @@
 //! Requests of idle workers for a share of what others hold and have not begun.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::state::TaskState;
 
 use crate::db::{Db, Store, write};
 use crate::error::Result;
 
+#[boxed]
 impl Store {
     /// Asks the worker with the largest backlog on these routes for half of it. `None` if none has more than it can begin,
     /// or all that have are asked already. A request that was not seen to for a while is replaced.

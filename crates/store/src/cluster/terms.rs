@@ -1,5 +1,6 @@
 //! Leadership: a term is made only here, by compare-and-swap, and every leader's unit holds it while it acts.
 
+use mainspring_boxed::boxed;
 use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, read, within, write};
@@ -18,6 +19,7 @@ pub struct Term {
     pub released: bool,
 }
 
+#[boxed]
 impl Store {
     pub async fn term(&self, name: &str) -> Result<Option<Term>> {
         Ok(read!(self, |conn| sqlx::query_as(

@@ -1,5 +1,7 @@
 //! Telling other processes that something may be claimable. A hint, never more: every node also looks by itself.
 
+use mainspring_boxed::boxed;
+
 use crate::db::{Db, Store};
 use crate::error::Result;
 
@@ -11,6 +13,7 @@ pub struct Listener {
     inner: Option<sqlx::postgres::PgListener>,
 }
 
+#[boxed]
 impl Store {
     /// PostgreSQL: a NOTIFY of its own, never inside a unit, where it would cost throughput. SQLite: nothing to tell.
     /// `from` names the announcing process, so that it does not wake itself.
@@ -47,6 +50,7 @@ impl Store {
     }
 }
 
+#[boxed]
 impl Listener {
     /// Waits for the next announcement and returns its text (who announces, if it is a wake-up); never returns where there are none.
     pub async fn heard(&mut self) -> Result<String> {

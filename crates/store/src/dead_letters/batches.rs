@@ -1,5 +1,6 @@
 //! One action on everything that a filter finds: a row that is worked off, and from where it goes on after a crash.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::dead_letter::Resolution;
 use sqlx::QueryBuilder;
@@ -90,6 +91,7 @@ impl TryFrom<Row> for BatchRow {
     }
 }
 
+#[boxed]
 impl Store {
     pub async fn add_batch(&self, now: Micros, batch: &NewBatch) -> Result<()> {
         let filter = serde_json::to_string(&batch.filter).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId, TaskKey};
 use uuid::Uuid;
 
@@ -108,6 +109,7 @@ impl From<Row> for Uncaptured {
     }
 }
 
+#[boxed]
 impl Store {
     /// Entries that were not completed yet, oldest first.
     pub async fn uncaptured_letters(&self, limit: i64) -> Result<Vec<Uncaptured>> {

@@ -1,5 +1,6 @@
 //! Entries together: per reason for the dashboard, per cause where there are thousands of them.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::dead_letter::{Reason, Resolution};
 use sqlx::QueryBuilder;
@@ -49,6 +50,7 @@ struct StatisticsRow {
     taken: Option<f64>,
 }
 
+#[boxed]
 impl Store {
     /// The dashboard: one line per reason that there are entries of.
     pub async fn letter_statistics(&self, filter: &LetterFilter) -> Result<Vec<ReasonStatistics>> {

@@ -1,5 +1,6 @@
 //! Looking at entries: one, many, and what to look at first.
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::{Micros, RunId, TaskKey};
 use serde::{Deserialize, Serialize};
@@ -251,6 +252,7 @@ macro_rules! listed {
     }};
 }
 
+#[boxed]
 impl Store {
     /// Entries, newest first, without what only one of them is shown with.
     pub async fn letters(&self, filter: &LetterFilter) -> Result<Vec<DeadLetter>> {

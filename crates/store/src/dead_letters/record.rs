@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::{Reason, Resolution};
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
@@ -42,6 +43,7 @@ pub struct LetterPatch {
     pub metadata: Option<String>,
 }
 
+#[boxed]
 impl Store {
     /// Makes an entry. `None` if one of the same task run, or of the same run, is pending already.
     pub async fn add_letter(&self, now: Micros, letter: &NewLetter) -> Result<Option<Uuid>> {

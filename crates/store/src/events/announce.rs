@@ -1,5 +1,6 @@
 //! Events: durable before they are acknowledged, matched against the task runs that wait for them.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -70,6 +71,7 @@ impl TryFrom<Row> for EventRow {
     }
 }
 
+#[boxed]
 impl Store {
     /// Writes an event down, once for its id.
     pub async fn insert_event(&self, event: &EventRow) -> Result<()> {

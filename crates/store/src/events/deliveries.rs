@@ -3,6 +3,7 @@
 //! The row in `event_deliveries` is written in the transaction that starts the run or makes the job and counts it. A node that
 //! comes second, or again after a crash, finds the row and does nothing.
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::Trigger;
 use mainspring_core::{Micros, RunId};
 use serde_json::Value;
@@ -167,6 +168,7 @@ fn placeholders(from: usize, count: usize) -> String {
 
 const TRIGGERS: &str = "SELECT t.id, t.namespace, w.name AS workflow, t.spec FROM triggers t JOIN workflows w ON w.id = t.workflow_id WHERE t.present AND t.active AND NOT t.paused AND t.listens IS NOT NULL";
 
+#[boxed]
 impl Store {
     /// Events that were not delivered to every listener: those of each namespace oldest first, the namespaces in turns.
     pub async fn unhandled_events(&self, limit: i64) -> Result<Vec<EventRow>> {

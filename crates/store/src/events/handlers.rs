@@ -1,5 +1,6 @@
 //! Event handlers: what is done whenever an event of a name is announced, with statistics.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use serde_json::Value;
 use sqlx::AssertSqlSafe;
@@ -121,6 +122,7 @@ pub struct HandlerFilter {
     pub offset: i64,
 }
 
+#[boxed]
 impl Store {
     pub async fn insert_handler(&self, handler: &HandlerRow) -> Result<()> {
         let mut tx = self.begin().await?;

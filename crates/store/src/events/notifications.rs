@@ -1,5 +1,6 @@
 //! The outbox: messages that are to go out, once per cause and target, and what became of each.
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::{Notice, Notification};
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
@@ -142,6 +143,7 @@ impl TryFrom<Row> for NotificationRow {
 const COLUMNS: &str = "SELECT id, namespace, workflow, kind, run_id, target, target_key, body, status, attempts, due_at, error, \
     created_at, sent_at FROM notifications";
 
+#[boxed]
 impl Store {
     /// Runs that did not succeed and have no notification yet, oldest first.
     pub async fn unnoticed_runs(&self, limit: i64) -> Result<Vec<UnnoticedRun>> {

@@ -3,6 +3,7 @@
 //! A row of `run_ends` goes in the transaction that does what follows from it, so each end, which is one per generation,
 //! counts exactly once, whichever process dies in between and however many look at the same time.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, RunId};
@@ -41,6 +42,7 @@ struct EndRow {
     task_finished_at: Option<Micros>,
 }
 
+#[boxed]
 impl Store {
     /// Does what follows from a batch of ends, in one transaction. `new_id` makes ids of events.
     pub async fn conclude_run_ends(
@@ -199,6 +201,7 @@ async fn count(tx: &mut Tx, job: Uuid, end: &EndRow, state: RunState, duration: 
     Ok(())
 }
 
+#[boxed]
 impl Store {
     /// What led to a run.
     pub async fn lineage(&self, run: RunId) -> Result<Lineage> {

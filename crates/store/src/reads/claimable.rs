@@ -1,11 +1,13 @@
 //! What waits to be claimed, for those that announce it.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{RunId, TaskKey};
 
 use crate::db::{Store, read};
 use crate::error::Result;
 use crate::names::sql;
 
+#[boxed]
 impl Store {
     /// The first claimable task runs of a route, in the order in which they are claimed, and how many attempts each has had. A
     /// hint: they may be claimed at once.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::{RunId, TaskKey};
 use serde_json::Value;
@@ -32,6 +33,7 @@ struct ExpressionRow {
     body: Option<String>,
 }
 
+#[boxed]
 impl Store {
     /// What expressions of some task runs look at: the inputs of `runs`, and how the tasks named by `upstream` ended.
     /// One round trip.

@@ -1,5 +1,6 @@
 //! What failed in a run so far, for the tasks that begin when its main ones have ended.
 
+use mainspring_boxed::boxed;
 use mainspring_core::plan::EndedTasks;
 use mainspring_core::state::TaskState;
 use mainspring_core::{RunId, TaskError};
@@ -13,6 +14,7 @@ const MAX_MESSAGE: usize = 10_000;
 
 type Row = (i32, i16, i32, Option<String>, Option<String>);
 
+#[boxed]
 impl Store {
     /// The task runs of a run that ended without success, by index, and whether the run was stopped as a whole.
     pub async fn run_failures(&self, run: RunId) -> Result<EndedTasks> {

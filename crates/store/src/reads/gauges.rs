@@ -1,5 +1,6 @@
 //! What gauges show of the store.
 
+use mainspring_boxed::boxed;
 use mainspring_core::RunId;
 use mainspring_core::dead_letter::Reason;
 use mainspring_core::state::TaskState;
@@ -14,6 +15,7 @@ const ENDS_WITHOUT_ATTEMPT: &str = sql!(
      WHERE h.attempt = 0 AND h.state IN ({task.upstream_failed}, {task.cancelled}, {task.skipped})"
 );
 
+#[boxed]
 impl Store {
     /// How many dead letters are pending, by reason; a reason without any is there with 0.
     pub async fn dead_letters_by_reason(&self) -> Result<Vec<(String, u64)>> {

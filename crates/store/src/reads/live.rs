@@ -4,6 +4,7 @@
 //! a run went on is announced by the node that moved it: a hint, never repeated, so a reader that must not miss an end looks again
 //! at the runs it knows to be open.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{RunId, TaskKey};
 use uuid::Uuid;
 
@@ -12,6 +13,7 @@ use crate::error::Result;
 use crate::reads::clauses::hex_ids;
 use crate::reads::rows::{RunSummary, SUMMARY, SummaryRow};
 
+#[boxed]
 impl Store {
     /// Ids of runs made after this one, the oldest first.
     pub async fn runs_made_after(&self, id: RunId, limit: i64) -> Result<Vec<RunId>> {

@@ -1,5 +1,6 @@
 //! Log lines, in append-only chunks per attempt.
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::state::UnknownState;
 use mainspring_core::work::{LogLine, LogStream};
@@ -23,6 +24,7 @@ pub struct LogCursor {
     pub chunk: i32,
 }
 
+#[boxed]
 impl Store {
     /// Appends chunks. The same chunk again is the same row: a repetition after a lost reply does no harm.
     pub async fn append_logs(&self, chunks: &[StoredChunk]) -> Result<()> {
@@ -91,6 +93,7 @@ impl Store {
     }
 }
 
+#[boxed]
 impl Store {
     /// Chunks before the cursor, newest first, at most `limit`; of one attempt if it is given.
     pub async fn read_logs_back(

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::{RunId, TaskKey};
 use serde_json::Value;
@@ -14,6 +15,7 @@ use crate::reads::rows::AttemptRow;
 /// As `attempts.outcome` has it.
 const FAILED_ATTEMPT: i16 = 0;
 
+#[boxed]
 impl Store {
     /// What started these runs; those without a trigger are missing.
     pub async fn run_triggers(&self, runs: &[RunId]) -> Result<HashMap<RunId, Value>> {

@@ -1,5 +1,6 @@
 //! How long runs took, for the built-in function that collects metrics.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 
 use crate::db::{Store, read};
@@ -13,6 +14,7 @@ pub struct RunDurations {
     pub longest_ms: Option<i64>,
 }
 
+#[boxed]
 impl Store {
     /// Counts and measures the runs of a namespace that ended at or after `since`.
     pub async fn run_durations(&self, namespace: &str, since: Micros) -> Result<RunDurations> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 use serde_json::Value;
@@ -193,6 +194,7 @@ pub(super) fn json(
 pub(crate) const SUMMARY: &str = "SELECT r.id, r.version, v.number, r.workflow_id, w.namespace, w.name, r.state, r.flags, r.rank, r.generation, r.open, r.seq, \
     r.created_at, r.started_at, r.finished_at FROM runs r JOIN versions v ON v.id = r.version JOIN workflows w ON w.id = r.workflow_id";
 
+#[boxed]
 impl Store {
     pub async fn run_summary(&self, id: RunId) -> Result<RunSummary> {
         let row: Option<SummaryRow> = match &mut self.to_read().await? {

@@ -1,5 +1,6 @@
 //! Lists of runs: what they are chosen by, and how the chosen ones are found without an index over their states.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 use sqlx::QueryBuilder;
@@ -135,6 +136,7 @@ macro_rules! filtered {
     }};
 }
 
+#[boxed]
 impl Store {
     pub async fn list_runs(&self, filter: &RunFilter) -> Result<Vec<RunSummary>> {
         match filter.state {

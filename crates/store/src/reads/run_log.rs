@@ -4,6 +4,7 @@
 //! exactly one row, but for the end of an ended run, which `runs` itself tells. One statement reads them all, so what it
 //! returns is one moment of the run.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 
@@ -118,6 +119,7 @@ struct Row {
     reason: Option<String>,
 }
 
+#[boxed]
 impl Store {
     /// The events of a run after a number, at most `limit`.
     pub async fn run_log(&self, run: RunId, after: i64, limit: i64) -> Result<RunLog> {

@@ -1,6 +1,8 @@
 //! Search over workflows, runs and their errors. What is new is read where it stands, so that it is found at once; the
 //! index is for what is older. It holds nothing of its own: it is rebuilt from the other tables, by a namespace at a time.
 
+use mainspring_boxed::boxed;
+
 use crate::db::{Flavor, Store, Tx, read, within};
 use crate::error::Result;
 
@@ -38,6 +40,7 @@ impl Found {
     }
 }
 
+#[boxed]
 impl Store {
     /// Builds the index of a namespace anew, from at most `limit` documents of each kind, the newest first.
     pub async fn reindex(&self, namespace: &str, limit: Option<u64>) -> Result<Indexed> {

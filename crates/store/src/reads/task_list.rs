@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use mainspring_boxed::boxed;
 use mainspring_core::staleness::Phase;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, TaskKey};
@@ -126,6 +127,7 @@ macro_rules! filtered {
     }};
 }
 
+#[boxed]
 impl Store {
     /// Task runs with the version that each is of.
     pub async fn list_task_runs(&self, filter: &TaskRunFilter) -> Result<Vec<(TaskRunRow, i64)>> {

@@ -3,6 +3,7 @@
 //! No object is lost track of: it is written down as unused before its first byte is sent, and the row of the artifact
 //! takes its place in one unit. What no row names when its time has come is deleted.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId, TaskKey};
 
 use crate::db::{Store, Tx, read, within, write};
@@ -61,6 +62,7 @@ impl PlaceRow {
     }
 }
 
+#[boxed]
 impl Store {
     /// Writes down an object that is about to be written. Unless an artifact names it by then, it is deleted at `due_at`.
     pub async fn announce_object(&self, object: &str, due_at: Micros) -> Result<()> {

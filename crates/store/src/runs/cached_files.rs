@@ -1,5 +1,6 @@
 //! The files of entries of a cache: in the database or as objects, like artifacts, but they stay when their run is forgotten.
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::CacheKind;
 use mainspring_core::{Micros, TaskKey};
 
@@ -7,6 +8,7 @@ use crate::db::{Store, Tx, locking, read, within};
 use crate::error::Result;
 use crate::runs::artifacts::{ArtifactPlace, ArtifactRow, PlaceRow, StoredArtifact};
 
+#[boxed]
 impl Store {
     /// Keeps one of `files` files of an entry. The same name again replaces it. False, and nothing is kept, if the attempt has
     /// no entry (any more) or the object has been given up meanwhile.

@@ -5,6 +5,7 @@
 //! dies when. When the run of an entry is forgotten, its output is copied in the same unit. The age of an entry is
 //! counted from the beginning of its attempt.
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::CacheKind;
 use mainspring_core::{Micros, RunId, TaskKey};
 
@@ -103,6 +104,7 @@ const VALID_FILES: &str = sql!(
      ORDER BY e.begun_at DESC LIMIT 1"
 );
 
+#[boxed]
 impl Store {
     /// Looks for what is kept by a key and writes down what the attempt got. If there is nothing, the attempt becomes the
     /// one whose success is found by the key. The same attempt may ask again.

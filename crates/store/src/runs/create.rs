@@ -1,5 +1,6 @@
 //! Making runs.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 
 use crate::access::{AuditRow, add_audit_within};
@@ -116,6 +117,7 @@ impl RunSeed {
     }
 }
 
+#[boxed]
 impl Store {
     /// Makes runs, all of them or none. Most go in bulk; those with an idempotency key, without a task, or with very
     /// many tasks, and those that start later, go one by one in the same transaction.

@@ -1,5 +1,6 @@
 //! Rows that become claimable by the passing of time.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, locking, read, within};
@@ -19,6 +20,7 @@ pub struct Duties {
     pub has_continuations: bool,
 }
 
+#[boxed]
 impl Store {
     /// Everything there is to do for a node besides exchanging, in one look.
     pub async fn duties(&self) -> Result<Duties> {

@@ -1,5 +1,6 @@
 //! The exchange: hand in what ended, say what was decided, take what may start, as one atomic unit.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::{Assignment, Failure};
 use mainspring_core::{Micros, RunId, TaskKey};
@@ -146,6 +147,7 @@ pub struct Lane {
     pub(crate) connection: Option<sqlx::PgConnection>,
 }
 
+#[boxed]
 impl Store {
     pub async fn open_lane(&self, node: Uuid, now: Micros) -> Result<Lane> {
         let id = self.insert_lane(node, now).await?;
@@ -190,6 +192,7 @@ impl Store {
     }
 }
 
+#[boxed]
 impl Lane {
     /// Applies the exchange, once. After `InDoubt` the only legal call is [`Lane::resolve`].
     pub async fn exchange(&mut self, exchange: &Exchange) -> Result<Reply> {

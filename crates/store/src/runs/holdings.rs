@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
 
@@ -9,6 +10,7 @@ use crate::db::{Store, read};
 use crate::error::Result;
 use crate::runs::exchange::{Claimed, Reply, TaskToken};
 
+#[boxed]
 impl Store {
     /// Why attempts of a session are to be killed.
     pub async fn cancel_reasons(&self, session: i64) -> Result<HashMap<TaskToken, String>> {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 
 use crate::cluster::terms::{self, Term};
@@ -33,6 +34,7 @@ pub struct PoolRow {
     pub held: i32,
 }
 
+#[boxed]
 impl Store {
     /// Sets the capacity of a named pool and lets waiters in if it grew.
     pub async fn set_pool(&self, now: Micros, namespace: &str, name: &str, slots: Option<i32>) -> Result<()> {

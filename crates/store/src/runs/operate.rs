@@ -1,5 +1,6 @@
 //! What people do to runs: cancel, pause, resume. Each locks the run first and never touches running rows.
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Reason;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
@@ -73,6 +74,7 @@ async fn enter(tx: &mut Tx, now: Micros, run: &mut LockedRun, state: RunState) -
     Ok(())
 }
 
+#[boxed]
 impl Store {
     /// Cancels a run: what has not started never will, what runs is asked to stop. A second cancel calls off finalisers.
     /// Returns only when no further task of the run can be claimed.

@@ -1,6 +1,7 @@
 //! Decisions that do not start an attempt: a task run is parked until something happens, becomes a child run, or is
 //! expanded into items. Each is one unit that requires the decision's token to be live.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, RunId, TaskKey};
@@ -53,6 +54,7 @@ pub enum Parked {
     Refused,
 }
 
+#[boxed]
 impl Store {
     /// Parks a task run that was being decided.
     pub async fn park(&self, now: Micros, token: TaskToken, parking: &Parking) -> Result<Parked> {

@@ -1,5 +1,6 @@
 //! Big units go on in chunks. What is left to do is a row in `continuations`, so a crash between chunks loses nothing.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 
@@ -48,6 +49,7 @@ pub(crate) async fn enqueue(tx: &mut Tx, now: Micros, run: RunId, kind: i16) -> 
     Ok(())
 }
 
+#[boxed]
 impl Store {
     /// Does one chunk of what is left to do, oldest first; false if nothing is.
     pub async fn proceed(&self, now: Micros) -> Result<bool> {

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::reopen::{EndedTask, OpenStage, Reopen, ReopenPlan, ReopenRefused, Situation, plan};
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::workflow::{Stage, Workflow};
@@ -86,6 +87,7 @@ impl TryFrom<&EndedRow> for EndedTask {
     }
 }
 
+#[boxed]
 impl Store {
     /// Reopens a run. Attempt numbers go on rising, budgets start afresh.
     pub async fn reopen_run(

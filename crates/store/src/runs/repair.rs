@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::ids::NO_ITEM;
 use mainspring_core::state::{RunState, TaskState};
@@ -90,6 +91,7 @@ pub enum Repaired {
 
 const LIVE: &str = concat!("SELECT ", live_columns!(), " FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3");
 
+#[boxed]
 impl Store {
     /// Acts on a live task run.
     pub async fn repair(
@@ -165,6 +167,7 @@ async fn override_timeout(tx: &mut Tx, row: &LiveRow, ms: i64) -> Result<Repaire
     Ok(Repaired::Done)
 }
 
+#[boxed]
 impl Store {
     /// The timeouts that operators gave these task runs, in milliseconds.
     pub async fn timeout_overrides(&self, keys: &[TaskKey]) -> Result<HashMap<TaskKey, i64>> {

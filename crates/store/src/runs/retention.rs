@@ -1,5 +1,6 @@
 //! Forgetting: whole runs, oldest first, and what the clock noted of them, in small transactions.
 
+use mainspring_boxed::boxed;
 use mainspring_core::time::{month_of, month_start};
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
@@ -43,6 +44,7 @@ pub struct Purged {
     pub log_chunks: u64,
 }
 
+#[boxed]
 impl Store {
     /// Deletes runs that ended before `before`, and everything of theirs but dead letters, in one namespace or in all. Runs
     /// with a pending dead letter stay; closed ones are forgotten by their own age. Call again until no run is deleted.

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::ids::NO_ITEM;
 use mainspring_core::state::{RunState, TaskState};
@@ -26,6 +27,7 @@ use crate::runs::settle::{EndedTaskRun, settle};
 /// The word in the history of the run.
 const ACTION: &str = "retry_as_new_run";
 
+#[boxed]
 impl Store {
     /// Makes a run in which only this task of another run, of the same version, is executed, and closes the dead letter that
     /// the operator acts on.

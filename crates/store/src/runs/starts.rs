@@ -1,11 +1,13 @@
 //! Runs that start later. Until then such a run has no task runs and holds no slot: only a row here says when it begins.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::runs::proceed::{CREATE, enqueue};
 
+#[boxed]
 impl Store {
     /// Lets runs begin whose time has come, at most `limit`; returns how many. `wall` is the time of day. Any node may do
     /// it at any time.

@@ -1,5 +1,6 @@
 //! Calls off the items of a task after one of them failed.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{Micros, TaskKey};
@@ -11,6 +12,7 @@ use crate::runs::live_row::{LiveRow, live_columns};
 use crate::runs::locked::lock_run;
 use crate::runs::settle::settle;
 
+#[boxed]
 impl Store {
     /// Ends the other items of the task that no worker executes and no node decides, and asks those that run to stop. Items that have
     /// ended are left alone, so that doing it twice changes nothing.

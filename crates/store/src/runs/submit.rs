@@ -3,6 +3,7 @@
 //! On PostgreSQL it is one statement in autocommit: runs, task runs, keys with their answers, and audit rows. What a
 //! request is answered is known before, because nothing about a plain run is decided by the database.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::state::RunState;
 
@@ -63,6 +64,7 @@ pub struct Started {
     pub left: bool,
 }
 
+#[boxed]
 impl Lane {
     /// Makes them all or none, like [`Store::submit_plain`], and starts as many of their first tasks as are wanted, for one
     /// session. It is a unit of this lane: after `InDoubt` the only legal call is [`Lane::resolve`].
@@ -79,6 +81,7 @@ impl Lane {
     }
 }
 
+#[boxed]
 impl Store {
     /// Makes them all or none. [`Error::KeyTaken`] if a request was made before under one of the keys, `NotFound` if a
     /// workflow was deleted or has a newer version than the one that was asked for as its newest.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId, TaskKey};
 use serde_json::Value;
@@ -153,6 +154,7 @@ pub struct ItemResult {
 
 const COLUMNS: &str = "SELECT run_id, idx, item, kind, attempt, namespace, event, key, child, body, due_at, created_at, outcome, output, actor, reason FROM waits";
 
+#[boxed]
 impl Store {
     /// What these task runs wait for; those that never waited are missing.
     pub async fn waits(&self, keys: &[TaskKey]) -> Result<HashMap<TaskKey, WaitRow>> {
@@ -318,6 +320,7 @@ pub(crate) async fn call_off(tx: &mut Tx, now: Micros, run: RunId) -> Result<()>
 }
 
 /// A task run stopped waiting for its child before that ended: the child is called off.
+#[boxed]
 impl Store {
     pub async fn call_off_child(&self, now: Micros, key: TaskKey) -> Result<()> {
         let mut tx = self.begin().await?;

@@ -3,6 +3,7 @@
 //! The rows in `fires` carry the backfill's id, so that an instant is made once per backfill. A step is a compare-and-swap
 //! on the position, under the leader's term.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
@@ -107,6 +108,7 @@ macro_rules! select {
     };
 }
 
+#[boxed]
 impl Store {
     pub async fn insert_backfill(&self, now: Micros, new: &NewBackfill) -> Result<()> {
         let mut tx = self.begin().await?;

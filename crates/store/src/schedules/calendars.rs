@@ -1,5 +1,6 @@
 //! Named calendars. A change of one is felt by every trigger that names it, in the same transaction.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Calendar, CalendarSpec};
 
@@ -35,6 +36,7 @@ impl TryFrom<Row> for CalendarRow {
     }
 }
 
+#[boxed]
 impl Store {
     /// Makes or replaces a calendar; the next fires of the triggers that name it are computed anew. Returns how many
     /// those are.

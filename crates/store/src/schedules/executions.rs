@@ -1,5 +1,6 @@
 //! Executions of jobs: a run of the job's workflow and the one task of it.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -94,6 +95,7 @@ const EXECUTIONS: &str = "SELECT r.id AS run, j.id AS job_id, j.namespace, r.sta
      LEFT JOIN run_details d ON d.run_id = r.id \
      LEFT JOIN sessions s ON s.id = coalesce(h.session, t.session)";
 
+#[boxed]
 impl Store {
     /// Executions of a job, newest first.
     pub async fn executions(&self, job: &JobRow, filter: ExecutionFilter) -> Result<Vec<ExecutionRow>> {

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::schedule::{BlackedOut, Fire, Missed, Progress};
 use mainspring_core::state::RunState;
 use mainspring_core::workflow::Trigger;
@@ -212,6 +213,7 @@ impl From<Row> for FireRow {
     }
 }
 
+#[boxed]
 impl Store {
     /// Triggers whose time has come, the longest overdue first.
     pub async fn due_triggers(&self, now: Micros, limit: i64) -> Result<Vec<DueTrigger>> {

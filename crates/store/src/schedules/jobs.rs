@@ -3,6 +3,7 @@
 //! A job has no state of its own besides being cancelled: whether it is active, paused or completed is what its trigger
 //! says. So a fire, a pause and an end cannot leave the two at odds.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::Workflow;
@@ -265,6 +266,7 @@ pub struct JobFilter {
     pub offset: i64,
 }
 
+#[boxed]
 impl Store {
     /// Makes jobs, all of them or none; returns their names.
     pub async fn create_jobs(&self, now: Micros, jobs: &[NewJob]) -> Result<Vec<String>> {

@@ -4,6 +4,7 @@
 //! key has its run exactly once, whichever process dies in between. A key whose run was refused is not remembered: the next
 //! check finds it again.
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::Workflow;
 use mainspring_core::{Micros, RunId};
@@ -83,6 +84,7 @@ pub enum Finding {
     New { key: String, run: Box<NewRun> },
 }
 
+#[boxed]
 impl Store {
     /// Whether a run was started for this key.
     pub async fn knows_poll_key(&self, trigger: Uuid, key: &str) -> Result<bool> {

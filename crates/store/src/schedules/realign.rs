@@ -1,5 +1,6 @@
 //! Next fires after the time zones were changed.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::Fire;
 use mainspring_core::workflow::TriggerSource;
@@ -18,6 +19,7 @@ pub struct Realigned {
     pub last: Option<Uuid>,
 }
 
+#[boxed]
 impl Store {
     /// Computes the next fires of cron triggers anew, page by page, and moves those that differ. What is due already stays:
     /// it belongs to the time that has passed.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 
 use crate::cluster::terms::Term;
@@ -64,6 +65,7 @@ impl std::fmt::Debug for StagedFires {
     }
 }
 
+#[boxed]
 impl StagedFires {
     /// Makes it true; what became of its runs, in order.
     pub async fn commit(self) -> Result<Vec<Created>> {
@@ -75,6 +77,7 @@ impl StagedFires {
     }
 }
 
+#[boxed]
 impl Store {
     pub fn fire_policy(&self) -> FirePolicy {
         match &*self.db {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Fire, GIVE_UP, Progress, Schedule};
 use mainspring_core::workflow::{Trigger, TriggerSource, Workflow, check_name};
@@ -45,6 +46,7 @@ pub struct NewTrigger {
     pub next: Option<Fire>,
 }
 
+#[boxed]
 impl Store {
     /// Writes triggers down as they are, in bulk. They are gone with the next version of their workflow; for measuring
     /// what very many cost.

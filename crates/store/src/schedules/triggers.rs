@@ -3,6 +3,7 @@
 //! Every nominal instant up to `covered_at` has its row in `fires`. Whatever changes a trigger raises its revision or its
 //! next fire, so that a fire that was prepared before finds nothing to fire.
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::schedule::{Calendar, CalendarSpec, Fire, GIVE_UP, Progress, Schedule};
 use mainspring_core::workflow::{Trigger, TriggerSource};
@@ -171,6 +172,7 @@ macro_rules! select {
     };
 }
 
+#[boxed]
 impl Store {
     pub async fn trigger(&self, id: Uuid) -> Result<TriggerRow> {
         let row: Option<Row> =

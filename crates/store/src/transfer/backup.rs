@@ -4,11 +4,13 @@ use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use mainspring_boxed::boxed;
 use sqlx::Connection;
 
 use crate::db::{Db, Store};
 use crate::error::{Error, Result};
 
+#[boxed]
 impl Store {
     /// Writes everything as of now into a new file. Fails if the file exists, or if this is not SQLite.
     pub async fn backup_to(&self, file: &Path) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::TryStreamExt;
+use mainspring_boxed::boxed;
 use sqlx::{AssertSqlSafe, PgConnection, SqlitePool};
 
 use crate::db::{Db, Store};
@@ -34,6 +35,7 @@ struct Column {
     is_generated: String,
 }
 
+#[boxed]
 impl Store {
     /// Copies everything into a PostgreSQL database with the same schema and no workflows. All of it or nothing.
     pub async fn copy_to(&self, target: &Store) -> Result<Vec<CopiedTable>> {

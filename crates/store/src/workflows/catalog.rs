@@ -1,5 +1,6 @@
 //! Workflows as people list, switch and delete them.
 
+use mainspring_boxed::boxed;
 use mainspring_core::workflow::{Trigger, TriggerSource};
 use mainspring_core::{Micros, RunId};
 use serde::Deserialize;
@@ -168,6 +169,7 @@ macro_rules! filtered {
     }};
 }
 
+#[boxed]
 impl Store {
     pub async fn list_workflows(&self, filter: &WorkflowFilter) -> Result<Vec<WorkflowRow>> {
         let rows: Vec<Row> = match &mut self.to_read().await? {

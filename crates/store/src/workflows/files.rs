@@ -1,10 +1,12 @@
 //! Files that a version brings along.
 
+use mainspring_boxed::boxed;
 use mainspring_core::work::BundleFile;
 
 use crate::db::{Store, Tx, read, within};
 use crate::error::Result;
 
+#[boxed]
 impl Store {
     pub async fn version_files(&self, version: i64) -> Result<Vec<BundleFile>> {
         let rows: Vec<(String, bool, Vec<u8>)> = read!(self, |conn| sqlx::query_as(

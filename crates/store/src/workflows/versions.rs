@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::work::BundleFile;
 use mainspring_core::workflow::{Concurrency, SlotClass, Stage, Workflow};
@@ -103,6 +104,7 @@ struct VersionRow {
     spec: String,
 }
 
+#[boxed]
 impl Store {
     /// Stores the workflow as its newest version, with its triggers; the same content again is the same version.
     pub async fn put_version(

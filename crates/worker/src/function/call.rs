@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
 use mainspring_core::trace::TraceContext;
 use mainspring_core::work::{Clock, Failure, LogChunk, LogLine, LogStream, Order, OrderAction};
@@ -88,6 +89,7 @@ pub struct LogSink {
     pub(crate) mask: Arc<Mask>,
 }
 
+#[boxed]
 impl LogSink {
     /// Writes a text, line by line; waits while the log is behind.
     pub async fn write(&self, stream: LogStream, text: &str) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_api::worker::{PROTOCOL, Register, Slots};
+use mainspring_boxed::boxed;
 use mainspring_core::work::{Clock, Completion, LogChunk};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -64,6 +65,7 @@ pub struct RemoteWorker {
     artifacts: RemoteArtifacts,
 }
 
+#[boxed]
 impl RemoteWorker {
     /// The pool must send its completions and log chunks to these channels.
     pub fn new(

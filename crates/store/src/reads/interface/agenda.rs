@@ -1,5 +1,6 @@
 //! What became of the fires of all schedules within a window of time.
 
+use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
@@ -35,6 +36,7 @@ struct Row {
     reason: Option<String>,
 }
 
+#[boxed]
 impl Store {
     /// Fires of `[from, to)`, the oldest first.
     pub async fn fires_between(

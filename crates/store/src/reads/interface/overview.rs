@@ -1,5 +1,6 @@
 //! What needs a person now, what runs, and what comes next.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
@@ -106,6 +107,7 @@ pub struct MissedRow {
     pub reason: Option<String>,
 }
 
+#[boxed]
 impl Store {
     /// The newest pending dead letters.
     pub async fn pending_letters(&self, namespaces: Option<&[String]>, limit: i64) -> Result<Vec<LetterRow>> {

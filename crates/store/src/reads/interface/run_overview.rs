@@ -1,5 +1,6 @@
 //! One run as a whole: where each task stands and when, without what it was given and what it left.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::{Micros, RunId, TaskKey};
 use sqlx::AssertSqlSafe;
@@ -64,6 +65,7 @@ pub struct ActionRow {
 const LIVE: &str = "SELECT run_id, idx, state, attempt, started_at, CAST(NULL AS bigint) AS finished_at FROM task_runs";
 const ENDED: &str = "SELECT run_id, idx, state, attempt, started_at, finished_at FROM history";
 
+#[boxed]
 impl Store {
     /// The tasks of these runs, items left out; by run and task. What ended between the two reads counts as ended.
     pub async fn task_moments(&self, runs: &[RunId]) -> Result<Vec<TaskMoment>> {

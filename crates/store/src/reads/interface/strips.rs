@@ -1,5 +1,6 @@
 //! The last runs of many workflows at once.
 
+use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
 use sqlx::QueryBuilder;
@@ -58,6 +59,7 @@ macro_rules! statement {
     }};
 }
 
+#[boxed]
 impl Store {
     /// What the newest runs of a workflow were given, the newest first.
     pub async fn recent_inputs(&self, workflow: Uuid, limit: i64) -> Result<Vec<RecentInputsRow>> {
