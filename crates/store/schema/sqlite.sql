@@ -847,7 +847,7 @@ CROSS JOIN (SELECT CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)
 WHERE e.status = 0 ORDER BY priority_score DESC;
 
 CREATE VIEW v_open_runs AS
-SELECT r.id AS run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
+SELECT l.run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
        max(r.progress_at, l.moved_at) AS moved_at,
        coalesce(r.reopened_at, r.started_at, r.created_at) AS begun_at,
        CASE WHEN r.state <> 1 OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) THEN 1 ELSE 0 END AS exempt,

@@ -1,16 +1,17 @@
 //! Staleness: how open runs do, and the unit that gives up on those that have gone too long without progress.
 
 use mainspring_boxed::boxed;
-use mainspring_core::staleness::{Judgement, OpenRun, OwnThresholds, Phase, Thresholds, judge};
+use mainspring_core::staleness::{Judgement, OpenRun, OwnThresholds, Phase, Thresholds, WARNING_PERCENT, judge};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, Workflow};
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
-use crate::db::{Acquired, Store, Tx, within, write};
+use crate::db::{Acquired, Store, Tx, read, within, write};
 use crate::dead_letters::NewLetter;
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::reads::task_list::first_id;
 
 /// An open run and how it does.
 #[derive(Debug, Clone)]
@@ -108,8 +109,13 @@ impl Row {
 
 /// Open runs with the measure that each is judged by, in percent; the twin of `judge`.
 macro_rules! measured {
-    ($database:ty, $now:expr, $select:expr) => {{
+    ($database:ty, $now:expr, $select:expr) => {
+        measured!($database, $now, $select, None)
+    };
+    // Only of runs whose ids are less than this one.
+    ($database:ty, $now:expr, $select:expr, $before:expr) => {{
         let now: Micros = $now;
+        let before: Option<Uuid> = $before;
         let mut query = QueryBuilder::<$database>::new($select);
         query.push(
             " FROM (SELECT p.*, CASE WHEN p.exempt = 1 OR (p.by_life >= 100 AND p.by_phase < 100) \
@@ -119,7 +125,11 @@ macro_rules! measured {
         query.push_bind(now).push(" - o.moved_at AS double precision) * 100 / o.threshold END AS by_phase, CAST(");
         query
             .push_bind(now)
-            .push(" - o.begun_at AS double precision) * 100 / o.lifetime AS by_life FROM v_open_runs o) p) m");
+            .push(" - o.begun_at AS double precision) * 100 / o.lifetime AS by_life FROM v_open_runs o");
+        if let Some(before) = before {
+            query.push(" WHERE o.run_id < ").push_bind(before);
+        }
+        query.push(") p) m");
         query
     }};
 }
@@ -154,6 +164,7 @@ macro_rules! watched {
     }};
 }
 
+#[boxed]
 impl Store {
     /// Open runs, the worst first.
     pub async fn watched_runs(&self, now: Micros, filter: &WatchFilter) -> Result<Vec<WatchedRun>> {
@@ -165,24 +176,38 @@ impl Store {
                 watched!(sqlx::Sqlite, now, filter).build_query_as().fetch_all(sqlite.connection().await?).await?
             }
         };
-#[boxed]
         rows.into_iter().map(|row| row.watched(now)).collect()
     }
 
-    /// How many open runs are healthy, in the warning band, and stale.
+    /// How many open runs are healthy, in the warning band, and stale. Runs that are younger than the warning band of the
+    /// shortest threshold are healthy, and only counted: their ids tell when they were made.
     pub async fn runs_by_health(&self, now: Micros) -> Result<(u64, u64, u64)> {
-        const COUNTS: &str = "SELECT count(*) FILTER (WHERE percent < 80), count(*) FILTER (WHERE percent >= 80 AND percent < 100), \
-            count(*) FILTER (WHERE percent >= 100)";
-        let (healthy, warning, stale): (i64, i64, i64) = match &mut self.to_read().await? {
+        const COUNTS: &str =
+            "SELECT count(*) FILTER (WHERE percent >= 80 AND percent < 100), count(*) FILTER (WHERE percent >= 100)";
+        let (open, shortest): (i64, Micros) = read!(self, |conn| {
+            sqlx::query_as(
+                "SELECT (SELECT count(*) FROM (SELECT 1 FROM task_runs GROUP BY run_id) o), \
+                 (SELECT min(m.threshold) FROM (SELECT waiting_for_dependencies AS threshold FROM staleness_defaults \
+                  UNION ALL SELECT waiting_for_retry FROM staleness_defaults UNION ALL SELECT steps_in_process FROM staleness_defaults \
+                  UNION ALL SELECT lifetime FROM staleness_defaults UNION ALL SELECT waiting_for_dependencies FROM version_thresholds \
+                  UNION ALL SELECT waiting_for_retry FROM version_thresholds UNION ALL SELECT steps_in_process FROM version_thresholds \
+                  UNION ALL SELECT lifetime FROM version_thresholds) m)",
+            )
+            .fetch_one(conn)
+            .await?
+        });
+        let before = Some(first_id(now - shortest / 100 * WARNING_PERCENT as Micros));
+        let (warning, stale): (i64, i64) = match &mut self.to_read().await? {
             Acquired::Postgres(pg) => {
-                measured!(sqlx::Postgres, now, COUNTS).build_query_as().fetch_one(pg.connection()).await?
+                measured!(sqlx::Postgres, now, COUNTS, before).build_query_as().fetch_one(pg.connection()).await?
             }
             Acquired::Sqlite(sqlite) => {
-                measured!(sqlx::Sqlite, now, COUNTS).build_query_as().fetch_one(sqlite.connection().await?).await?
+                let mut query = measured!(sqlx::Sqlite, now, COUNTS, before);
+                query.build_query_as().fetch_one(sqlite.connection().await?).await?
             }
         };
         let count = |runs: i64| u64::try_from(runs).unwrap_or(0);
-        Ok((count(healthy), count(warning), count(stale)))
+        Ok((count(open - warning - stale), count(warning), count(stale)))
     }
 
     /// The thresholds of workflows that say nothing else.

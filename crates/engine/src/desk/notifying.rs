@@ -15,12 +15,15 @@ use uuid::Uuid;
 
 use super::notices::backoff;
 use crate::client::Client;
+use crate::duties::periodic_scan::PeriodicScan;
 use crate::node::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
 /// Messages to one target within this long of the last one are sent together.
 const DIGEST_AFTER: i64 = 60_000_000;
 const WARNINGS_EVERY: Duration = Duration::from_secs(30);
+/// A node that has just started has more urgent things to do.
+const FIRST_WARNINGS_AFTER: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 const KEPT: i64 = 30 * 24 * 3_600_000_000;
 const MESSAGES_AT_ONCE: i64 = 1_000;
@@ -44,13 +47,14 @@ pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut leading = shared.term.subscribe();
-    let (mut warned, mut forgot): (Option<Instant>, Option<Instant>) = (None, None);
+    let mut warnings = PeriodicScan::new(WARNINGS_EVERY, FIRST_WARNINGS_AFTER, Instant::now());
+    let mut forgot: Option<Instant> = None;
     while !shared.stop.is_cancelled() {
         if leading.borrow_and_update().is_none() {
             let _ = shared.stop.run_until_cancelled(leading.changed()).await;
             continue;
         }
-        if let Err(error) = tick(&shared, &mut warned, &mut forgot).await {
+        if let Err(error) = tick(&shared, &mut warnings, &mut forgot).await {
             tracing::warn!(%error, "sending notifications");
         }
         tokio::select! {
@@ -61,12 +65,14 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn tick(shared: &Shared, warned: &mut Option<Instant>, forgot: &mut Option<Instant>) -> Result<()> {
+async fn tick(shared: &Shared, warnings: &mut PeriodicScan, forgot: &mut Option<Instant>) -> Result<()> {
     let client = &shared.client;
     while !shared.stop.is_cancelled() && client.notice_failed_runs().await? {}
-    if warned.is_none_or(|at| at.elapsed() >= WARNINGS_EVERY) {
-        *warned = Some(Instant::now());
-        client.notice_warnings().await?;
+    let began = Instant::now();
+    if warnings.is_due(began) {
+        let noticed = client.notice_warnings().await;
+        warnings.scanned(began, Instant::now());
+        noticed?;
     }
     if forgot.is_none_or(|at| at.elapsed() >= FORGET_EVERY) {
         *forgot = Some(Instant::now());

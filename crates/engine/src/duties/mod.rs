@@ -5,6 +5,7 @@ pub(crate) mod leader_duty;
 pub(crate) mod lease_renewal;
 pub(crate) mod limit_reconciliation;
 pub(crate) mod object_removal;
+pub(crate) mod periodic_scan;
 pub(crate) mod promotion;
 pub(crate) mod retention;
 pub(crate) mod run_end_relay;

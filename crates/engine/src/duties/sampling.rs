@@ -1,17 +1,20 @@
-//! Reads, on the leader and every 15 s, what gauges over the store show. A node that does not lead shows none of them, so
+//! Reads, on the leader and every 15 s (less often when that takes long), what gauges over the store show. A node that does not lead shows none of them, so
 //! that two nodes never say different things of the same queue.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainspring_core::Micros;
 use mainspring_store::{Result, SessionRow};
 use mainspring_telemetry::{Event, QueueDepth, Sample, WorkerSample};
 
+use crate::duties::periodic_scan::PeriodicScan;
 use crate::metering::seconds;
 use crate::node::Shared;
 
 const EVERY: Duration = Duration::from_secs(15);
+/// A new leader has more urgent things to do.
+const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// A worker that fell silent stays visible for this long, so that its silence can alert.
 const SILENT_FOR: Micros = 15 * 60 * 1_000_000;
 const MOST_WORKERS: i64 = 10_000;
@@ -28,23 +31,27 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 metrics.sampled(&Sample::default());
             }
         }
+        let mut scan = PeriodicScan::new(EVERY, FIRST_AFTER, Instant::now());
         loop {
-            if leads.is_some() {
+            let began = Instant::now();
+            if leads.is_some() && scan.is_due(began) {
                 match sample(&shared).await {
                     Ok(sample) => metrics.sampled(&sample),
                     Err(error) => tracing::debug!(%error, "sampling the gauges"),
                 }
+                scan.scanned(began, Instant::now());
                 metrics.record(Event::LoopPassed { name: "sampling" });
             }
             let (idle, in_use) = shared.client.store.connections();
             metrics.connections(idle, in_use);
+            let pause = if leads.is_some() { scan.wait(Instant::now()).min(EVERY) } else { EVERY };
             tokio::select! {
                 () = shared.stop.cancelled() => return,
                 changed = terms.changed() => match changed {
                     Ok(()) => break,
                     Err(_) => return,
                 },
-                () = tokio::time::sleep(EVERY) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }

@@ -68,7 +68,7 @@ impl TaskRunFilter {
 }
 
 /// Ids of runs carry the time at which they were made: the least one of a time.
-fn first_id(at: Micros) -> Uuid {
+pub(crate) fn first_id(at: Micros) -> Uuid {
     let millis = u128::try_from(at / 1_000).unwrap_or(0).min((1 << 48) - 1);
     Uuid::from_u128(millis << 80)
 }

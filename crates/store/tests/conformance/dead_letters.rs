@@ -130,6 +130,18 @@ conformance! {
         assert_eq!(w.store.batch_entries(&row, 10).await.unwrap().len(), 1);
     }
 
+    async fn open_runs_are_counted_by_health(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        assert_eq!(w.store.runs_by_health(w.now).await.unwrap(), (1, 0, 0));
+        w.pass(50 * MINUTE);
+        w.submit("{name: quick, lifecycle: {waiting_for_dependencies: 10m}, tasks: {a: {run: x}}}").await;
+        assert_eq!(w.store.runs_by_health(w.now).await.unwrap(), (1, 1, 0));
+        w.pass(9 * MINUTE);
+        assert_eq!(w.store.runs_by_health(w.now).await.unwrap(), (0, 2, 0), "the shortest threshold says who is young");
+        w.pass(2 * MINUTE);
+        assert_eq!(w.store.runs_by_health(w.now).await.unwrap(), (0, 0, 2));
+    }
+
     async fn a_stale_run_and_its_entry_are_one_transaction(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}, finally: {f: {run: x}}}").await;
         let watched = |w: &World| { let (store, now) = (w.store.clone(), w.now); async move {

@@ -76,7 +76,7 @@ CREATE INDEX notifications_by_age ON notifications (created_at);
 -- Open runs with what staleness goes by, without a clock. Phases: 0 waiting for dependencies, 1 waiting for a
 -- retry, 2 steps in process. A claim does not touch its run: what runs has moved it when it started. 9223372036854775807 is never.
 CREATE VIEW v_open_runs AS
-SELECT r.id AS run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
+SELECT l.run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
        greatest(r.progress_at, l.moved_at) AS moved_at,
        coalesce(r.reopened_at, r.started_at, r.created_at) AS begun_at,
        CASE WHEN r.state <> {run.running} OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) THEN 1 ELSE 0 END AS exempt,
