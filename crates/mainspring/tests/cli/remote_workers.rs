@@ -322,10 +322,8 @@ async fn a_worker_goes_on_at_another_node_when_its_own_is_killed() {
     drop(worker);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
-    let mut both = TwoNodes::start().await;
-    let place = &both.place;
+/// A worker in Python with the handler `hold`, which says that it has begun and waits.
+fn start_python(place: &Place, servers: &str) -> Worker {
     place.write(
         "worker.py",
         "from mainspring import Worker\n\nworker = Worker(slots=2)\n\n\n@worker.task(\"hold\")\ndef hold(payload):\n    \
@@ -337,10 +335,16 @@ async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
     command.arg(place.path("worker.py")).env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
     command.env("PYTHONPATH", concat!(env!("CARGO_MANIFEST_DIR"), "/../../sdk/python/src"));
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("MAINSPRING_TOKEN", token(place));
-    command.env("MAINSPRING_SERVER", both.urls());
+    command.env("MAINSPRING_SERVER", servers);
     let log = std::fs::File::create(place.path("python.log")).unwrap();
     let child = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
-    let worker = Worker { child, probes: String::new(), log: place.path("python.log") };
+    Worker { child, probes: String::new(), log: place.path("python.log") }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
+    let mut both = TwoNodes::start().await;
+    let worker = start_python(&both.place, &both.urls());
     let workflow = format!(
         "name: away\ntasks:\n  work:\n    remote: {{handler: hold, payload: {{started: '{}', go: '{}'}}}}\n",
         both.started.display(),
@@ -348,6 +352,41 @@ async fn the_python_worker_goes_on_at_another_node_when_its_own_is_killed() {
     );
     both.lose_the_first(&workflow, "on");
     drop(worker);
+}
+
+/// Stops a worker that has registered, after its only server is gone; how long it took to leave, and what it logged.
+fn leaves_without_a_server(start: impl Fn(&Place, &Server) -> Worker) -> (Duration, String) {
+    let place = Place::new();
+    let server = place.server(FRONT);
+    let worker = start(&place, &server);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let registered = || {
+        let listed = place.call(&["workers", "list", "-o", "json"]).expect(0).json();
+        listed["items"].as_array().unwrap().iter().any(|worker| worker["remote"] == true)
+    };
+    while !registered() {
+        assert!(Instant::now() < deadline, "it did not register");
+    }
+    server.kill();
+    let since = Instant::now();
+    worker.signal(Signal::SIGTERM);
+    let (code, log) = worker.wait();
+    assert_eq!(code, Some(0), "{log}");
+    (since.elapsed(), log)
+}
+
+#[test]
+fn a_worker_that_is_stopped_after_its_servers_leaves() {
+    let (took, log) =
+        leaves_without_a_server(|place, server| Worker::start(place, "one", &url(server), &token(place), &[]));
+    assert!(log.contains("no server answers"), "{log}");
+    assert!(took < Duration::from_secs(12), "it took {took:?}: {log}");
+}
+
+#[test]
+fn a_python_worker_that_is_stopped_after_its_servers_leaves() {
+    let (took, log) = leaves_without_a_server(|place, server| start_python(place, &url(server)));
+    assert!(took < Duration::from_secs(12), "it took {took:?}: {log}");
 }
 
 #[test]

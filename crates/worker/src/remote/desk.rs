@@ -196,6 +196,11 @@ impl Desk {
         self.running.len() + self.ending.len()
     }
 
+    /// Results that no server has acknowledged.
+    pub(crate) fn finished(&self) -> usize {
+        self.results.values().filter(|result| matches!(result.report, Report::Finished(_))).count()
+    }
+
     /// Whether a result waits that no exchange has carried yet.
     pub(crate) fn has_unsent(&self) -> bool {
         self.results.values().any(|result| result.sent.is_none())

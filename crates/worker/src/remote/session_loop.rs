@@ -8,6 +8,7 @@ use mainspring_core::TaskKey;
 use mainspring_core::work::{Assignment, Completion, Order, Outcome};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::assignments;
@@ -20,6 +21,11 @@ use crate::control::CancelReason;
 
 /// A request that only waits may be overtaken by another that hands in: two at once, never more.
 const MOST_REQUESTS: usize = 2;
+
+/// A worker that was asked to stop, and has nothing that a server must learn of, waits this long for one to answer.
+const SILENCE_PATIENCE: Duration = Duration::from_secs(5);
+/// How long after its deadline it goes on trying to hand in what it has.
+const LAST_RESULTS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the loop waits for besides completions.
 #[derive(Debug)]
@@ -48,7 +54,9 @@ pub(crate) struct SessionLoop<'w> {
     /// Logs and files under way.
     uploads: JoinSet<Event>,
     /// When what still runs is handed back.
-    deadline: Option<tokio::time::Instant>,
+    deadline: Option<Instant>,
+    /// When a server answered last, or the worker was asked to stop.
+    heard: Instant,
     shutting: bool,
     /// The session cannot go on.
     broken: bool,
@@ -66,6 +74,7 @@ impl<'w> SessionLoop<'w> {
             flights: 0,
             uploads: JoinSet::new(),
             deadline: None,
+            heard: Instant::now(),
             shutting: false,
             broken: false,
         }
@@ -90,6 +99,7 @@ impl<'w> SessionLoop<'w> {
             if self.flights == 0 || (self.flights < MOST_REQUESTS && news) {
                 wants = self.send();
             }
+            let gives_up_at = self.gives_up_at();
             let event = tokio::select! {
                 Some(completion) = self.worker.completions.recv() => {
                     self.completed(completion);
@@ -108,6 +118,10 @@ impl<'w> SessionLoop<'w> {
                     self.hand_back();
                     continue;
                 }
+                () = until(gives_up_at), if gives_up_at.is_some() => {
+                    tracing::warn!(results = self.desk.finished(), "no server answers: leaving without handing in");
+                    return Ended::Done;
+                }
             };
             match event {
                 Event::Answer(_, Told::Lost) => {
@@ -117,9 +131,18 @@ impl<'w> SessionLoop<'w> {
                 }
                 Event::Answer(seq, told) => self.answered(seq, told),
                 Event::Stored(completion) => self.desk.report(&completion),
+                // Its files came after the worker was asked to take no more.
+                Event::Ready(assignment) if self.desk.draining => self.release(&assignment),
                 Event::Ready(assignment) => self.desk.take(assignment),
             }
         }
+    }
+
+    /// When a worker that was asked to stop leaves although no server answers.
+    fn gives_up_at(&self) -> Option<Instant> {
+        let deadline = self.deadline?;
+        let has_work = self.desk.running() > 0 || self.desk.finished() > 0;
+        Some(if has_work { deadline + LAST_RESULTS_PATIENCE } else { self.heard + SILENCE_PATIENCE })
     }
 
     /// Sends the next exchange; returns what it wants.
@@ -145,6 +168,7 @@ impl<'w> SessionLoop<'w> {
             Told::Lost => return,
         };
         self.worker.pool.heard();
+        self.heard = Instant::now();
         for settled in answer.acknowledged.iter().chain(&answer.fenced) {
             if let Ok(key) = settled.task_run_id.parse::<TaskKey>() {
                 self.desk.acknowledged((key, settled.attempt));
@@ -165,7 +189,7 @@ impl<'w> SessionLoop<'w> {
         for wanted in &answer.release {
             let attempt = wanted.task_run_id.parse::<TaskKey>().map(|key| (key, wanted.attempt));
             if let Some(assignment) = attempt.ok().and_then(|attempt| self.desk.unqueue(attempt)) {
-                self.desk.report(&completion(&assignment, self.worker.clock.now(), Outcome::Released));
+                self.release(&assignment);
             }
         }
         for assigned in answer.assignments {
@@ -194,9 +218,7 @@ impl<'w> SessionLoop<'w> {
         let files = assigned.files.clone();
         match assignments::read(assigned, self.session.id) {
             // It was on its way when the worker was asked to take no more.
-            Ok(assignment) if self.desk.draining => {
-                self.desk.report(&completion(&assignment, self.worker.clock.now(), Outcome::Released));
-            }
+            Ok(assignment) if self.desk.draining => self.release(&assignment),
             Ok(assignment) => match files {
                 None => self.desk.take(assignment),
                 Some(files) => self.fetch(assignment, files.version),
@@ -265,14 +287,20 @@ impl<'w> SessionLoop<'w> {
     fn drain(&mut self) {
         tracing::info!(running = self.desk.running(), timeout = ?self.worker.config.shutdown_timeout, "draining");
         self.desk.draining = true;
-        self.deadline = Some(tokio::time::Instant::now() + self.worker.config.shutdown_timeout);
+        self.heard = Instant::now();
+        self.deadline = Some(self.heard + self.worker.config.shutdown_timeout);
         self.release_backlog();
     }
 
     fn release_backlog(&mut self) {
         for assignment in self.desk.unqueue_all() {
-            self.desk.report(&completion(&assignment, self.worker.clock.now(), Outcome::Released));
+            self.release(&assignment);
         }
+    }
+
+    /// Hands back what was not begun.
+    fn release(&mut self, assignment: &Assignment) {
+        self.desk.report(&completion(assignment, self.worker.clock.now(), Outcome::Released));
     }
 
     /// What has not finished in time is stopped; the pool reports it as handed back.
@@ -303,7 +331,7 @@ fn more(now: Slots, said: Slots) -> bool {
     now.process > said.process || now.function > said.function || now.remote > said.remote
 }
 
-async fn until(deadline: Option<tokio::time::Instant>) {
+async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

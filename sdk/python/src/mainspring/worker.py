@@ -26,6 +26,8 @@ Key = Tuple[str, int]
 _PROTOCOL = 1
 _SESSION_LOST = "urn:mainspring:session-lost"
 _BEAT = 0.5
+# A worker that was asked to stop and holds nothing waits so many seconds for a server to answer.
+_SILENCE_PATIENCE = 5.0
 # So many attempts that were begun are remembered.
 _REMEMBERED = 10_000
 
@@ -165,6 +167,8 @@ class Worker:
                 answer = self._transport.request("POST", "/worker/exchange", request, headers=headers, timeout=5.0)
             except Unreachable:
                 self._out_of_reach()
+                if self._stopping.is_set() and not self._attempts and self._silence() > _SILENCE_PATIENCE:
+                    return
                 continue
             except ApiError as error:
                 if error.kind != _SESSION_LOST and error.status not in (404, 429):
@@ -237,9 +241,12 @@ class Worker:
     def _out_of_reach(self) -> None:
         """No server answers. After the lease others run what this worker holds: stop it. If the session turns out to be alive,
         what was stopped is handed back."""
-        if time.monotonic() - self._heard > self._session["lease_ttl_ms"] / 1_000:
+        if self._silence() > self._session["lease_ttl_ms"] / 1_000:
             self._released.extend(self._lose_everything())
         time.sleep(0.1)
+
+    def _silence(self) -> float:
+        return time.monotonic() - self._heard
 
     def _lose_everything(self) -> List[Key]:
         with self._changed:
