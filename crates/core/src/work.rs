@@ -30,9 +30,9 @@ pub trait Workforce: Send + Sync + 'static {
     fn cancel(&self, key: TaskKey, attempt: i32, reason: &str);
     /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
     /// not begun.
-    fn lose(&self, session: i64);
+    fn session_lost(&self, session: i64);
     /// The store renewed the lease.
-    fn heard(&self);
+    fn lease_renewed(&self);
 }
 
 /// One claimed attempt, ready to execute: every expression is already a value.

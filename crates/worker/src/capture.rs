@@ -77,12 +77,12 @@ impl Capture {
         self.stdout.get_or_insert_default();
     }
 
-    /// What was kept of the standard output since [`Self::keep_stdout`].
+    /// The standard output that was kept since [`Self::keep_stdout`].
     pub(crate) fn take_stdout(&mut self) -> Option<Vec<u8>> {
         self.stdout.take()
     }
 
-    /// Takes bytes of one stream as they were read.
+    /// Takes bytes that were just read from one stream.
     pub(crate) fn feed(&mut self, stream: LogStream, mut bytes: &[u8], at: Micros) {
         let slot = usize::from(stream == LogStream::Stderr);
         if let (Some(kept), LogStream::Stdout) = (&mut self.stdout, stream) {
@@ -113,7 +113,7 @@ impl Capture {
         }
     }
 
-    /// The stream has ended; a last line without line end counts too.
+    /// The stream has ended. A last line without a line end counts too.
     pub(crate) fn end(&mut self, stream: LogStream, at: Micros) {
         let partial = &mut self.partial[usize::from(stream == LogStream::Stderr)];
         let line = std::mem::take(&mut partial.bytes);
@@ -122,7 +122,7 @@ impl Capture {
         }
     }
 
-    /// A remark of our own about the task; never dropped.
+    /// Adds a remark of the worker about the task. The log limit never drops it.
     pub(crate) fn remark(&mut self, text: String, at: Micros) {
         self.push(LogLine { at, stream: LogStream::System, text });
     }
@@ -186,14 +186,14 @@ impl Capture {
     /// The last lines, for the report of a failure.
     pub(crate) fn tail(&self) -> Option<String> {
         let mut text = clean(&self.tail);
-        // Before it is cut, or half a secret would remain.
+        // Secrets are masked before the cut; otherwise half a secret could remain.
         self.mask.in_place(&mut text);
         let text = last_characters(text.trim_end_matches('\n'), TAIL_CHARACTERS);
         (!text.is_empty()).then(|| text.to_owned())
     }
 }
 
-/// Up to the first line end, whether there is one, and what follows it.
+/// The bytes up to the first line end, whether there is one, and the bytes after it.
 fn next_line(bytes: &[u8]) -> (&[u8], bool, &[u8]) {
     let mut rest = bytes;
     // The one search for a byte in std that is vectorised; reading from a slice cannot fail.

@@ -15,12 +15,12 @@ use crate::http::HttpConfig;
 pub const DEFAULT_ENVIRONMENT: &[&str] =
     &["PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME", "SHELL"];
 
-/// What becomes of running processes while the store cannot be reached, unless their task says otherwise.
+/// What becomes of running processes while the store cannot be reached, unless their task sets its own policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnStoreLoss {
-    /// They go on and hand in later, for at most this long.
+    /// Processes go on and report later, for at most this long.
     Continue(Duration),
-    /// They are killed as soon as the lease may have been given away.
+    /// Processes are killed as soon as another session may have been given the lease.
     Kill,
 }
 
@@ -38,9 +38,9 @@ pub struct PoolConfig {
     pub base: Option<PathBuf>,
     /// Names of variables passed on from the worker's environment.
     pub environment: Vec<String>,
-    /// Between TERM and KILL.
+    /// The time between TERM and KILL.
     pub grace: Duration,
-    /// Between telling a function that it should stop and dropping it.
+    /// The time between asking a function to stop and dropping it.
     pub function_grace: Duration,
     /// How long output may stay open after the main process has exited.
     pub drain: Duration,
@@ -55,15 +55,15 @@ pub struct PoolConfig {
     pub lease_ttl: Duration,
     /// Which requests tasks may make.
     pub http: HttpConfig,
-    /// How tasks are kept apart from the server; they are not unless given.
+    /// How tasks are isolated from the server. Without this they are not isolated.
     pub confinement: Option<Confinement>,
     /// The program that runs containers; without one, tasks with an image fail.
     pub container_engine: Option<PathBuf>,
     /// Whether the pool hides its process from the tasks it starts, see [`hide_process`](crate::hide_process).
     pub hide_process: bool,
-    /// Where the spans of tasks go.
+    /// The receiver of the spans of tasks.
     pub tracer: Tracer,
-    /// Where attempts are counted, if the node does not do it.
+    /// The counters of attempts, for a worker whose node does not count them.
     pub metrics: Option<Metrics>,
 }
 
@@ -91,8 +91,8 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// How long the store may stay silent before an attempt must end. What its task says wins over this worker's
-    /// setting; a task that goes on where the worker would kill has the usual patience.
+    /// How long the store may stay silent before an attempt must end. The policy of the task wins over this worker's
+    /// setting. A task that goes on although its worker would kill it gets the default patience.
     pub(crate) fn store_patience(&self, task: Option<workflow::OnStoreLoss>) -> Duration {
         let choice = match (task, self.on_store_loss) {
             (Some(workflow::OnStoreLoss::Kill), _) => OnStoreLoss::Kill,

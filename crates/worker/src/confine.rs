@@ -16,9 +16,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use nix::unistd::{Gid, Uid, User};
 
-/// The word behind the program's name that makes it this step.
+/// The argument that makes the program run as the confinement step.
 pub const WORD: &str = "confine";
-/// The step could not do its work; shells say the same of what they cannot execute.
+/// The exit code when the step could not do its work. Shells use the same one for commands that they cannot execute.
 const FAILED: u8 = 126;
 /// Variables that change what the step itself does: they are set when it becomes the task.
 const MEDDLING: &[&str] = &["LD_", "GLIBC_", "MALLOC_", "RUST_", "DYLD_"];
@@ -43,7 +43,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// Of this system, by name.
+    /// The account of this name on this system.
     pub fn named(name: &str) -> std::io::Result<Option<Self>> {
         let user = User::from_name(name)?;
         Ok(user.map(|user| Self { name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw(), home: user.dir }))
@@ -188,12 +188,12 @@ fn hide(hidden: &[PathBuf], allowed: &[PathBuf]) -> Result<bool, String> {
         ABI, Access, AccessFs, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
     };
     const KNOWN: ABI = ABI::V6;
-    let say = |error: landlock::RulesetError| format!("Landlock: {error}");
-    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN)).map_err(say)?;
-    let mut ruleset = ruleset.scope(Scope::from_all(KNOWN)).map_err(say)?.create().map_err(say)?;
+    let describe = |error: landlock::RulesetError| format!("Landlock: {error}");
+    let ruleset = Ruleset::default().handle_access(AccessFs::from_all(KNOWN)).map_err(describe)?;
+    let mut ruleset = ruleset.scope(Scope::from_all(KNOWN)).map_err(describe)?.create().map_err(describe)?;
     // Names are no secret: programs that list a folder on the way go on working.
     if let Ok(root) = PathFd::new("/") {
-        ruleset = ruleset.add_rule(PathBeneath::new(root, AccessFs::ReadDir)).map_err(say)?;
+        ruleset = ruleset.add_rule(PathBeneath::new(root, AccessFs::ReadDir)).map_err(describe)?;
     }
     let hidden: Vec<PathBuf> = hidden.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let mut open = Vec::new();
@@ -203,9 +203,9 @@ fn hide(hidden: &[PathBuf], allowed: &[PathBuf]) -> Result<bool, String> {
         let access = if path.is_dir() { AccessFs::from_all(KNOWN) } else { AccessFs::from_file(KNOWN) };
         // What vanishes meanwhile needs no permission.
         let Ok(opened) = PathFd::new(&path) else { continue };
-        ruleset = ruleset.add_rule(PathBeneath::new(opened, access)).map_err(say)?;
+        ruleset = ruleset.add_rule(PathBeneath::new(opened, access)).map_err(describe)?;
     }
-    let status = ruleset.restrict_self().map_err(say)?;
+    let status = ruleset.restrict_self().map_err(describe)?;
     Ok(status.ruleset != RulesetStatus::NotEnforced)
 }
 

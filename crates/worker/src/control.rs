@@ -16,7 +16,7 @@ pub enum CancelReason {
     Lost,
 }
 
-/// What an attempt reports that was asked to end.
+/// How an attempt that was asked to end is reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stop {
     Cancel(String),

@@ -13,21 +13,21 @@ use crate::control::Control;
 use crate::function::{self, CatchPanic, FunctionCall, Handler, LogSink, Registry};
 use crate::http::{HttpClient, HttpTask};
 use crate::mask::Mask;
-use crate::shell::{self, Ended, Scripts, Surroundings, Workbench};
+use crate::shell::{self, Ended, PoolContext, Scripts, Workbench};
 use crate::watchdog::Guard;
 
-/// `None`: the attempt was lost, and its end is reported to no one.
+/// `None`: the attempt was lost, so its result is not reported.
 pub(crate) type ExecutorFuture<'a> = Pin<Box<dyn Future<Output = Option<Ended>> + Send + 'a>>;
 
 /// Executes orders of one kind.
 pub(crate) trait Executor: Send + Sync {
-    /// The outcome, if it is known without waiting for anything.
-    fn immediate(&self, _means: &Means, _assignment: &Assignment) -> Option<Outcome> {
+    /// The outcome, if it is known without waiting.
+    fn immediate(&self, _context: &ExecutorContext, _assignment: &Assignment) -> Option<Outcome> {
         None
     }
 
     /// Executes one attempt to its end. A panic inside is a failure of that attempt.
-    fn execute<'a>(&'a self, means: &'a Means, attempt: Attempt<'a>) -> ExecutorFuture<'a>;
+    fn execute<'a>(&'a self, context: &'a ExecutorContext, attempt: Attempt<'a>) -> ExecutorFuture<'a>;
 }
 
 /// The executor of an order.
@@ -41,7 +41,7 @@ pub(crate) fn executor(action: &OrderAction) -> &'static dyn Executor {
 
 /// What the executors of a pool share.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct ExecutorContext {
     pub(crate) config: PoolConfig,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) registry: Registry,
@@ -50,7 +50,7 @@ pub(crate) struct Means {
     pub(crate) logs: mpsc::Sender<LogChunk>,
     pub(crate) workbench: Workbench,
     pub(crate) guard: Option<Guard>,
-    /// Where files of other tasks come from; set once, soon after the start.
+    /// The source of files of other tasks. It is set once, soon after the start.
     pub(crate) artifacts: OnceLock<Arc<dyn ArtifactSource>>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) mask: Arc<Mask>,
 }
 
-impl Means {
+impl ExecutorContext {
     async fn call(&self, handler: Arc<dyn Handler>, attempt: Attempt<'_>) -> Option<Ended> {
         let Attempt { assignment, control, mask } = attempt;
         let call = FunctionCall {
@@ -95,20 +95,20 @@ impl Means {
 struct Shell;
 
 impl Executor for Shell {
-    fn execute<'a>(&'a self, means: &'a Means, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
+    fn execute<'a>(&'a self, context: &'a ExecutorContext, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
         let Attempt { assignment, control, mask } = attempt;
         let Some(scripts) = Scripts::of(&assignment.order.action) else {
             return Box::pin(async { None });
         };
-        let around = Surroundings {
-            config: &means.config,
-            clock: means.clock.as_ref(),
-            workbench: &means.workbench,
-            guard: means.guard.as_ref(),
-            logs: &means.logs,
-            artifacts: means.artifacts.get().map(AsRef::as_ref),
+        let pool = PoolContext {
+            config: &context.config,
+            clock: context.clock.as_ref(),
+            workbench: &context.workbench,
+            guard: context.guard.as_ref(),
+            logs: &context.logs,
+            artifacts: context.artifacts.get().map(AsRef::as_ref),
         };
-        let watched = CatchPanic(Box::pin(shell::run(around, assignment, scripts, control, mask)));
+        let watched = CatchPanic(Box::pin(shell::run(pool, assignment, scripts, control, mask)));
         Box::pin(async move { watched.await.unwrap_or_else(|failure| Some(failure.into())) })
     }
 }
@@ -117,8 +117,8 @@ impl Executor for Shell {
 struct Http;
 
 impl Executor for Http {
-    fn execute<'a>(&'a self, means: &'a Means, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
-        Box::pin(means.call(Arc::clone(&means.request) as Arc<dyn Handler>, attempt))
+    fn execute<'a>(&'a self, context: &'a ExecutorContext, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
+        Box::pin(context.call(Arc::clone(&context.request) as Arc<dyn Handler>, attempt))
     }
 }
 
@@ -126,18 +126,18 @@ impl Executor for Http {
 struct Function;
 
 impl Executor for Function {
-    fn immediate(&self, means: &Means, assignment: &Assignment) -> Option<Outcome> {
+    fn immediate(&self, context: &ExecutorContext, assignment: &Assignment) -> Option<Outcome> {
         let (name, payload) = called(&assignment.order.action)?;
-        match means.registry.get(name) {
+        match context.registry.get(name) {
             Some(handler) => function::immediate(handler.as_ref(), payload, assignment.attempt),
-            None => Some(Outcome::Failed(means.registry.unknown(name))),
+            None => Some(Outcome::Failed(context.registry.unknown(name))),
         }
     }
 
-    fn execute<'a>(&'a self, means: &'a Means, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
-        let handler = called(&attempt.assignment.order.action).and_then(|(name, _)| means.registry.get(name));
+    fn execute<'a>(&'a self, context: &'a ExecutorContext, attempt: Attempt<'a>) -> ExecutorFuture<'a> {
+        let handler = called(&attempt.assignment.order.action).and_then(|(name, _)| context.registry.get(name));
         match handler {
-            Some(handler) => Box::pin(means.call(Arc::clone(handler), attempt)),
+            Some(handler) => Box::pin(context.call(Arc::clone(handler), attempt)),
             // Its outcome was immediate.
             None => Box::pin(async { None }),
         }

@@ -1,8 +1,9 @@
 //! Executes tasks: shell scripts in process groups of their own, HTTP requests and functions inside this process.
 //!
 //! A [`Pool`] is handed [`Assignment`](mainspring_core::work::Assignment)s and answers each with one
-//! [`Completion`](mainspring_core::work::Completion), unless the session that claimed it is lost: then no one would
-//! accept the answer, so the work is killed in silence. What a task prints goes to the log channel while it runs.
+//! [`Completion`](mainspring_core::work::Completion), unless the session that claimed it is lost: the engine would
+//! refuse that result, so the pool kills the work without a report. What a task prints goes to the log channel while it
+//! runs.
 //!
 //! Deliberately absent: claiming, retrying, deciding what a failure means, and anything durable. Those belong to the
 //! engine; a pool that dies leaves nothing behind but processes, and the [`watchdog`] sees to them.

@@ -61,7 +61,7 @@ impl Courier {
     }
 }
 
-/// No log was asked for.
+/// A log that drops its lines, because notifications have no log.
 fn silent() -> LogSink {
     #[derive(Debug)]
     struct NoClock;

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::PoolConfig;
 use crate::control::{CancelReason, Control, Stop};
-use crate::executor::{self, Executor, Means, executor};
+use crate::executor::{self, Executor, ExecutorContext, executor};
 use crate::function::Registry;
 use crate::http::{ClientError, HttpClient, HttpTask};
 use crate::mask::Mask;
@@ -67,15 +67,15 @@ struct Attempt {
 
 #[derive(Debug)]
 struct Shared {
-    means: Means,
+    context: ExecutorContext,
     completions: mpsc::UnboundedSender<Completion>,
     runtime: Handle,
     running: Mutex<Running>,
-    /// Told whenever the last running attempt has ended.
+    /// Notified when the last running attempt has ended.
     idle: Notify,
     closing: AtomicBool,
     closed: CancellationToken,
-    heard: Mutex<Instant>,
+    last_renewal: Mutex<Instant>,
 }
 
 #[boxed]
@@ -105,7 +105,7 @@ impl Pool {
             },
         };
         let shared = Arc::new(Shared {
-            means: Means {
+            context: ExecutorContext {
                 config,
                 clock,
                 registry,
@@ -122,7 +122,7 @@ impl Pool {
             idle: Notify::new(),
             closing: AtomicBool::new(false),
             closed: CancellationToken::new(),
-            heard: Mutex::new(Instant::now()),
+            last_renewal: Mutex::new(Instant::now()),
         });
         shared.runtime.spawn(Arc::clone(&shared).pulse());
         Ok(Self { shared })
@@ -130,7 +130,7 @@ impl Pool {
 
     /// Says where files of other tasks come from. Only the first call counts.
     pub fn fetch_artifacts_from(&self, source: Arc<dyn ArtifactSource>) {
-        let _ = self.shared.means.artifacts.set(source);
+        let _ = self.shared.context.artifacts.set(source);
     }
 
     /// Starts all of them and returns at once. Functions that need not wait are finished before this returns.
@@ -140,7 +140,7 @@ impl Pool {
         }
     }
 
-    /// Ends one attempt, if it is still running here.
+    /// Asks one attempt to end, if it is still running here.
     pub fn cancel(&self, key: TaskKey, attempt: i32, reason: CancelReason) {
         let running = locked(&self.shared.running);
         let control = running.attempts.get(&(key, attempt)).map(|attempt| Arc::clone(&attempt.control));
@@ -155,7 +155,7 @@ impl Pool {
 
     /// A session is lost: what runs for it dies at once and is not reported, and what is assigned for it from now on is
     /// not begun.
-    pub fn lose(&self, session: i64) {
+    pub fn session_lost(&self, session: i64) {
         let mut running = locked(&self.shared.running);
         running.lost.insert(session);
         let of_it = running.attempts.values().filter(|attempt| attempt.session == session);
@@ -164,12 +164,12 @@ impl Pool {
         controls.iter().for_each(|control| control.stop(Stop::Lost));
     }
 
-    /// The store renewed our lease. A pool that does not hear this for as long as a task, or else
-    /// [`PoolConfig::on_store_loss`], permits kills it and hands it back.
-    pub fn heard(&self) {
-        *locked(&self.shared.heard) = Instant::now();
-        if let Some(guard) = &self.shared.means.guard {
-            guard.beat();
+    /// The store renewed the lease. If no renewal arrives for as long as the task, or else
+    /// [`PoolConfig::on_store_loss`], permits, the pool kills the attempt and hands it back.
+    pub fn lease_renewed(&self) {
+        *locked(&self.shared.last_renewal) = Instant::now();
+        if let Some(guard) = &self.shared.context.guard {
+            guard.send_beat();
         }
     }
 
@@ -194,11 +194,11 @@ impl Pool {
         }
         shared.closed.cancel();
         let begun = Instant::now();
-        while shared.means.workbench.has_copies() && begun.elapsed() < FILES_PATIENCE {
+        while shared.context.workbench.has_copies() && begun.elapsed() < FILES_PATIENCE {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        shared.means.workbench.close();
-        if let Some(guard) = &shared.means.guard {
+        shared.context.workbench.close();
+        if let Some(guard) = &shared.context.guard {
             guard.close();
         }
     }
@@ -213,48 +213,49 @@ impl Workforce for Pool {
         Self::cancel(self, key, attempt, CancelReason::Requested(reason.to_owned()));
     }
 
-    fn lose(&self, session: i64) {
-        Self::lose(self, session);
+    fn session_lost(&self, session: i64) {
+        Self::session_lost(self, session);
     }
 
-    fn heard(&self) {
-        Self::heard(self);
+    fn lease_renewed(&self) {
+        Self::lease_renewed(self);
     }
 }
 
 impl Shared {
     fn begin(self: &Arc<Self>, mut assignment: Assignment) {
         if self.closing.load(Ordering::Relaxed) {
-            self.report(&assignment, self.means.clock.now(), Outcome::Released);
+            self.report(&assignment, self.context.clock.now(), Outcome::Released);
             return;
         }
         let executor = executor(&assignment.order.action);
-        let started_at = self.means.clock.now();
-        if let Some(outcome) = executor.immediate(&self.means, &assignment) {
+        let started_at = self.context.clock.now();
+        if let Some(outcome) = executor.immediate(&self.context, &assignment) {
             self.report(&assignment, started_at, outcome);
             return;
         }
-        let control = Arc::new(Control::new(self.means.config.store_patience(assignment.order.on_store_loss)));
+        let control = Arc::new(Control::new(self.context.config.store_patience(assignment.order.on_store_loss)));
         {
             let mut running = locked(&self.running);
-            // Again, now that the lock is held: who found nothing running after closing must not be surprised.
+            // Checked again under the lock, because a shutdown that found nothing running must not see an attempt
+            // begin.
             if self.closing.load(Ordering::SeqCst) {
-                self.report(&assignment, self.means.clock.now(), Outcome::Released);
+                self.report(&assignment, self.context.clock.now(), Outcome::Released);
                 return;
             }
             if running.lost.contains(&assignment.session) {
-                // Lost between the claim and now: it goes on elsewhere.
+                // The session was lost after the claim: another session executes the task.
                 return;
             }
             match running.attempts.entry((assignment.key, assignment.attempt)) {
-                // Delivered twice: it is already being executed.
+                // The assignment was delivered twice, and the attempt is already running.
                 Entry::Occupied(_) => return,
                 Entry::Vacant(entry) => {
                     entry.insert(Attempt { session: assignment.session, control: Arc::clone(&control) });
                 }
             }
         }
-        let parent = spans::enter(&self.means.config.tracer, &mut assignment);
+        let parent = spans::enter(&self.context.config.tracer, &mut assignment);
         self.runtime.spawn(Arc::clone(self).execute(assignment, parent, executor, control));
     }
 
@@ -265,13 +266,13 @@ impl Shared {
         executor: &'static dyn Executor,
         control: Arc<Control>,
     ) {
-        let started_at = self.means.clock.now();
+        let started_at = self.context.clock.now();
         let mask = Arc::new(Mask::new(&assignment.order.secrets));
         let attempt = executor::Attempt { assignment: &assignment, control: &control, mask };
-        let ended = executor.execute(&self.means, attempt).await;
+        let ended = executor.execute(&self.context, attempt).await;
         if let Some(ended) = ended {
-            let now = self.means.clock.now();
-            spans::leave(&self.means.config.tracer, &assignment, parent, (started_at, now), &ended.outcome);
+            let now = self.context.clock.now();
+            spans::leave(&self.context.config.tracer, &assignment, parent, (started_at, now), &ended.outcome);
             self.report_with(&assignment, started_at, ended);
         }
         let mut running = locked(&self.running);
@@ -293,12 +294,12 @@ impl Shared {
             session: assignment.session,
             attempt: assignment.attempt,
             started_at,
-            finished_at: self.means.clock.now(),
+            finished_at: self.context.clock.now(),
             outcome,
             artifacts: ended.artifacts,
             logged: ended.logged,
         };
-        if let Some(metrics) = &self.means.config.metrics {
+        if let Some(metrics) = &self.context.config.metrics {
             spans::count(metrics, assignment, &completion);
         }
         // The receiver is gone only when the whole process ends.
@@ -324,14 +325,14 @@ impl Shared {
 
     /// Shows the watchdog that this process runs, and ends what must not go on while the store is silent.
     async fn pulse(self: Arc<Self>) {
-        let every = (self.means.config.lease_ttl / 4).max(Duration::from_millis(10));
+        let every = (self.context.config.lease_ttl / 4).max(Duration::from_millis(10));
         let closed = self.closed.clone();
         while closed.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
-            if let Some(guard) = &self.means.guard {
-                guard.alive();
+            if let Some(guard) = &self.context.guard {
+                guard.send_alive();
             }
-            let silence = locked(&self.heard).elapsed();
-            // The session may still be alive in the store: handed back, the attempts are not forgotten there.
+            let silence = locked(&self.last_renewal).elapsed();
+            // The session may still be alive in the store. An attempt that is handed back can be claimed again.
             self.each(|control| {
                 if silence > control.patience {
                     control.kill(Stop::Release);

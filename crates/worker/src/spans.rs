@@ -1,12 +1,12 @@
-//! What a pool tells of the attempts it executes: their spans, and, where no node counts them, their numbers.
+//! The spans of attempts, and their counters on workers whose node does not count them.
 
 use mainspring_core::Micros;
 use mainspring_core::trace::{RunTrace, SpanOf, TraceContext};
 use mainspring_core::work::{Assignment, Completion, OrderAction, Outcome};
 use mainspring_telemetry::{Event, Kind, Metrics, Span, Tracer};
 
-/// From now on the attempt is in a span of its own; the one that it was in is its parent. A worker that sends no spans leaves
-/// it where it was, so that what the task calls is not lost to the trace.
+/// Puts the attempt into a span of its own, whose parent is the span it was in. A worker that sends no spans leaves the
+/// attempt in its span, so that the trace does not lose what the task calls.
 pub(crate) fn enter(tracer: &Tracer, assignment: &mut Assignment) -> Option<TraceContext> {
     let parent = assignment.trace.filter(|_| tracer.is_on())?;
     let trace = RunTrace { run: assignment.key.run, parent: Some(parent), sampled: parent.sampled };
@@ -40,7 +40,7 @@ pub(crate) fn leave(
             ("attempt", assignment.attempt.to_string()),
         ],
         error: match outcome {
-            // Not the message: what a task prints stays with its run.
+            // The message is left out: what a task prints stays with its run.
             Outcome::Failed(failure) => Some(failure.kind.clone()),
             Outcome::Cancelled { .. } => Some("cancelled".into()),
             Outcome::Success { .. } | Outcome::Released => None,

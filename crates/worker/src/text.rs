@@ -1,9 +1,9 @@
-//! Small helpers about texts and locks that several rooms of this crate need.
+//! Helpers for texts and locks that several modules of this crate need.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Locks even after a panic elsewhere: what is guarded here is consistent after every single operation.
+/// Locks even after a panic: guarded state is consistent after every operation.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -34,7 +34,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// `1500 ms` as a person would write it: the largest unit that divides it.
+/// `1500 ms` for a person: in the largest unit that divides it.
 pub(crate) fn duration(duration: Duration) -> String {
     let milliseconds = duration.as_millis();
     for (unit, size) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)] {

@@ -151,7 +151,7 @@ async fn a_lost_session_kills_at_once_and_reports_nothing() {
     rig.start(function("sleep", json!({"for": "1h"})));
     let pids = until_pids(&pids, 1).await;
     assert_eq!(rig.pool.holding().len(), 2);
-    rig.pool.lose(7);
+    rig.pool.session_lost(7);
     until_gone(pids[0]).await;
     eventually("empty pool", || (rig.pool.running() == 0).then_some(())).await;
     assert!(rig.completions.try_recv().is_err());
@@ -161,7 +161,7 @@ async fn a_lost_session_kills_at_once_and_reports_nothing() {
 async fn what_comes_late_for_a_lost_session_is_not_begun() {
     let mut rig = Rig::new();
     let (order, pids) = writes_pids(&rig, "echo $$ >> $PIDS; sleep 1000");
-    rig.pool.lose(7);
+    rig.pool.session_lost(7);
     rig.start(order);
     rig.start(function("sleep", json!({"for": "1h"})));
     assert_eq!(rig.pool.running(), 0);
@@ -254,7 +254,7 @@ async fn what_a_task_says_about_a_silent_store_wins() {
         assert_eq!((ended.key, ended.outcome), (killed, Outcome::Released), "{own:?}");
         assert_eq!(rig.pool.holding(), [(goes_on_key, 1)], "{own:?}");
         assert!(is_running(goes_on[0]), "{own:?}");
-        rig.pool.lose(7);
+        rig.pool.session_lost(7);
         until_gone(goes_on[0]).await;
     }
 }

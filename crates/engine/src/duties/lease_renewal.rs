@@ -20,7 +20,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let heard = shared.remote.heard(&shared);
         match shared.client.store.renew(shared.client.now(), shared.id, &heard).await {
             Ok(renewed) => {
-                shared.workforce.heard();
+                shared.workforce.lease_renewed();
                 shared.client.metrics.record(Event::WorkerBeat { worker: &shared.config.name });
                 shared.client.metrics.record(Event::LoopPassed { name: "lease_renewal" });
                 settle_remote(&shared, asked, &heard, &renewed);

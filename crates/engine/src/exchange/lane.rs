@@ -265,7 +265,7 @@ pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
         return;
     }
     tracing::warn!(session = dead, "this worker's session was found dead: its work is killed and goes on elsewhere");
-    shared.workforce.lose(dead);
+    shared.workforce.session_lost(dead);
     let mut backoff = Duration::from_millis(20);
     while !shared.stop.is_cancelled() {
         match shared.client.store.open_session(shared.client.now(), &shared.new_session()).await {

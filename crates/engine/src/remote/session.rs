@@ -300,9 +300,9 @@ impl Workforce for RemoteSession {
         self.wake();
     }
 
-    fn lose(&self, _session: i64) {
+    fn session_lost(&self, _session: i64) {
         self.lose_it();
     }
 
-    fn heard(&self) {}
+    fn lease_renewed(&self) {}
 }

@@ -25,7 +25,7 @@ pub type FunctionFuture<'a> = Pin<Box<dyn Future<Output = FunctionResult> + Send
 pub trait Handler: Send + Sync + 'static {
     fn call(&self, call: FunctionCall) -> FunctionFuture<'_>;
 
-    /// The result, if it is known without waiting for anything: spares the cost of a future and its bookkeeping.
+    /// The result, if it is known without waiting. It saves the future and its bookkeeping.
     fn immediate(&self, _payload: &Value, _attempt: i32) -> Option<FunctionResult> {
         None
     }
@@ -50,7 +50,7 @@ where
 #[derive(Debug, Clone)]
 pub struct FunctionCall {
     pub key: TaskKey,
-    /// With `attempt` the fencing token that a sink may check.
+    /// The session of the worker. With `attempt` it is the fencing token that a sink may check.
     pub session: i64,
     pub attempt: i32,
     pub generation: i32,
@@ -58,7 +58,7 @@ pub struct FunctionCall {
     /// Cancelled when the task should end; a handler that ignores it is dropped at its next `await`.
     pub cancel: CancellationToken,
     pub log: LogSink,
-    /// The span that this call is, if traces go somewhere.
+    /// The span of this call, if the worker sends traces.
     pub trace: Option<TraceContext>,
     pub(crate) http: HttpClient,
 }

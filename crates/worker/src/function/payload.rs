@@ -1,4 +1,4 @@
-//! Reads payloads strictly: what a handler does not know is an error, not a wish that goes unheard.
+//! Reads payloads strictly: a field that a handler does not know is an error.
 
 use std::ops::RangeInclusive;
 

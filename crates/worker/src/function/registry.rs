@@ -64,7 +64,7 @@ impl RegistryBuilder {
         self.object(name, handler)
     }
 
-    /// Adds a handler that is more than a closure: with a time limit of its own, say.
+    /// Adds a handler object, which can have more than a closure, such as a time limit of its own.
     #[must_use]
     pub fn object(mut self, name: impl Into<String>, handler: impl Handler) -> Self {
         self.own.push((name.into(), Arc::new(handler)));
@@ -134,7 +134,7 @@ impl Registry {
         self.handlers.get(name)
     }
 
-    /// Trying again does not help: another worker may know the handler, but then the route is wrong.
+    /// The failure is permanent: another worker may know the handler, but then the route is wrong.
     pub(crate) fn unknown(&self, name: &str) -> Failure {
         let shown = crate::text::first_characters(name, 80);
         let names = self.names();

@@ -46,7 +46,7 @@ pub(crate) async fn run(
         result = &mut future => return Some(result.map_or_else(Outcome::Failed, outcome)),
         () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {}
     }
-    // It is over either way: what the handler still returns while it tidies up no longer counts.
+    // The attempt is over: what the handler still returns while it tidies up does not count.
     let stop = control.reason();
     cancel.cancel();
     tokio::select! {
@@ -76,12 +76,12 @@ fn outcome(result: FunctionResult) -> Outcome {
 }
 
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Failure {
-    let said = panic
+    let panic_message = panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".into());
-    let message = format!("panicked: {}", text::first_characters(&said, 10_000));
+    let message = format!("panicked: {}", text::first_characters(&panic_message, 10_000));
     Failure { kind: "panic".into(), message, ..Failure::default() }
 }
 

@@ -1,4 +1,4 @@
-//! What came back, and what a task may see of it.
+//! The answer to a request, and the part of it that a task sees.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,8 +19,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// `{status, headers, body}`; the body as JSON if the server says that it is, else as text. Bytes that are no text
-    /// come in base64, and `encoding` says so.
+    /// `{status, headers, body}`. The body is JSON if the server declares it as JSON, else text. A body that is no text
+    /// is given as base64, and the field `encoding` names that.
     pub(super) fn facts(&self) -> Map<String, Value> {
         let mut headers = Map::new();
         for (name, value) in &self.headers {

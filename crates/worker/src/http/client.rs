@@ -145,14 +145,14 @@ impl HttpClient {
         }
     }
 
-    /// One request on one connection, which lives as long as what is returned beside the answer.
+    /// Sends one request on one connection, which lives as long as the driver that is returned with the answer.
     async fn ask(&self, request: &Request) -> Result<(Response<Incoming>, Driver), Failure> {
         let stream = self.connect(&request.url).await?;
         let broken = |error: hyper::Error| {
             unreachable(format!(
                 "the connection to {} broke: {}",
                 request.url.origin().ascii_serialization(),
-                because(&error)
+                with_causes(&error)
             ))
         };
         let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(broken)?;
@@ -203,7 +203,7 @@ async fn read(response: Response<Incoming>, limit: u64) -> Result<Answer, Failur
     }
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| unreachable(format!("the answer broke off: {}", because(&error))))?;
+        let frame = frame.map_err(|error| unreachable(format!("the answer broke off: {}", with_causes(&error))))?;
         let Ok(data) = frame.into_data() else { continue };
         if (bytes.len() + data.len()) as u64 > limit {
             return Err(refuse());
@@ -213,15 +213,15 @@ async fn read(response: Response<Incoming>, limit: u64) -> Result<Answer, Failur
     Ok(Answer { status: head.status, headers: head.headers, body: bytes })
 }
 
-/// An error with its causes: the first one alone rarely says what happened.
-fn because(error: &dyn std::error::Error) -> String {
+/// The text of an error with its causes, because the first error alone rarely shows what happened.
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
             text.push_str(": ");
-            text.push_str(&said);
+            text.push_str(&cause_text);
         }
         next = cause.source();
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::answer::Answer;
 
-/// Judges an answer; `facts` hold its `headers` and `body`. What is said about it comes with the beginning of the body.
+/// Checks an answer; `facts` hold its `headers` and `body`. The message of a failure quotes the beginning of the body.
 pub(super) fn check(expect: &HttpExpect, answer: &Answer, facts: &Map<String, Value>) -> Result<(), Failure> {
     let nothing = Map::new();
     let headers = facts.get("headers").and_then(Value::as_object).unwrap_or(&nothing);

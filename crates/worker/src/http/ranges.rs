@@ -1,7 +1,7 @@
 //! Which addresses belong to the public internet.
 //!
-//! The lists follow the special-purpose registries of IANA. For IPv6 it is the other way round: only global unicast is
-//! public, and parts of that are not.
+//! The lists follow the special-purpose registries of IANA. The IPv4 list names what is not public. The IPv6 list names
+//! what is: global unicast without its special parts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -14,7 +14,7 @@ use crate::text::first_characters;
 
 const USER_AGENT: &str = concat!("mainspring/", env!("CARGO_PKG_VERSION"));
 
-/// They say where a message ends, and to whom it goes; that is for the connection to say.
+/// These headers frame the message or name its receiver, so only the connection sets them.
 const OURS: [HeaderName; 9] = [
     header::HOST,
     header::CONTENT_LENGTH,
@@ -92,7 +92,7 @@ impl Request {
         self.body = body.into();
     }
 
-    /// Sets one header of the author's.
+    /// Sets a header that the author wrote.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let shown = first_characters(name, 80).escape_debug().to_string();
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {

@@ -16,15 +16,15 @@ use mainspring_core::work::{
 use tokio::io::AsyncReadExt as _;
 
 use super::link::{Call, LinkError, Outgoing};
-use super::session::{Session, Told, UPLOAD_PATIENCE};
+use super::session::{Reply, Session, UPLOAD_PATIENCE};
 use crate::text::locked;
 
 const PIECE: usize = 256 << 10;
-/// What is sent or received is waited for at least this long.
+/// The slowest transfer rate that the timeouts of transfers allow for.
 const SLOWEST_BYTES_PER_SECOND: u64 = 64 << 10;
 
 impl Session {
-    pub(crate) async fn keep_artifact(&self, task_run: &str, attempt: i32, artifact: &Artifact) -> Told<ArtifactKept> {
+    pub(crate) async fn keep_artifact(&self, task_run: &str, attempt: i32, artifact: &Artifact) -> Reply<ArtifactKept> {
         let executable = artifact.executable;
         let mut query = format!("session_id={}&executable={executable}", self.id);
         if let Some(files) = artifact.cache_files {
@@ -41,11 +41,11 @@ impl Session {
                 ArtifactContent::Memory(content) => {
                     Full::new(Bytes::from(content.clone())).map_err(|never| match never {}).boxed_unsync()
                 }
-                ArtifactContent::File(file) => file_body(&file.path).await.map_err(gone)?,
+                ArtifactContent::File(file) => file_body(&file.path).await.map_err(unreadable_copy)?,
             };
             self.link.upload(&call, body).await
         };
-        self.repeated(&call.path, upload).await
+        self.retry_until_answered(&call.path, upload).await
     }
 
     async fn open_artifact(&self, by: Transfer, file: &IncomingFile) -> Result<Incoming, TransferError> {
@@ -62,16 +62,16 @@ impl Session {
             path.push_str("&cached=true");
         }
         let call = self.call(Method::GET, path, Bytes::new(), UPLOAD_PATIENCE);
-        match self.repeated(&call.path, || self.link.download(&call)).await {
-            Told::Answer(body) => Ok(body),
-            Told::Lost => Err(TransferError::Lost),
-            Told::Refused(error) => Err(TransferError::Failed(error.to_string())),
+        match self.retry_until_answered(&call.path, || self.link.download(&call)).await {
+            Reply::Answer(body) => Ok(body),
+            Reply::Lost => Err(TransferError::Lost),
+            Reply::Refused(error) => Err(TransferError::Failed(error.to_string())),
         }
     }
 }
 
-/// A file of this worker that cannot be read is no reason to ask another server.
-fn gone(error: io::Error) -> LinkError {
+/// A local file that cannot be read is a final error: another server would not help.
+fn unreadable_copy(error: io::Error) -> LinkError {
     LinkError::Refused { status: 0, kind: String::new(), detail: format!("its copy cannot be read: {error}") }
 }
 
@@ -91,7 +91,7 @@ async fn file_body(path: &Path) -> io::Result<Outgoing> {
     Ok(StreamBody::new(pieces.boxed()).boxed_unsync())
 }
 
-/// Its path as one part of an address.
+/// The file name, escaped as one segment of a URL path.
 fn encoded(name: &str) -> String {
     url::form_urlencoded::byte_serialize(name.as_bytes()).collect::<String>().replace('+', "%20")
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::desk::Attempt;
 
-/// Reads an assignment. What cannot be read is a failure of that attempt, if it is known which.
+/// Reads an assignment. An assignment that cannot be read fails its attempt, if the attempt is known.
 pub(crate) fn read(assigned: worker::Assignment, session: i64) -> Result<Assignment, (Option<Attempt>, Failure)> {
     let attempt = assigned.attempt;
     let key = assigned

@@ -16,7 +16,7 @@ use super::files::FileCache;
 use super::link::{Link, LinkError, LinkSetupError};
 use super::logs::{self, LogRequest};
 use super::session::Session;
-use super::session_loop::{Ended, SessionLoop};
+use super::session_loop::{SessionEnd, SessionLoop};
 use crate::pool::Pool;
 
 const REGISTER_PAUSE: Duration = Duration::from_millis(500);
@@ -25,7 +25,7 @@ const REGISTER_PAUSE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Default)]
 pub struct RemoteConfig {
     pub servers: Vec<String>,
-    /// Of the API, with the role `worker`.
+    /// An API token with the role `worker`.
     pub token: String,
     /// A PEM file of an authority that is trusted beside the public ones.
     pub authority: Option<PathBuf>,
@@ -34,9 +34,9 @@ pub struct RemoteConfig {
     /// Empty means all.
     pub queues: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    /// Processes, functions, remote tasks.
+    /// Slots for processes, functions and remote tasks.
     pub slots: [u32; 3],
-    /// How many attempts it holds beyond its slots.
+    /// How many attempts the worker claims beyond its slots.
     pub prefetch: u32,
     pub handlers: Vec<String>,
     /// How long running tasks may go on after the worker was asked to stop.
@@ -90,17 +90,17 @@ impl RemoteWorker {
             tracing::info!(session = session.id, server = self.link.server(), "registered");
             self.artifacts.use_session(&session);
             let _ = self.logs.send(LogRequest::Session(session.clone()));
-            let turn = SessionLoop::new(&mut self, session.clone());
-            match turn.run(stop).await {
-                Ended::Lost => {
+            let session_loop = SessionLoop::new(&mut self, session.clone());
+            match session_loop.run(stop).await {
+                SessionEnd::Lost => {
                     tracing::warn!(
                         session = session.id,
                         "the session was found dead: its tasks are killed and go on elsewhere"
                     );
                     session.over.cancel();
-                    self.pool.lose(session.id);
+                    self.pool.session_lost(session.id);
                 }
-                Ended::Done => {
+                SessionEnd::Done => {
                     self.leave(&session).await;
                     return Ok(());
                 }
@@ -109,7 +109,7 @@ impl RemoteWorker {
         Ok(())
     }
 
-    /// A session, however long the servers are away. `None` when the worker is asked to stop first.
+    /// Registers a session, and retries until a server answers. `None` when the worker is asked to stop first.
     async fn register(&self, stop: &CancellationToken) -> Result<Option<Session>, RemoteError> {
         let [process, function, remote] = self.config.slots;
         let worker = Register {
@@ -125,7 +125,7 @@ impl RemoteWorker {
         while !stop.is_cancelled() {
             match Session::register(&self.link, &worker).await {
                 Ok(session) => return Ok(Some(session)),
-                Err(LinkError::Away(cause)) => tracing::warn!(cause, next = self.link.server(), "registering"),
+                Err(LinkError::Unavailable(cause)) => tracing::warn!(cause, next = self.link.server(), "registering"),
                 Err(error) => return Err(RemoteError::Refused(error.to_string())),
             }
             let _ = stop.run_until_cancelled(tokio::time::sleep(REGISTER_PAUSE)).await;

@@ -11,7 +11,7 @@ use mainspring_core::work::{Assignment, Completion, OrderAction, Outcome};
 /// Results of about this many bytes go into one exchange.
 const BYTES_AT_ONCE: usize = 512 << 10;
 
-/// So many attempts that were begun are remembered.
+/// How many begun attempts are remembered.
 const REMEMBERED: usize = 10_000;
 
 /// The kind of a failure whose result the server did not take.
@@ -19,14 +19,14 @@ const REFUSED: &str = "result_refused";
 
 pub(crate) type Attempt = (TaskKey, i32);
 
-/// Processes, functions, remote tasks.
+/// Counts of processes, functions and remote tasks.
 pub(crate) type Counts = [u32; 3];
 
 #[derive(Debug)]
 struct Unacknowledged {
     report: Report,
     bytes: usize,
-    /// The last exchange that carried it.
+    /// The last exchange that carried this result.
     sent: Option<i64>,
 }
 
@@ -43,15 +43,15 @@ pub(crate) struct Desk {
     slots: Counts,
     prefetch: u32,
     running: HashMap<Attempt, usize>,
-    /// Claimed and not begun, in the order in which they came.
+    /// Attempts that were claimed and have not begun, in the order in which they arrived.
     backlog: VecDeque<Assignment>,
     results: HashMap<Attempt, Unacknowledged>,
     /// Attempts that have ended here but whose log or files are still on their way.
     ending: HashMap<Attempt, usize>,
     /// Attempts whose files are on their way.
     fetching: HashSet<Attempt>,
-    /// What was begun lately, and may be over: an answer may be so late that it assigns what another server has since taken
-    /// the result of.
+    /// Attempts that began lately and may have ended. A late answer can assign an attempt again after another server
+    /// has taken its result.
     begun: Recent<Attempt>,
     pub(crate) draining: bool,
 }
@@ -71,7 +71,8 @@ impl Desk {
         }
     }
 
-    /// Takes what a server assigned. What was begun or is there already is ignored: it was delivered twice.
+    /// Takes an assignment from a server. An attempt that has begun or is queued already was delivered twice, and is
+    /// ignored.
     pub(crate) fn take(&mut self, assignment: Assignment) {
         let attempt = (assignment.key, assignment.attempt);
         self.fetching.remove(&attempt);
@@ -80,7 +81,7 @@ impl Desk {
         }
     }
 
-    /// An attempt comes as soon as its files are here. False if it is known already.
+    /// Expects an attempt whose files are being fetched. False if the attempt is known already.
     pub(crate) fn expect(&mut self, attempt: Attempt) -> bool {
         !self.knows(attempt) && self.fetching.insert(attempt)
     }
@@ -93,7 +94,7 @@ impl Desk {
             || self.backlog.iter().any(|waiting| (waiting.key, waiting.attempt) == attempt)
     }
 
-    /// What can begin now.
+    /// Takes the attempts that can begin now from the backlog.
     pub(crate) fn begin(&mut self) -> Vec<Assignment> {
         let mut beginning = Vec::new();
         let mut waiting = VecDeque::with_capacity(self.backlog.len());
@@ -121,7 +122,7 @@ impl Desk {
         free
     }
 
-    /// An attempt has ended; its result follows when its log and files are stored. False if it is not known (any more).
+    /// An attempt has ended. Its result follows when its log and files are stored. False if the attempt is unknown.
     pub(crate) fn end(&mut self, attempt: Attempt) -> bool {
         match self.running.remove(&attempt) {
             Some(class) => {
@@ -164,7 +165,7 @@ impl Desk {
         self.results.remove(&attempt);
     }
 
-    /// Results that this exchange carried are replaced by failures. False if it carried none that could be.
+    /// Replaces the results that this exchange carried with failures. False if there was no result to replace.
     pub(crate) fn fail_sent(&mut self, seq: i64, cause: &str) -> bool {
         let mut any = false;
         for result in self.results.values_mut().filter(|result| result.sent == Some(seq)) {
@@ -230,7 +231,7 @@ impl Desk {
         let (mut finished, mut released) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         for result in self.results.values_mut() {
-            // What an exchange carried whose answer did not name it goes again, but not before the next one is answered.
+            // A result whose exchange was not acknowledged is sent again, but not before the next exchange is answered.
             let due = result.sent.is_none_or(|sent| sent + 2 <= seq);
             if !due || (bytes > 0 && bytes + result.bytes > BYTES_AT_ONCE) || finished.len() + released.len() >= 500 {
                 continue;

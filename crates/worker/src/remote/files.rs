@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use mainspring_core::work::{Bundle, Failure};
 
-use super::session::{Session, Told};
+use super::session::{Reply, Session};
 use crate::text::locked;
 
-/// Versions whose files are kept.
+/// How many versions' files are kept.
 const KEPT: usize = 16;
 
 #[derive(Debug, Default)]
@@ -21,10 +21,10 @@ impl FileCache {
             return Some(Ok(Arc::clone(bundle)));
         }
         let bundle = match session.files(version).await {
-            Told::Answer(Ok(bundle)) => Arc::new(bundle),
-            Told::Answer(Err(message)) => return Some(Err(failure(message))),
-            Told::Refused(error) => return Some(Err(failure(error.to_string()))),
-            Told::Lost => return None,
+            Reply::Answer(Ok(bundle)) => Arc::new(bundle),
+            Reply::Answer(Err(message)) => return Some(Err(failure(message))),
+            Reply::Refused(error) => return Some(Err(failure(error.to_string()))),
+            Reply::Lost => return None,
         };
         let mut kept = locked(&self.0);
         kept.push_front((version, Arc::clone(&bundle)));

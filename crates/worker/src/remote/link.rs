@@ -1,4 +1,5 @@
-//! Requests to the servers of a worker: kept alive, and to the next server when one does not answer.
+//! HTTP requests to the servers of a worker. Connections are kept alive, and the next server is used when one does
+//! not answer.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ const LARGEST_ANSWER: usize = 64 << 20;
 /// Connections that are kept for the next request.
 const MOST_IDLE: usize = 8;
 
-/// What is sent: a few bytes, or a file as it is read.
+/// A request body: a few bytes, or a file that is streamed.
 pub(crate) type Outgoing = UnsyncBoxBody<Bytes, io::Error>;
 
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -40,10 +41,10 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// Why a request has no useful answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LinkError {
-    /// Not reached, no answer, or one that says to try again.
+    /// The server was not reached, did not answer, or asked to retry.
     #[error("{0}")]
-    Away(String),
-    /// The server understood and refuses.
+    Unavailable(String),
+    /// The server understood the request and refuses it.
     #[error("the server answered {status}: {detail}")]
     Refused { status: u16, kind: String, detail: String },
 }
@@ -56,7 +57,7 @@ impl LinkError {
     pub(crate) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => Some(*status),
-            Self::Away(_) => None,
+            Self::Unavailable(_) => None,
         }
     }
 }
@@ -93,13 +94,13 @@ pub(crate) struct Call {
     pub(crate) patience: Duration,
 }
 
-/// The servers. Clones share everything.
+/// The list of servers. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Link(Arc<Inner>);
 
 struct Inner {
     servers: Vec<Url>,
-    /// The one that is asked first.
+    /// The server that gets the next request.
     current: AtomicUsize,
     token: String,
     tls: TlsConnector,
@@ -129,62 +130,68 @@ impl Link {
         Ok(Self(Arc::new(Inner { servers, current, token: token.to_owned(), tls: connector(authority)?, idle })))
     }
 
-    /// The server that is asked now.
+    /// The server that gets the next request.
     pub(crate) fn server(&self) -> String {
         self.0.servers[self.0.current.load(Ordering::Relaxed) % self.0.servers.len()].to_string()
     }
 
-    /// Asks the current server and reads its answer. After [`LinkError::Away`] the next one is asked the next time.
+    /// Sends a request to the current server and reads the answer. After [`LinkError::Unavailable`] the next request goes
+    /// to the next server.
     pub(crate) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, LinkError> {
         let at = self.0.current.load(Ordering::Relaxed);
         let answer = match tokio::time::timeout(call.patience, self.send(at % self.0.servers.len(), call)).await {
             Ok(answer) => answer,
-            Err(_) => Err(LinkError::Away(format!("no answer within {:?}", call.patience))),
+            Err(_) => Err(LinkError::Unavailable(format!("no answer within {:?}", call.patience))),
         };
-        if matches!(answer, Err(LinkError::Away(_))) {
-            // Another request may have moved on already.
+        if matches!(answer, Err(LinkError::Unavailable(_))) {
+            // Another request may have switched the server already.
             let _ = self.0.current.compare_exchange(at, at + 1, Ordering::Relaxed, Ordering::Relaxed);
         }
         let body = answer?;
-        serde_json::from_slice(&body).map_err(|error| LinkError::Away(format!("the answer is not understood: {error}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| LinkError::Unavailable(format!("the answer is not understood: {error}")))
     }
 
-    /// Sends a body as it is read, on a connection of its own, and reads the answer. The server is the one that is asked now.
+    /// Streams a body to the current server on a new connection, and reads the answer.
     pub(crate) async fn upload<T: DeserializeOwned>(&self, call: &Call, body: Outgoing) -> Result<T, LinkError> {
-        let answer = self.alone(call, body).await?;
+        let answer = self.send_on_new_connection(call, body).await?;
         let status = answer.status().as_u16();
-        let body = self.moving(collected(answer).await)?;
-        let body = self.moving(judged(status, body))?;
-        serde_json::from_slice(&body).map_err(|error| LinkError::Away(format!("the answer is not understood: {error}")))
+        let body = self.switch_server_if_unavailable(read_body(answer).await)?;
+        let body = self.switch_server_if_unavailable(check_status(status, body))?;
+        serde_json::from_slice(&body)
+            .map_err(|error| LinkError::Unavailable(format!("the answer is not understood: {error}")))
     }
 
-    /// Asks for a body that is read as it comes, on a connection of its own.
+    /// Requests a body on a new connection; the caller streams it.
     pub(crate) async fn download(&self, call: &Call) -> Result<Incoming, LinkError> {
-        let answer = self.alone(call, small(call.body.clone())).await?;
+        let answer = self.send_on_new_connection(call, full_body(call.body.clone())).await?;
         let status = answer.status().as_u16();
         if matches!(status, 200..=299) {
             return Ok(answer.into_body());
         }
-        let body = self.moving(collected(answer).await)?;
-        Err(self.moving(judged(status, body)).err().unwrap_or_else(|| LinkError::Away("no content".into())))
+        let body = self.switch_server_if_unavailable(read_body(answer).await)?;
+        Err(self
+            .switch_server_if_unavailable(check_status(status, body))
+            .err()
+            .unwrap_or_else(|| LinkError::Unavailable("no content".into())))
     }
 
-    async fn alone(&self, call: &Call, body: Outgoing) -> Result<Response<Incoming>, LinkError> {
+    async fn send_on_new_connection(&self, call: &Call, body: Outgoing) -> Result<Response<Incoming>, LinkError> {
         let at = self.0.current.load(Ordering::Relaxed) % self.0.servers.len();
         let asking = async {
-            let mut sender = self.connect(at).await.map_err(away)?;
-            sender.send_request(self.request(at, call, body)?).await.map_err(away)
+            let mut sender = self.connect(at).await.map_err(unavailable)?;
+            sender.send_request(self.request(at, call, body)?).await.map_err(unavailable)
         };
         let answer = match tokio::time::timeout(call.patience, asking).await {
             Ok(answer) => answer,
-            Err(_) => Err(LinkError::Away(format!("no answer within {:?}", call.patience))),
+            Err(_) => Err(LinkError::Unavailable(format!("no answer within {:?}", call.patience))),
         };
-        self.moving(answer)
+        self.switch_server_if_unavailable(answer)
     }
 
-    /// After [`LinkError::Away`] the next server is asked the next time.
-    fn moving<T>(&self, answer: Result<T, LinkError>) -> Result<T, LinkError> {
-        if matches!(answer, Err(LinkError::Away(_))) {
+    /// After [`LinkError::Unavailable`] the next request goes to the next server.
+    fn switch_server_if_unavailable<T>(&self, answer: Result<T, LinkError>) -> Result<T, LinkError> {
+        if matches!(answer, Err(LinkError::Unavailable(_))) {
             self.0.current.fetch_add(1, Ordering::Relaxed);
         }
         answer
@@ -193,25 +200,28 @@ impl Link {
     async fn send(&self, server: usize, call: &Call) -> Result<Bytes, LinkError> {
         let (mut sender, kept) = match self.take_idle(server) {
             Some(sender) => (sender, true),
-            None => (self.connect(server).await.map_err(away)?, false),
+            None => (self.connect(server).await.map_err(unavailable)?, false),
         };
-        let response = match sender.send_request(self.request(server, call, small(call.body.clone()))?).await {
+        let response = match sender.send_request(self.request(server, call, full_body(call.body.clone()))?).await {
             Ok(response) => response,
             Err(_) if kept => {
                 // The server may have closed it just then. Every request of a worker may be repeated.
-                sender = self.connect(server).await.map_err(away)?;
-                sender.send_request(self.request(server, call, small(call.body.clone()))?).await.map_err(away)?
+                sender = self.connect(server).await.map_err(unavailable)?;
+                sender
+                    .send_request(self.request(server, call, full_body(call.body.clone()))?)
+                    .await
+                    .map_err(unavailable)?
             }
-            Err(error) => return Err(away(error)),
+            Err(error) => return Err(unavailable(error)),
         };
         let status = response.status().as_u16();
-        let body = collected(response).await?;
+        let body = read_body(response).await?;
         let mut idle = locked(&self.0.idle);
         if idle.len() < MOST_IDLE && !sender.is_closed() {
             idle.push((server, sender));
         }
         drop(idle);
-        judged(status, body)
+        check_status(status, body)
     }
 
     fn take_idle(&self, server: usize) -> Option<SendRequest<Outgoing>> {
@@ -236,7 +246,7 @@ impl Link {
         for (name, value) in &call.headers {
             request = request.header(*name, value);
         }
-        request.body(body).map_err(away)
+        request.body(body).map_err(unavailable)
     }
 
     async fn connect(&self, server: usize) -> io::Result<SendRequest<Outgoing>> {
@@ -268,19 +278,21 @@ impl Link {
     }
 }
 
-fn small(body: Bytes) -> Outgoing {
+fn full_body(body: Bytes) -> Outgoing {
     Full::new(body).map_err(|never| match never {}).boxed_unsync()
 }
 
-async fn collected(answer: Response<Incoming>) -> Result<Bytes, LinkError> {
+async fn read_body(answer: Response<Incoming>) -> Result<Bytes, LinkError> {
     let body = Limited::new(answer.into_body(), LARGEST_ANSWER).collect().await;
-    Ok(body.map_err(|error| LinkError::Away(format!("the answer broke off: {error}")))?.to_bytes())
+    Ok(body.map_err(|error| LinkError::Unavailable(format!("the answer broke off: {error}")))?.to_bytes())
 }
 
-fn judged(status: u16, body: Bytes) -> Result<Bytes, LinkError> {
+fn check_status(status: u16, body: Bytes) -> Result<Bytes, LinkError> {
     match status {
         200..=299 => Ok(body),
-        429 | 500..=599 => Err(LinkError::Away(format!("the server answered {status}: {}", problem(&body).detail))),
+        429 | 500..=599 => {
+            Err(LinkError::Unavailable(format!("the server answered {status}: {}", problem(&body).detail)))
+        }
         _ => {
             let problem = problem(&body);
             Err(LinkError::Refused { status, kind: problem.r#type, detail: problem.detail })
@@ -288,8 +300,8 @@ fn judged(status: u16, body: Bytes) -> Result<Bytes, LinkError> {
     }
 }
 
-fn away(error: impl std::fmt::Display) -> LinkError {
-    LinkError::Away(error.to_string())
+fn unavailable(error: impl std::fmt::Display) -> LinkError {
+    LinkError::Unavailable(error.to_string())
 }
 
 fn problem(body: &[u8]) -> ProblemBody {

@@ -1,4 +1,4 @@
-//! Sends log lines, in order and once each, however often the connection breaks.
+//! Sends log lines in order and exactly once, across broken connections.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,11 +8,11 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{LogChunk, LogLine, LogStream};
 use tokio::sync::{mpsc, oneshot};
 
-use super::session::{Session, Told};
+use super::session::{Reply, Session};
 
 /// About this many bytes of lines go into one request.
 const BYTES_AT_ONCE: usize = 256 << 10;
-/// Tasks that print are slowed down while more than this waits to be sent.
+/// Tasks that print are slowed down while more than this many bytes wait to be sent.
 const MOST_WAITING: usize = 8 << 20;
 
 type Attempt = (TaskKey, i32);
@@ -20,7 +20,7 @@ type Attempt = (TaskKey, i32);
 /// Messages to the uploader besides lines.
 #[derive(Debug)]
 pub(crate) enum LogRequest {
-    /// A session begins; lines of the one before are dropped.
+    /// A session begins. Unsent lines of the previous session are dropped.
     Session(Session),
     /// Answers when everything that the attempt logged so far is stored, or never will be.
     Flush(Attempt, oneshot::Sender<()>),
@@ -93,10 +93,10 @@ impl Uploader {
     async fn send(&mut self, session: &Session) {
         let logs = Logs { session_id: session.id, chunks: self.chunks() };
         match session.store_logs(&logs).await {
-            Told::Answer(answer) => self.stored(&answer.chunks),
+            Reply::Answer(answer) => self.stored(&answer.chunks),
             // The next session follows soon; until then nothing can be sent.
-            Told::Lost => self.drop_all(),
-            Told::Refused(error) => {
+            Reply::Lost => self.drop_all(),
+            Reply::Refused(error) => {
                 tracing::error!(%error, "the server refuses log lines; they are dropped");
                 self.drop_all();
             }

@@ -1,4 +1,4 @@
-//! Calls of the protocol, each repeated until a server answers.
+//! Calls of the protocol, each retry_until_answered until a server answers.
 
 use std::time::{Duration, Instant};
 
@@ -19,37 +19,37 @@ use base64::prelude::BASE64_STANDARD;
 use super::link::{Call, Link, LinkError};
 use crate::text::hex;
 
-/// Beyond what a request may wait for at the server.
+/// How long an answer may take beyond the wait that the request allows the server.
 const ANSWER_PATIENCE: Duration = Duration::from_millis(1_500);
 pub(super) const UPLOAD_PATIENCE: Duration = Duration::from_secs(30);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long an exchange waits for the one before it.
+/// How long an exchange is retried because the exchange before it has not arrived.
 const ORDER_PATIENCE: Duration = Duration::from_secs(30);
 
-/// A session, as the worker has it.
+/// The worker's side of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) id: i64,
     token: String,
     pub(crate) exchange_wait: Duration,
     pub(super) link: Link,
-    /// The session is over: nothing of it is sent any more.
+    /// Cancelled when the session is over: nothing is sent for it any more.
     pub(crate) over: CancellationToken,
 }
 
-/// What a call comes to.
+/// The final result of a call of the protocol.
 #[derive(Debug)]
-pub(crate) enum Told<T> {
+pub(crate) enum Reply<T> {
     Answer(T),
-    /// Dead at the server: its tasks are others' now.
+    /// The server considers the session dead: its tasks belong to other sessions.
     Lost,
-    /// Refused for another reason.
+    /// The server refused the call for another reason.
     Refused(LinkError),
 }
 
 impl Session {
-    /// Registers once. The caller decides whether to try again.
+    /// Registers once. The caller decides whether to retry.
     pub(crate) async fn register(link: &Link, worker: &Register) -> Result<Self, LinkError> {
         let call = Call {
             method: Method::POST,
@@ -69,26 +69,26 @@ impl Session {
         })
     }
 
-    pub(crate) async fn exchange(&self, exchange: &Exchange) -> Told<Exchanged> {
+    pub(crate) async fn exchange(&self, exchange: &Exchange) -> Reply<Exchanged> {
         let patience = ANSWER_PATIENCE + Duration::from_millis(exchange.wait_ms);
         self.post("/api/v1/worker/exchange", json(exchange), patience).await
     }
 
-    pub(crate) async fn store_logs(&self, logs: &Logs) -> Told<LogsStored> {
+    pub(crate) async fn store_logs(&self, logs: &Logs) -> Reply<LogsStored> {
         self.post("/api/v1/worker/logs", json(logs), UPLOAD_PATIENCE).await
     }
 
-    /// The files of a version, if what arrived is what was sent.
-    pub(crate) async fn files(&self, version: i64) -> Told<Result<Bundle, String>> {
+    /// Fetches the files of a version and checks their digests.
+    pub(crate) async fn files(&self, version: i64) -> Reply<Result<Bundle, String>> {
         let path = format!("/api/v1/worker/files/{version}?session_id={}", self.id);
-        match self.repeat::<Files>(self.call(Method::GET, path, Bytes::new(), UPLOAD_PATIENCE)).await {
-            Told::Answer(files) => Told::Answer(unpack(files)),
-            Told::Lost => Told::Lost,
-            Told::Refused(error) => Told::Refused(error),
+        match self.ask_until_answered::<Files>(self.call(Method::GET, path, Bytes::new(), UPLOAD_PATIENCE)).await {
+            Reply::Answer(files) => Reply::Answer(unpack(files)),
+            Reply::Lost => Reply::Lost,
+            Reply::Refused(error) => Reply::Refused(error),
         }
     }
 
-    /// Ends the session, if a server answers soon.
+    /// Ends the session. It does not retry for long, because a session that is not ended expires.
     pub(crate) async fn end(&self) -> Result<SessionEnded, LinkError> {
         let path = format!("/api/v1/worker/sessions/{}", self.id);
         self.link.ask(&self.call(Method::DELETE, path, Bytes::new(), ANSWER_PATIENCE)).await
@@ -99,42 +99,42 @@ impl Session {
         Call { method, path, session_token: Some(self.token.clone()), headers, body, patience }
     }
 
-    async fn post<T: DeserializeOwned>(&self, path: &str, body: Bytes, patience: Duration) -> Told<T> {
-        self.repeat(self.call(Method::POST, path.to_owned(), body, patience)).await
+    async fn post<T: DeserializeOwned>(&self, path: &str, body: Bytes, patience: Duration) -> Reply<T> {
+        self.ask_until_answered(self.call(Method::POST, path.to_owned(), body, patience)).await
     }
 
-    /// Asks until a server answers or the session is over.
-    async fn repeat<T: DeserializeOwned>(&self, call: Call) -> Told<T> {
-        self.repeated(&call.path, || self.link.ask(&call)).await
+    /// Sends a call until a server answers or the session is over.
+    async fn ask_until_answered<T: DeserializeOwned>(&self, call: Call) -> Reply<T> {
+        self.retry_until_answered(&call.path, || self.link.ask(&call)).await
     }
 
-    /// The same for what is asked in another way.
-    pub(super) async fn repeated<T, F: Future<Output = Result<T, LinkError>>>(
+    /// Retries a request until a server answers or the session is over.
+    pub(super) async fn retry_until_answered<T, F: Future<Output = Result<T, LinkError>>>(
         &self,
         path: &str,
         mut ask: impl FnMut() -> F,
-    ) -> Told<T> {
+    ) -> Reply<T> {
         let mut pause = SHORTEST_PAUSE;
         let mut complained = false;
         let begun = Instant::now();
         loop {
-            let Some(answer) = self.over.run_until_cancelled(ask()).await else { return Told::Lost };
+            let Some(answer) = self.over.run_until_cancelled(ask()).await else { return Reply::Lost };
             match answer {
-                Ok(answer) => return Told::Answer(answer),
-                Err(error) if error.is_kind(SESSION_LOST) || (error.status() == Some(404)) => return Told::Lost,
-                Err(LinkError::Away(cause)) => {
+                Ok(answer) => return Reply::Answer(answer),
+                Err(error) if error.is_kind(SESSION_LOST) || (error.status() == Some(404)) => return Reply::Lost,
+                Err(LinkError::Unavailable(cause)) => {
                     if !std::mem::replace(&mut complained, true) {
                         tracing::warn!(cause, next = self.link.server(), path, "a server does not answer");
                     }
                 }
-                // The exchange before it is on its way on another connection.
+                // The exchange before this one is still on its way on another connection.
                 Err(error) if error.is_kind(OUT_OF_ORDER) && begun.elapsed() < ORDER_PATIENCE => pause = SHORTEST_PAUSE,
                 Err(error) if matches!(error.status(), Some(401 | 403)) => {
                     // The token may be put right while the worker runs.
                     tracing::error!(%error, "the server refuses the token");
                     pause = LONGEST_PAUSE;
                 }
-                Err(error) => return Told::Refused(error),
+                Err(error) => return Reply::Refused(error),
             }
             let _ = self.over.run_until_cancelled(tokio::time::sleep(pause)).await;
             pause = (pause * 2).min(LONGEST_PAUSE);

@@ -1,4 +1,5 @@
-//! The life of one session: exchange, begin, hand in, until it is lost or the worker is asked to stop.
+//! The loop of one session: exchange, begin attempts, report results, until the session is lost or the worker is
+//! asked to stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,49 +17,49 @@ use super::client::RemoteWorker;
 use super::desk::{Attempt, Desk};
 use super::link::LinkError;
 use super::logs::LogRequest;
-use super::session::{Session, Told};
+use super::session::{Reply, Session};
 use crate::control::CancelReason;
 
-/// A request that only waits may be overtaken by another that hands in: two at once, never more.
+/// At most two requests at once: one that only waits may be overtaken by one that carries results.
 const MOST_REQUESTS: usize = 2;
 
-/// A worker that was asked to stop, and has nothing that a server must learn of, waits this long for one to answer.
+/// How long a worker that was asked to stop waits for an answer when it has no results to report.
 const SILENCE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long after its deadline it goes on trying to hand in what it has.
+/// How long after the shutdown deadline the worker retries to report its results.
 const LAST_RESULTS_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the loop waits for besides completions.
+/// An event that the loop waits for, apart from completions.
 #[derive(Debug)]
 enum Event {
-    Answer(i64, Told<Exchanged>),
+    Answer(i64, Reply<Exchanged>),
     /// The log and the files of an attempt are stored: its result may be handed in.
     Stored(Completion),
     Ready(Assignment),
 }
 
-/// How it ended.
-pub(crate) enum Ended {
+/// How a session ended.
+pub(crate) enum SessionEnd {
     Lost,
     Done,
 }
 
-/// The life of one session.
+/// The loop of one session.
 pub(crate) struct SessionLoop<'w> {
     worker: &'w mut RemoteWorker,
     session: Session,
     desk: Desk,
     seq: i64,
-    /// Exchanges under way.
+    /// Exchanges in flight.
     requests: JoinSet<Event>,
-    flights: usize,
-    /// Logs and files under way.
+    in_flight: usize,
+    /// Uploads of logs and files in flight.
     uploads: JoinSet<Event>,
-    /// When what still runs is handed back.
+    /// When the attempts that still run are handed back.
     deadline: Option<Instant>,
-    /// When a server answered last, or the worker was asked to stop.
-    heard: Instant,
-    shutting: bool,
-    /// The session cannot go on.
+    /// When a server answered last, or when the worker was asked to stop.
+    last_contact: Instant,
+    shutting_down: bool,
+    /// The session is in a state that an exchange cannot repair.
     broken: bool,
 }
 
@@ -71,33 +72,33 @@ impl<'w> SessionLoop<'w> {
             desk,
             seq: 0,
             requests: JoinSet::new(),
-            flights: 0,
+            in_flight: 0,
             uploads: JoinSet::new(),
             deadline: None,
-            heard: Instant::now(),
-            shutting: false,
+            last_contact: Instant::now(),
+            shutting_down: false,
             broken: false,
         }
     }
 
-    pub(crate) async fn run(mut self, stop: &CancellationToken) -> Ended {
-        let mut wants = Slots::default();
+    pub(crate) async fn run(mut self, stop: &CancellationToken) -> SessionEnd {
+        let mut requested = Slots::default();
         loop {
             let beginning = self.desk.begin();
             if !beginning.is_empty() {
                 self.worker.pool.assign(beginning);
             }
             if self.broken {
-                return Ended::Lost;
+                return SessionEnd::Lost;
             }
-            if self.deadline.is_some() && self.desk.is_empty() && self.flights == 0 {
-                return Ended::Done;
+            if self.deadline.is_some() && self.desk.is_empty() && self.in_flight == 0 {
+                return SessionEnd::Done;
             }
-            // A request that waits for more work than is wanted now must not bring any.
-            let withdraws = self.desk.draining && wants != Slots::default();
-            let news = withdraws || self.desk.has_unsent() || more(self.desk.want(), wants);
-            if self.flights == 0 || (self.flights < MOST_REQUESTS && news) {
-                wants = self.send();
+            // A pending request that still asks for work must be replaced, or it could bring some.
+            let withdraws = self.desk.draining && requested != Slots::default();
+            let has_changes = withdraws || self.desk.has_unsent() || exceeds(self.desk.want(), requested);
+            if self.in_flight == 0 || (self.in_flight < MOST_REQUESTS && has_changes) {
+                requested = self.send();
             }
             let gives_up_at = self.gives_up_at();
             let event = tokio::select! {
@@ -114,24 +115,24 @@ impl<'w> SessionLoop<'w> {
                     self.drain();
                     continue;
                 }
-                () = until(self.deadline), if self.deadline.is_some() && !self.shutting => {
+                () = until(self.deadline), if self.deadline.is_some() && !self.shutting_down => {
                     self.hand_back();
                     continue;
                 }
                 () = until(gives_up_at), if gives_up_at.is_some() => {
                     tracing::warn!(results = self.desk.finished(), "no server answers: leaving without handing in");
-                    return Ended::Done;
+                    return SessionEnd::Done;
                 }
             };
             match event {
-                Event::Answer(_, Told::Lost) => {
+                Event::Answer(_, Reply::Lost) => {
                     self.requests.abort_all();
                     self.uploads.abort_all();
-                    return Ended::Lost;
+                    return SessionEnd::Lost;
                 }
-                Event::Answer(seq, told) => self.answered(seq, told),
+                Event::Answer(seq, reply) => self.answered(seq, reply),
                 Event::Stored(completion) => self.desk.report(&completion),
-                // Its files came after the worker was asked to take no more.
+                // The files arrived after the worker was asked to stop claiming.
                 Event::Ready(assignment) if self.desk.draining => self.release(&assignment),
                 Event::Ready(assignment) => self.desk.take(assignment),
             }
@@ -142,10 +143,10 @@ impl<'w> SessionLoop<'w> {
     fn gives_up_at(&self) -> Option<Instant> {
         let deadline = self.deadline?;
         let has_work = self.desk.running() > 0 || self.desk.finished() > 0;
-        Some(if has_work { deadline + LAST_RESULTS_PATIENCE } else { self.heard + SILENCE_PATIENCE })
+        Some(if has_work { deadline + LAST_RESULTS_PATIENCE } else { self.last_contact + SILENCE_PATIENCE })
     }
 
-    /// Sends the next exchange; returns what it wants.
+    /// Sends the next exchange and returns the slots that it asks for.
     fn send(&mut self) -> Slots {
         self.seq += 1;
         let seq = self.seq;
@@ -153,22 +154,22 @@ impl<'w> SessionLoop<'w> {
         let exchange: Exchange = self.desk.exchange(self.session.id, seq, wait.as_millis() as u64);
         let want = exchange.want;
         let session = self.session.clone();
-        self.flights += 1;
+        self.in_flight += 1;
         self.requests.spawn(async move { Event::Answer(seq, session.exchange(&exchange).await) });
         want
     }
 
-    fn answered(&mut self, seq: i64, told: Told<Exchanged>) {
-        self.flights -= 1;
-        let answer = match told {
-            Told::Answer(answer) => answer,
-            // A later one overtook it.
-            Told::Refused(error) if seq < self.seq => return tracing::debug!(%error, seq, "an exchange was overtaken"),
-            Told::Refused(error) => return self.refused(seq, &error),
-            Told::Lost => return,
+    fn answered(&mut self, seq: i64, reply: Reply<Exchanged>) {
+        self.in_flight -= 1;
+        let answer = match reply {
+            Reply::Answer(answer) => answer,
+            // A later exchange overtook this one.
+            Reply::Refused(error) if seq < self.seq => return tracing::debug!(%error, seq, "an exchange was overtaken"),
+            Reply::Refused(error) => return self.refused(seq, &error),
+            Reply::Lost => return,
         };
-        self.worker.pool.heard();
-        self.heard = Instant::now();
+        self.worker.pool.lease_renewed();
+        self.last_contact = Instant::now();
         for settled in answer.acknowledged.iter().chain(&answer.fenced) {
             if let Ok(key) = settled.task_run_id.parse::<TaskKey>() {
                 self.desk.acknowledged((key, settled.attempt));
@@ -202,12 +203,12 @@ impl<'w> SessionLoop<'w> {
         }
     }
 
-    /// The server refuses what this exchange carried: its results fail, and it is sent again without them. Anything else
-    /// means that both sides disagree about the session.
+    /// The server refuses the content of this exchange. Its results are replaced with failures, and it is sent again.
+    /// After any other refusal, worker and server disagree about the session, and it ends.
     fn refused(&mut self, seq: i64, error: &LinkError) {
         tracing::error!(%error, seq, "the server refuses an exchange");
         let about_content = matches!(error.status(), Some(400 | 413 | 422));
-        if about_content && self.flights == 0 && self.desk.fail_sent(seq, &error.to_string()) {
+        if about_content && self.in_flight == 0 && self.desk.fail_sent(seq, &error.to_string()) {
             self.seq -= 1;
         } else {
             self.broken = true;
@@ -217,7 +218,7 @@ impl<'w> SessionLoop<'w> {
     fn assigned(&mut self, assigned: mainspring_api::worker::Assignment) {
         let files = assigned.files.clone();
         match assignments::read(assigned, self.session.id) {
-            // It was on its way when the worker was asked to take no more.
+            // The assignment was on its way when the worker was asked to stop claiming.
             Ok(assignment) if self.desk.draining => self.release(&assignment),
             Ok(assignment) => match files {
                 None => self.desk.take(assignment),
@@ -231,7 +232,7 @@ impl<'w> SessionLoop<'w> {
         }
     }
 
-    /// Gets the files of an order before it waits for a slot.
+    /// Fetches the files of an order before the attempt waits for a slot.
     fn fetch(&mut self, mut assignment: Assignment, version: i64) {
         let (session, cache, clock) =
             (self.session.clone(), Arc::clone(&self.worker.files), Arc::clone(&self.worker.clock));
@@ -248,7 +249,7 @@ impl<'w> SessionLoop<'w> {
                     let now = clock.now();
                     Event::Stored(completion(&assignment, now, Outcome::Failed(failure)))
                 }
-                // The loop learns of it by its next exchange.
+                // The session was lost; the next exchange shows that to the loop.
                 None => std::future::pending().await,
             }
         });
@@ -264,7 +265,7 @@ impl<'w> SessionLoop<'w> {
         }
     }
 
-    /// An attempt has ended: its log and its files go first.
+    /// Handles an attempt that has ended. Its log and its files are stored before its result is reported.
     fn completed(&mut self, completion: Completion) {
         let attempt = (completion.key, completion.attempt);
         if completion.session != self.session.id || !self.desk.end(attempt) {
@@ -283,12 +284,12 @@ impl<'w> SessionLoop<'w> {
         });
     }
 
-    /// Takes no more, hands back what was not begun, and lets the rest finish for a while.
+    /// Stops claiming, hands back the backlog, and gives running attempts time to finish.
     fn drain(&mut self) {
         tracing::info!(running = self.desk.running(), timeout = ?self.worker.config.shutdown_timeout, "draining");
         self.desk.draining = true;
-        self.heard = Instant::now();
-        self.deadline = Some(self.heard + self.worker.config.shutdown_timeout);
+        self.last_contact = Instant::now();
+        self.deadline = Some(self.last_contact + self.worker.config.shutdown_timeout);
         self.release_backlog();
     }
 
@@ -298,14 +299,14 @@ impl<'w> SessionLoop<'w> {
         }
     }
 
-    /// Hands back what was not begun.
+    /// Hands back an attempt that has not begun.
     fn release(&mut self, assignment: &Assignment) {
         self.desk.report(&completion(assignment, self.worker.clock.now(), Outcome::Released));
     }
 
-    /// What has not finished in time is stopped; the pool reports it as handed back.
+    /// Stops the attempts that did not finish in time. The pool reports them as handed back.
     fn hand_back(&mut self) {
-        self.shutting = true;
+        self.shutting_down = true;
         let pool = self.worker.pool.clone();
         tokio::spawn(async move { pool.shutdown(Duration::ZERO).await });
     }
@@ -326,9 +327,9 @@ impl<'w> SessionLoop<'w> {
     }
 }
 
-/// Whether it wants more than it has said.
-fn more(now: Slots, said: Slots) -> bool {
-    now.process > said.process || now.function > said.function || now.remote > said.remote
+/// Whether more slots are wanted than the pending request asked for.
+fn exceeds(wanted: Slots, requested: Slots) -> bool {
+    wanted.process > requested.process || wanted.function > requested.function || wanted.remote > requested.remote
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -338,11 +339,11 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Keeps the files of an attempt. One that cannot be kept fails it, unless it was for a cache.
+/// Uploads the files of an attempt. A file that cannot be stored fails the attempt, unless it was for a cache.
 async fn upload(session: &Session, mut completion: Completion) -> Completion {
     let task_run = completion.key.to_string();
     for artifact in std::mem::take(&mut completion.artifacts) {
-        if let Told::Refused(error) = session.keep_artifact(&task_run, completion.attempt, &artifact).await {
+        if let Reply::Refused(error) = session.keep_artifact(&task_run, completion.attempt, &artifact).await {
             tracing::error!(%error, task = task_run, name = artifact.name, "a file of a task cannot be kept");
             if artifact.cache_files.is_none() && matches!(completion.outcome, Outcome::Success { .. }) {
                 completion.outcome = Outcome::Failed(assignments::failure(

@@ -32,7 +32,7 @@ pub(super) const CANNOT_BE_KEPT: &str = "the artifacts cannot be kept: ";
 pub(super) struct Collection<'a> {
     pub(super) directory: &'a Path,
     pub(super) patterns: &'a [String],
-    /// Bytes of all of them together.
+    /// The limit for the bytes of all files together.
     pub(super) limit: u64,
     /// A folder for copies that tasks do not see.
     pub(super) copies: &'a Path,
@@ -118,7 +118,7 @@ fn read(collection: &Collection<'_>, name: &str, limit: u64, in_memory: u64) -> 
     }
     let executable = about.permissions().mode() & 0o100 != 0;
     if about.len() > limit {
-        // The caller says so; nothing of it is read.
+        // The caller reports the file as too large, so its content is not read.
         let content = ArtifactContent::Memory(Vec::new());
         let (name, bytes) = (name.to_owned(), about.len());
         return Ok(Artifact { name, executable, bytes, sha256: String::new(), content, cache_files: None });
@@ -127,7 +127,7 @@ fn read(collection: &Collection<'_>, name: &str, limit: u64, in_memory: u64) -> 
     let mut digest = Context::new(&SHA256);
     let (bytes, content) = if about.len() + in_memory <= MOST_IN_MEMORY {
         let mut content = Vec::new();
-        // One that grows meanwhile is kept as it was.
+        // A file that grows meanwhile is kept with the length it had.
         source.by_ref().take(about.len()).read_to_end(&mut content)?;
         digest.update(&content);
         (content.len() as u64, ArtifactContent::Memory(content))

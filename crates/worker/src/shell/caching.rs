@@ -1,5 +1,5 @@
-//! Files of `cache`: put into the folder of a task before it begins, and collected when it has succeeded without them. A cache
-//! saves time and is never needed: without it, or with one that cannot be kept, the task goes on, and its log says why.
+//! Restores the files of `cache` into the folder of a task before it begins, and saves them after a success. A
+//! cache only saves time: when it is missing or cannot be saved, the task goes on, and its log shows why.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use super::artifacts::{self, CANNOT_BE_KEPT, Collection};
 use super::incoming::{self, Missing, NotFetched};
 use super::place::Place;
-use super::supervise::Surroundings;
+use super::supervise::PoolContext;
 use crate::capture::Capture;
 use crate::control::Control;
 
-/// Puts the files of earlier runs into the folder. If one of them does not arrive, none is left there.
+/// Restores the files of earlier runs. If a file does not arrive, all of them are removed again.
 pub(super) async fn restore(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     directory: &Path,
     control: &Control,
@@ -26,18 +26,18 @@ pub(super) async fn restore(
         return Ok(());
     };
     let mut put = Vec::with_capacity(cache.restored.len());
-    let fetching = fetch_all(around.artifacts, assignment, directory, &mut put);
+    let fetching = fetch_all(pool.artifacts, assignment, directory, &mut put);
     let missing = incoming::until_stopped(fetching, assignment, control, limit).await?;
     if let Some(why) = missing {
         for path in put {
             let _ = std::fs::remove_file(path);
         }
-        capture.remark(format!("cache: the files are left out: {why}"), around.clock.now());
+        capture.remark(format!("cache: the files are left out: {why}"), pool.clock.now());
     }
     Ok(())
 }
 
-/// Why not all of them arrived, if so.
+/// The reason why a file did not arrive, if one did not.
 async fn fetch_all(
     source: Option<&dyn ArtifactSource>,
     assignment: &Assignment,
@@ -47,7 +47,7 @@ async fn fetch_all(
     for file in assignment.order.process.cache.iter().flat_map(|cache| &cache.restored) {
         let target = match incoming::new_file(directory, file) {
             Ok(target) => target,
-            // What the workflow or another task brings along comes first.
+            // A file of the workflow or of another task takes precedence.
             Err(Missing::Failed(_)) if directory.join(&file.path).symlink_metadata().is_ok() => continue,
             Err(Missing::Failed(failure)) => return Ok(Some(failure.message)),
             Err(Missing::Lost) => return Err(Missing::Lost),
@@ -62,9 +62,9 @@ async fn fetch_all(
     Ok(None)
 }
 
-/// Collects what a task that has succeeded leaves for later runs.
+/// Collects the files that a successful task leaves for later runs.
 pub(super) async fn save(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     place: &mut Place,
     capture: &mut Capture,
@@ -75,7 +75,7 @@ pub(super) async fn save(
     place.remove_script();
     let Some(directory) = place.directory().map(Path::to_owned) else { return Vec::new() };
     let (patterns, limit) = (cache.saved.clone(), cache.limit);
-    let (copies, token) = (around.workbench.root().to_owned(), around.workbench.copy_token());
+    let (copies, token) = (pool.workbench.root().to_owned(), pool.workbench.copy_token());
     let collected = tokio::task::spawn_blocking(move || {
         artifacts::collect(&Collection { directory: &directory, patterns: &patterns, limit, copies: &copies, token })
     })
@@ -93,7 +93,7 @@ pub(super) async fn save(
         }
         Err(error) => (Vec::new(), format!("nothing is kept: {error}")),
     };
-    capture.remark(format!("cache: {remark}"), around.clock.now());
+    capture.remark(format!("cache: {remark}"), pool.clock.now());
     let count = u32::try_from(files.len()).ok();
     for file in &mut files {
         file.cache_files = count;

@@ -52,11 +52,11 @@ pub(crate) struct Workbench {
     environment: Vec<(OsString, OsString)>,
     path: OsString,
     default_shell: &'static str,
-    /// Where programs were found in the common PATH.
+    /// Paths of programs that were found in the common PATH.
     programs: Mutex<HashMap<String, PathBuf>>,
     next: AtomicU64,
     engine: Option<PathBuf>,
-    /// Working directories to use again.
+    /// Working directories that can be reused.
     directories: Mutex<Vec<PathBuf>>,
     confinement: Option<Confinement>,
     /// Held by copies of files that are still to be stored.
@@ -88,7 +88,7 @@ impl Launch<'_> {
                 let mut command = Command::new(step);
                 command.args(confinement.arguments(place.parts(), meddling)).args(["--", name]).arg(program);
                 command.env_clear().envs(plain);
-                // Elsewhere it may not be allowed to make files.
+                // Elsewhere the task may not be allowed to create files.
                 if !confinement.hidden.is_empty()
                     && let Some(own) = place.directory()
                 {
@@ -309,8 +309,8 @@ impl Workbench {
         self.engine.as_deref()
     }
 
-    /// Where the script runs: in a private folder, or where `cwd` says. Files that the workflow or other tasks bring are put into a
-    /// private folder, never elsewhere; a relative `cwd` leads into it then.
+    /// Where the script runs: in a private folder, or in `cwd`. Files that the workflow or other tasks bring are put
+    /// into a private folder, never elsewhere; a relative `cwd` leads into it then.
     pub(super) fn place(&self, order: &Order, cwd: Option<&str>) -> Result<Place, Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let cwd = cwd.filter(|cwd| !cwd.is_empty()).map(checked).transpose()?;

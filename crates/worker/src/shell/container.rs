@@ -19,7 +19,7 @@ use mainspring_core::workflow::{Container, Limits};
 pub(super) const WORK: &str = "/mainspring/work";
 pub(super) const OUTPUT: &str = "/mainspring/output";
 
-/// What all containers of a worker carry; the value is its directory.
+/// The label of all containers of a worker. Its value is the directory of the worker.
 pub(crate) const LABEL: &str = "mainspring.worker";
 
 /// An engine that does not remove a container within this time is left to the watchdog.
@@ -37,7 +37,7 @@ const OF_ENGINE: [&str; 8] = [
     "REGISTRY_AUTH_FILE",
 ];
 
-/// Where the engine is: what the setting names, or the first of the usual ones in `PATH`. `none` is none.
+/// Finds the engine: the one of the setting, or the first usual one in `PATH`. The setting `none` means no engine.
 pub fn find_engine(setting: Option<&str>) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let search = |name: &str| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file());
@@ -57,13 +57,13 @@ pub(super) struct Box<'a> {
     pub(super) limits: &'a Limits,
     /// The worker's directory.
     pub(super) root: &'a Path,
-    /// Of the task, on this machine.
+    /// The folder of the task on this machine.
     pub(super) working: &'a Path,
     pub(super) output: &'a Path,
     pub(super) cwd: Option<&'a str>,
 }
 
-/// Names and values of variables of a process.
+/// Names and values of environment variables.
 type Variables = Vec<(OsString, OsString)>;
 
 impl Box<'_> {
@@ -101,7 +101,7 @@ impl Box<'_> {
             if OF_ENGINE.iter().any(|engines| name == engines) {
                 add("--env", joined(&[name, "=".as_ref(), value]));
             } else {
-                // Only the name: a value does not belong on a command line, which every user can read.
+                // Only the name is given: every user can read the values on a command line.
                 add("--env", name.clone());
                 own.push((name.clone(), value.clone()));
             }
@@ -112,7 +112,7 @@ impl Box<'_> {
         Ok((words, own))
     }
 
-    /// Where the script runs, as the container sees it.
+    /// The working directory inside the container.
     fn inside(&self) -> String {
         match self.cwd {
             Some(cwd) if cwd.starts_with('/') => cwd.to_owned(),

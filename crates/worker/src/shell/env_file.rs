@@ -9,7 +9,7 @@ use mainspring_core::work::Failure;
 /// The largest file of variables, in bytes.
 const LIMIT: u64 = 1024 * 1024;
 
-/// The variables of all files, in order; those of later files come later.
+/// The variables of all files, in order.
 pub(super) fn read_all(directory: Option<&Path>, files: &[String]) -> Result<Vec<(String, String)>, Failure> {
     let mut variables = Vec::new();
     for file in files {

@@ -12,7 +12,7 @@ use crate::watchdog::Guard;
 /// How often a group that is tidying up is asked whether a process is left.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Known to the watchdog from its first moment to its last; killed when it goes out of scope.
+/// A process group. The watchdog knows it from its first moment to its last, and dropping it kills the group.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     id: Pid,
@@ -54,21 +54,21 @@ impl<'a> Group<'a> {
         deserted
     }
 
-    /// Waits until no process of the group is alive, or until the deadline.
+    /// Waits until the group is empty, or until the deadline.
     pub(super) async fn empties_before(&self, deadline: Instant) {
         while Instant::now() < deadline && self.is_alive() {
             sleep(POLL).await;
         }
     }
 
-    /// Dead processes count as members until their parent reaps them. Where that takes long, or never happens (in a container
-    /// without an init process), only a look at each process tells.
+    /// Dead processes count as members until their parent reaps them. In a container without an init process that may
+    /// never happen, so the state of each process is read.
     fn is_alive(&self) -> bool {
         killpg(self.id, None) != Err(Errno::ESRCH) && living_member(self.id.as_raw()).unwrap_or(true)
     }
 }
 
-/// `None` where the system does not tell.
+/// `None` on systems that do not show the members of a group.
 fn living_member(group: i32) -> Option<bool> {
     let processes = std::fs::read_dir("/proc").ok()?;
     let numbers = processes.flatten().filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());

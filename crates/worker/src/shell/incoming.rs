@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Why the files are not there.
 #[derive(Debug)]
 pub(super) enum Missing {
-    /// The attempt is another's.
+    /// The attempt belongs to another session.
     Lost,
     Failed(Failure),
 }
@@ -43,7 +43,7 @@ pub(super) async fn fetch(
     until_stopped(fetch_all(source, assignment, directory), assignment, control, limit).await
 }
 
-/// What comes of fetching, unless the attempt is asked to end or its time is up.
+/// Awaits the fetch, unless the attempt is asked to end or its time is up.
 pub(super) async fn until_stopped<T>(
     fetching: impl Future<Output = Result<T, Missing>>,
     assignment: &Assignment,
@@ -79,7 +79,7 @@ async fn fetch_all(
     Ok(())
 }
 
-/// The empty file that what arrives is written to.
+/// Creates the empty file that a transfer is written to.
 pub(super) fn new_file(directory: &Path, file: &IncomingFile) -> Result<std::fs::File, Missing> {
     let path = checked(&file.path).map_err(|why| failed(file, why, true))?;
     create(directory, &path, file.executable).map_err(|error| match error.kind() {
@@ -132,7 +132,7 @@ async fn fetch_one(
     }
 }
 
-/// Writes what arrives; the digest of it.
+/// Writes the bytes of a transfer, and returns their digest.
 async fn transfer(
     source: &dyn ArtifactSource,
     by: Transfer,
@@ -146,7 +146,7 @@ async fn transfer(
         digest.update(&piece);
         bytes += piece.len() as u64;
         if bytes > file.bytes {
-            // What is more than was kept is not what was kept.
+            // A transfer that is longer than the stored file is not that file.
             break;
         }
         target.write_all(&piece).await.map_err(written)?;

@@ -38,7 +38,7 @@ fn at_most_own(resource: Resource, wanted: u64) -> u64 {
     getrlimit(resource).map_or(wanted, |(_, hard)| wanted.min(hard))
 }
 
-/// The limit that a failed process has reached, as far as its end and its last words tell.
+/// The limit that a failed process has reached, judged by its exit status and the end of its output.
 pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, tail: &str) -> Option<Reached> {
     let ended_by = |wanted: Signal| signal == Some(wanted as i32) || code == Some(128 + wanted as i32);
     if let Some(milliseconds) = limits.cpu_ms

@@ -21,4 +21,4 @@ pub use artifacts::ARTIFACTS_LIMIT;
 pub(crate) use command::Workbench;
 pub use container::find_engine;
 pub(crate) use script::Scripts;
-pub(crate) use supervise::{Ended, Surroundings, run};
+pub(crate) use supervise::{Ended, PoolContext, run};

@@ -17,7 +17,7 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_SIZE]);
 }
 
-/// A stream that has ended is gone.
+/// The pipes of a process. A stream that has ended is `None`.
 #[derive(Debug)]
 pub(super) struct Pipes {
     stdout: Option<ChildStdout>,

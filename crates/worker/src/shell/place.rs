@@ -20,7 +20,7 @@ pub(super) struct Place {
     directory: Option<PathBuf>,
     pub(super) output: PathBuf,
     script: Option<PathBuf>,
-    /// It was given to the account of the task.
+    /// The place was given to the account of the task.
     prepared: bool,
     /// The container of the script that was started last.
     pub(super) container: Option<String>,
@@ -29,7 +29,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Without a working directory.
+    /// A place without a working directory.
     pub(super) fn new(root: &Path, number: u64) -> Self {
         Self {
             directory: None,
@@ -41,7 +41,7 @@ impl Place {
         }
     }
 
-    /// With a working directory, an earlier one if there is any to reuse.
+    /// A place with a working directory, a reused one if there is one.
     pub(super) fn with_directory(root: &Path, number: u64, earlier: Option<PathBuf>) -> io::Result<Self> {
         let mut place = Self::new(root, number);
         place.directory = Some(match earlier.filter(|directory| directory.is_dir()) {
@@ -95,7 +95,7 @@ impl Place {
         }
     }
 
-    /// What of it the task may use, whatever else is hidden.
+    /// The paths that the task may use, whatever else is hidden.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Path> {
         let outside = self.script.as_deref().filter(|_| self.directory.is_none());
         [self.directory.as_deref(), Some(self.output.as_path()), outside].into_iter().flatten()

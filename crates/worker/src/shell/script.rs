@@ -10,7 +10,7 @@ use crate::text;
 #[derive(Debug)]
 pub(crate) struct Scripts<'a> {
     pub(super) all: Vec<Script<'a>>,
-    /// The folder of all of them.
+    /// The working directory of all scripts.
     pub(super) cwd: Option<&'a str>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Script<'a> {
     pub(super) step: Option<StepOf<'a>>,
 }
 
-/// Which step it is.
+/// The step that a script belongs to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StepOf<'a> {
     pub(super) name: &'a str,
@@ -64,13 +64,13 @@ impl<'a> Scripts<'a> {
 }
 
 impl StepOf<'_> {
-    /// How the log announces it.
+    /// The line that the log shows before the step.
     pub(super) fn heading(&self) -> String {
         let left_out = if self.skipped { ", left out: its `if` is false" } else { "" };
         format!("step {} of {}: {}{left_out}", self.number, self.count, self.name)
     }
 
-    /// How the log closes it.
+    /// The line that the log shows after the step.
     pub(super) fn ending(&self, failure: Option<&Failure>, taken: Duration) -> String {
         let taken = text::duration(taken);
         match failure {
@@ -82,7 +82,7 @@ impl StepOf<'_> {
         }
     }
 
-    /// The failure of the task whose step failed.
+    /// The failure of the task, made from the failure of its step.
     pub(super) fn failed(&self, failure: Failure) -> Failure {
         Failure { message: format!("step `{}`: {}", self.name, failure.message), ..failure }
     }

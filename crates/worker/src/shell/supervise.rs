@@ -45,15 +45,15 @@ const ENGINE_FAILED: i32 = 125;
 /// How long the log may hold up the report of an attempt that was asked to end.
 const LOG_PATIENCE: Duration = Duration::from_secs(1);
 
-/// What an attempt needs of the pool.
+/// The parts of the pool that an attempt needs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct PoolContext<'a> {
     pub(crate) config: &'a PoolConfig,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) workbench: &'a Workbench,
     pub(crate) guard: Option<&'a Guard>,
     pub(crate) logs: &'a mpsc::Sender<LogChunk>,
-    /// Where files of other tasks come from.
+    /// The source of files of other tasks.
     pub(crate) artifacts: Option<&'a dyn ArtifactSource>,
 }
 
@@ -73,21 +73,21 @@ impl From<Failure> for Ended {
 
 /// Executes scripts; `None` if the attempt was lost: its result would be refused.
 pub(crate) async fn run(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     scripts: Scripts<'_>,
     control: &Control,
     mask: Arc<Mask>,
 ) -> Option<Ended> {
-    let mut place = match around.workbench.place(&assignment.order, scripts.cwd) {
+    let mut place = match pool.workbench.place(&assignment.order, scripts.cwd) {
         Ok(place) => place,
         Err(failure) => return Some(failure.into()),
     };
-    let mut carried = Carried::new(around, assignment, mask);
+    let mut carried = Carried::new(pool, assignment, mask);
     for text in &assignment.order.process.remarks {
-        carried.capture.remark(text.clone(), around.clock.now());
+        carried.capture.remark(text.clone(), pool.clock.now());
     }
-    match fetch(around, assignment, &place, control, &mut carried).await {
+    match fetch(pool, assignment, &place, control, &mut carried).await {
         Ok(()) => {}
         Err(NotFetched::Lost) => return None,
         Err(NotFetched::Ended(outcome)) => return Some(Ended { outcome, artifacts: Vec::new(), logged: false }),
@@ -96,15 +96,16 @@ pub(crate) async fn run(
     let mut deserted = true;
     for script in &scripts.all {
         if let Some(step) = script.step {
-            carried.capture.remark(step.heading(), around.clock.now());
+            carried.capture.remark(step.heading(), pool.clock.now());
             if step.skipped {
                 continue;
             }
         }
         let begun = Instant::now();
-        let (ended, alone, carries_on);
-        (ended, carried, alone, carries_on) = execute(around, assignment, &mut place, script, control, carried).await;
-        deserted &= alone;
+        let (ended, group_empty, not_stopped);
+        (ended, carried, group_empty, not_stopped) =
+            execute(pool, assignment, &mut place, script, control, carried).await;
+        deserted &= group_empty;
         outcome = ended;
         let Some(step) = script.step else { break };
         let failure = match &outcome {
@@ -112,9 +113,9 @@ pub(crate) async fn run(
             Some(Outcome::Success { .. }) => None,
             _ => break,
         };
-        carried.capture.remark(step.ending(failure, begun.elapsed()), around.clock.now());
+        carried.capture.remark(step.ending(failure, begun.elapsed()), pool.clock.now());
         match outcome.take() {
-            Some(Outcome::Failed(failure)) if !(step.continue_on_error && carries_on) => {
+            Some(Outcome::Failed(failure)) if !(step.continue_on_error && not_stopped) => {
                 outcome = Some(Outcome::Failed(step.failed(failure)));
                 break;
             }
@@ -133,14 +134,14 @@ pub(crate) async fn run(
         });
     }
     let mut cached = match outcome {
-        Some(Outcome::Success { .. }) => caching::save(around, assignment, &mut place, &mut carried.capture).await,
+        Some(Outcome::Success { .. }) => caching::save(pool, assignment, &mut place, &mut carried.capture).await,
         _ => Vec::new(),
     };
-    carried.flush(around, assignment, control).await;
+    carried.flush(pool, assignment, control).await;
     let ended = match outcome {
         Some(outcome) => {
             let tail = carried.capture.tail();
-            let (outcome, mut artifacts) = keep_artifacts(around, assignment, &mut place, outcome, tail).await;
+            let (outcome, mut artifacts) = keep_artifacts(pool, assignment, &mut place, outcome, tail).await;
             if matches!(outcome, Outcome::Success { .. }) {
                 artifacts.append(&mut cached);
             }
@@ -148,13 +149,13 @@ pub(crate) async fn run(
         }
         None => None,
     };
-    around.workbench.take_back(place, deserted);
+    pool.workbench.take_back(place, deserted);
     ended
 }
 
-/// Puts the files of other tasks into the folder, then those of earlier runs.
+/// Fetches the files of other tasks, then the files of earlier runs.
 async fn fetch(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     place: &Place,
     control: &Control,
@@ -162,33 +163,33 @@ async fn fetch(
 ) -> Result<(), NotFetched> {
     let Some(directory) = place.directory() else { return Ok(()) };
     if !assignment.order.process.incoming.is_empty() {
-        incoming::fetch(around.artifacts, assignment, directory, control, carried.limit).await?;
+        incoming::fetch(pool.artifacts, assignment, directory, control, carried.limit).await?;
     }
-    caching::restore(around, assignment, directory, control, carried.limit, &mut carried.capture).await
+    caching::restore(pool, assignment, directory, control, carried.limit, &mut carried.capture).await
 }
 
-/// Executes one script: how it ended, what is carried on, whether none of its processes is left, and whether it ended by
-/// itself.
+/// Executes one script. Returns its outcome, the state for the next script, whether the process group is empty, and
+/// whether the script ended without being asked to.
 async fn execute(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     place: &mut Place,
     script: &Script<'_>,
     control: &Control,
     carried: Carried,
 ) -> (Option<Outcome>, Carried, bool, bool) {
-    let child = match around.workbench.start(assignment, place, script) {
+    let child = match pool.workbench.start(assignment, place, script) {
         Ok(child) => child,
         Err(failure) => return (Some(Outcome::Failed(failure)), carried, true, true),
     };
     let Some(leader) = child.id() else {
         return (Some(Outcome::Failed(unwatched("it has no process id"))), carried, false, true);
     };
-    let group = Group::new(leader, around.guard, control.patience);
-    if let (Some(guard), Some(name)) = (around.guard, &place.container) {
+    let group = Group::new(leader, pool.guard, control.patience);
+    if let (Some(guard), Some(name)) = (pool.guard, &place.container) {
         guard.contain(leader.cast_signed(), name);
     }
-    let mut attempt = Attempt::new(around, assignment, control, &group, child, carried);
+    let mut attempt = Attempt::new(pool, assignment, control, &group, child, carried);
     attempt.watch().await;
     if let (Some(_), Some((deadline, Deadline::Kill))) = (attempt.ending, attempt.deadline) {
         // The main process obeyed; the others of its group have the same grace.
@@ -199,19 +200,19 @@ async fn execute(
     }
     let ended_by_itself =
         attempt.ending.is_none() && matches!(&attempt.status, Some(Ok(status)) if status.code().is_some());
-    if let (Some(name), Some(engine), false) = (&place.container, around.workbench.engine(), ended_by_itself) {
-        // Its engine's command is gone; the container need not be.
+    if let (Some(name), Some(engine), false) = (&place.container, pool.workbench.engine(), ended_by_itself) {
+        // The engine's command has ended, but the container may still run.
         group.signal(Signal::SIGKILL);
         container::remove(engine, name).await;
     }
     let outcome = attempt.conclude();
-    let carries_on = attempt.ending.is_none();
+    let not_stopped = attempt.ending.is_none();
     let mut carried = attempt.carried;
-    carried.asked_to_end |= !carries_on;
-    (outcome, carried, group.end(), carries_on)
+    carried.asked_to_end |= !not_stopped;
+    (outcome, carried, group.end(), not_stopped)
 }
 
-/// What all scripts of an attempt share.
+/// State that all scripts of an attempt share.
 struct Carried {
     capture: Capture,
     /// Something was sent to the log.
@@ -222,8 +223,8 @@ struct Carried {
 }
 
 impl Carried {
-    fn new(around: Surroundings<'_>, assignment: &Assignment, mask: Arc<Mask>) -> Self {
-        let mut capture = Capture::new(around.config.log_limit, mask);
+    fn new(pool: PoolContext<'_>, assignment: &Assignment, mask: Arc<Mask>) -> Self {
+        let mut capture = Capture::new(pool.config.log_limit, mask);
         if assignment.order.process.output != OutputFrom::File {
             capture.keep_stdout();
         }
@@ -232,19 +233,19 @@ impl Carried {
         Self { capture, logged: false, limit, asked_to_end: false }
     }
 
-    /// What the scripts wrote or printed as their result.
+    /// The result that the scripts wrote or printed.
     fn output(&mut self, assignment: &Assignment, place: &Place) -> Result<Option<Value>, OutputError> {
         let written = read_output(&place.output)?;
         complete_output(assignment.order.process.output, written, self.capture.take_stdout())
     }
 
     /// Hands on the last lines. The report follows its log; only an attempt that was asked to end does not wait long.
-    async fn flush(&mut self, around: Surroundings<'_>, assignment: &Assignment, control: &Control) {
+    async fn flush(&mut self, pool: PoolContext<'_>, assignment: &Assignment, control: &Control) {
         while self.capture.flush_at().is_some() {
             self.logged = true;
             let lines = self.capture.take();
             let chunk = LogChunk { key: assignment.key, attempt: assignment.attempt, lines };
-            let sending = around.logs.send(chunk);
+            let sending = pool.logs.send(chunk);
             let sent = if self.asked_to_end {
                 timeout(LOG_PATIENCE, sending).await.is_ok()
             } else {
@@ -262,9 +263,10 @@ impl Carried {
     }
 }
 
-/// A task that promised artifacts it cannot keep has failed; one that has failed keeps its own reason.
+/// An attempt that promised artifacts that cannot be kept has failed. An attempt that failed before keeps its own
+/// reason.
 async fn keep_artifacts(
-    around: Surroundings<'_>,
+    pool: PoolContext<'_>,
     assignment: &Assignment,
     place: &mut Place,
     outcome: Outcome,
@@ -276,7 +278,7 @@ async fn keep_artifacts(
     }
     place.remove_script();
     let working = place.working.clone();
-    let (copies, token) = (around.workbench.root().to_owned(), around.workbench.copy_token());
+    let (copies, token) = (pool.workbench.root().to_owned(), pool.workbench.copy_token());
     let limit = assignment.order.process.artifacts_limit.unwrap_or(ARTIFACTS_LIMIT);
     let collected = tokio::task::spawn_blocking(move || {
         artifacts::collect(&Collection { directory: &working, patterns: &patterns, limit, copies: &copies, token })
@@ -309,7 +311,7 @@ enum Ending {
 }
 
 struct Attempt<'a> {
-    around: Surroundings<'a>,
+    pool: PoolContext<'a>,
     assignment: &'a Assignment,
     control: &'a Control,
     group: &'a Group<'a>,
@@ -323,7 +325,7 @@ struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     fn new(
-        around: Surroundings<'a>,
+        pool: PoolContext<'a>,
         assignment: &'a Assignment,
         control: &'a Control,
         group: &'a Group<'a>,
@@ -332,7 +334,7 @@ impl<'a> Attempt<'a> {
     ) -> Self {
         let deadline = carried.limit;
         Self {
-            around,
+            pool,
             assignment,
             control,
             group,
@@ -369,7 +371,7 @@ impl<'a> Attempt<'a> {
                     }
                 }
                 status = self.child.wait(), if self.status.is_none() => self.exited(status),
-                permit = self.around.logs.reserve(), if flush_due => {
+                permit = self.pool.logs.reserve(), if flush_due => {
                     flush_due = false;
                     self.carried.logged = true;
                     let lines = self.carried.capture.take();
@@ -380,16 +382,16 @@ impl<'a> Attempt<'a> {
                 () = sleep_until(flush_at.unwrap_or_else(Instant::now)), if flush_at.is_some() && !flush_due => {
                     flush_due = true;
                 }
-                () = poll_fn(|context| self.pipes.poll(context, &mut self.carried.capture, self.around.clock)), if reading => {}
+                () = poll_fn(|context| self.pipes.poll(context, &mut self.carried.capture, self.pool.clock)), if reading => {}
             }
         }
     }
 
     fn stop(&mut self, ending: Ending, why: &str) {
         self.ending = Some(ending);
-        self.remark(format!("{why}: sending SIGTERM, and SIGKILL after {}", text::duration(self.around.config.grace)));
+        self.remark(format!("{why}: sending SIGTERM, and SIGKILL after {}", text::duration(self.pool.config.grace)));
         self.group.signal(Signal::SIGTERM);
-        self.deadline = Some((Instant::now() + self.around.config.grace, Deadline::Kill));
+        self.deadline = Some((Instant::now() + self.pool.config.grace, Deadline::Kill));
     }
 
     /// Nothing survives KILL, but its effects may take a moment to show.
@@ -398,13 +400,13 @@ impl<'a> Attempt<'a> {
             self.ending.get_or_insert(Ending::Stopped);
         }
         self.group.signal(Signal::SIGKILL);
-        self.deadline = Some((Instant::now() + self.around.config.drain, Deadline::GiveUp));
+        self.deadline = Some((Instant::now() + self.pool.config.drain, Deadline::GiveUp));
     }
 
     fn exited(&mut self, status: io::Result<ExitStatus>) {
         self.status = Some(status);
         if self.ending.is_none() {
-            self.deadline = Some((Instant::now() + self.around.config.drain, Deadline::GiveUp));
+            self.deadline = Some((Instant::now() + self.pool.config.drain, Deadline::GiveUp));
         }
     }
 
@@ -432,7 +434,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn remark(&mut self, text: String) {
-        self.carried.capture.remark(text, self.around.clock.now());
+        self.carried.capture.remark(text, self.pool.clock.now());
     }
 
     fn is_contained(&self) -> bool {
@@ -443,7 +445,7 @@ impl<'a> Attempt<'a> {
         self.assignment.order.process.exit_codes.meaning_of(failure)
     }
 
-    /// `Success` is still without output.
+    /// The outcome. A success has no output yet.
     fn conclude(&mut self) -> Option<Outcome> {
         let reason = self.control.reason();
         if reason == Some(Stop::Lost) {

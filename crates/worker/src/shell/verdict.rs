@@ -1,4 +1,4 @@
-//! What the end of a process means.
+//! Derives the failure of a script from its exit status.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -37,7 +37,7 @@ pub(super) fn judge(status: ExitStatus, tail: Option<String>, limits: &Limits) -
     Some(Failure { kind: kind.into(), message, exit_code: status.code(), detail: tail, ..Failure::default() })
 }
 
-/// The shell's own words about a missing command.
+/// The message that shells print about a missing command.
 fn not_found(tail: &str) -> Option<&str> {
     let line = tail.lines().rev().find(|line| line.contains("not found") || line.contains("No such file"))?;
     Some(first_characters(line.trim(), 500))

@@ -5,14 +5,14 @@ use std::process::{Command, Stdio};
 
 use crate::shell::container::LABEL;
 
-/// Removes containers by force. What does not exist any more is as good as removed.
+/// Removes containers by force. A container that does not exist counts as removed.
 pub(super) fn remove(engine: &Path, names: &[String]) {
     let mut command = Command::new(engine);
     command.args(["rm", "-f"]).args(names).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _ = command.status();
 }
 
-/// Removes what still carries the label of the worker of this directory: it may have died before it could name it.
+/// Removes containers with the label of this worker. The worker may have died before it announced their names.
 pub(super) fn sweep(engine: &Path, directory: &Path) {
     let mut command = Command::new(engine);
     let filter = format!("label={LABEL}={}", directory.display());

@@ -24,14 +24,14 @@ pub(crate) struct Guard {
     engine: Option<PathBuf>,
     directory: PathBuf,
     alive: Duration,
-    /// The worker itself ends what the store was silent about for too long, and hands it back: it comes first.
+    /// The worker itself first ends the groups that the store was silent about, and hands them back.
     margin: Duration,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// With what each may live without a beat.
+    /// How long each group may live without a beat.
     groups: HashMap<i32, Duration>,
     /// Containers that end with their group.
     containers: HashMap<i32, String>,
@@ -43,7 +43,7 @@ struct State {
 struct Helper {
     child: Child,
     pipe: ChildStdin,
-    /// What the pipe had no room for.
+    /// Bytes that the pipe had no room for.
     unsent: Vec<u8>,
 }
 
@@ -62,35 +62,35 @@ impl Guard {
         Ok(guard)
     }
 
-    /// A group that must end when there was no beat for so long.
+    /// Registers a group. The helper kills it when no beat arrives for `patience`.
     pub(crate) fn add(&self, group: i32, patience: Duration) {
         let patience = patience + self.margin;
         let mut state = locked(&self.state);
         state.groups.insert(group, patience);
-        self.say(&mut state, format_args!("+{group} {}\n", patience.as_millis()));
+        self.send(&mut state, format_args!("+{group} {}\n", patience.as_millis()));
     }
 
     /// The group runs a container of this name, which ends with it.
     pub(crate) fn contain(&self, group: i32, name: &str) {
         let mut state = locked(&self.state);
         state.containers.insert(group, name.to_owned());
-        self.say(&mut state, format_args!("container {group} {name}\n"));
+        self.send(&mut state, format_args!("container {group} {name}\n"));
     }
 
     pub(crate) fn remove(&self, group: i32) {
         let mut state = locked(&self.state);
         state.groups.remove(&group);
         state.containers.remove(&group);
-        self.say(&mut state, format_args!("-{group}\n"));
+        self.send(&mut state, format_args!("-{group}\n"));
     }
 
-    pub(crate) fn beat(&self) {
-        self.say(&mut locked(&self.state), format_args!("beat\n"));
+    pub(crate) fn send_beat(&self) {
+        self.send(&mut locked(&self.state), format_args!("beat\n"));
     }
 
-    /// Also where a dead helper is noticed while nothing else happens.
-    pub(crate) fn alive(&self) {
-        self.say(&mut locked(&self.state), format_args!("alive {}\n", self.alive.as_millis()));
+    /// Sends a sign of life. It also notices a dead helper while nothing else is sent.
+    pub(crate) fn send_alive(&self) {
+        self.send(&mut locked(&self.state), format_args!("alive {}\n", self.alive.as_millis()));
     }
 
     /// The helper ends with its pipe.
@@ -105,12 +105,12 @@ impl Guard {
         }
     }
 
-    fn say(&self, state: &mut State, line: std::fmt::Arguments<'_>) {
+    fn send(&self, state: &mut State, line: std::fmt::Arguments<'_>) {
         if state.closed {
             return;
         }
         if let Some(helper) = &mut state.helper {
-            match helper.say(line) {
+            match helper.send(line) {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(%error, "the watchdog does not answer and is replaced"),
             }
@@ -138,23 +138,23 @@ impl Guard {
         let pipe = child.stdin.take().ok_or(ErrorKind::BrokenPipe)?;
         fcntl(&pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut helper = Helper { child, pipe, unsent: Vec::new() };
-        helper.say(format_args!("directory {}\n", self.directory.display()))?;
+        helper.send(format_args!("directory {}\n", self.directory.display()))?;
         if let Some(engine) = &self.engine {
-            helper.say(format_args!("engine {}\n", engine.display()))?;
+            helper.send(format_args!("engine {}\n", engine.display()))?;
         }
         for (group, patience) in &state.groups {
-            helper.say(format_args!("+{group} {}\n", patience.as_millis()))?;
+            helper.send(format_args!("+{group} {}\n", patience.as_millis()))?;
         }
         for (group, name) in &state.containers {
-            helper.say(format_args!("container {group} {name}\n"))?;
+            helper.send(format_args!("container {group} {name}\n"))?;
         }
-        helper.say(format_args!("alive {}\nbeat\n", self.alive.as_millis()))?;
+        helper.send(format_args!("alive {}\nbeat\n", self.alive.as_millis()))?;
         Ok(helper)
     }
 }
 
 impl Helper {
-    fn say(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+    fn send(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
         self.unsent.write_fmt(line)?;
         while !self.unsent.is_empty() {
             match self.pipe.write(&self.unsent) {

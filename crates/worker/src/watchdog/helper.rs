@@ -15,10 +15,11 @@ use nix::unistd::{Pid, getpgrp};
 
 use super::{containers, strays};
 
-/// After reading, the helper does not look again for so long, unless the pipe closes: a busy worker must not pay for
-/// a change of process with every line.
+/// How long the helper sleeps after reading, unless the pipe closes: a busy worker must not pay for a context switch
+/// with every line.
 const NAP: Duration = Duration::from_millis(100);
-/// When the whole machine was suspended, worker and helper wake together: the worker gets this long to speak up.
+/// How long the worker has to send a sign of life after the whole machine was suspended, because worker and helper wake
+/// together.
 const SECOND_LOOK: Duration = Duration::from_millis(300);
 /// Longer than any line that makes sense.
 const LINE_LIMIT: usize = 64 * 1024;
@@ -98,17 +99,17 @@ fn drain(input: &mut File, ledger: &mut Ledger) -> io::Result<bool> {
     }
 }
 
-/// What the worker has said so far.
+/// What the worker has announced so far.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// With what each may live without a beat, if the store matters to it.
+    /// How long each group may live without a beat, if its task depends on the store.
     groups: BTreeMap<i32, Option<Duration>>,
     alive: Option<Instant>,
-    /// When the last one was heard.
+    /// When the last beat arrived.
     beat: Option<Instant>,
     directory: Option<PathBuf>,
     engine: Option<PathBuf>,
-    /// By group.
+    /// Names of containers by process group.
     containers: BTreeMap<i32, String>,
     partial: Vec<u8>,
 }
@@ -127,7 +128,7 @@ impl Ledger {
     }
 
     fn apply(&mut self, line: &str, now: Instant) {
-        // Groups 0 and 1 mean oneself and the system; no worker announces them.
+        // Groups 0 and 1 are the caller's own and the system's; no worker announces them.
         let group = |text: &str| text.parse().ok().filter(|group: &i32| *group > 1);
         let after = |text: &str| text.parse().ok().and_then(|ms| now.checked_add(Duration::from_millis(ms)));
         if let Some(announced) = line.strip_prefix('+') {
@@ -151,7 +152,7 @@ impl Ledger {
         }
     }
 
-    /// When to kill if nothing more is heard; none while there is nothing to kill.
+    /// When to kill if no further line arrives. `None` while there is nothing to kill.
     fn deadline(&self) -> Option<Instant> {
         if self.groups.is_empty() {
             return None;
@@ -159,7 +160,7 @@ impl Ledger {
         self.alive.into_iter().chain(self.groups.values().filter_map(|patience| self.silent_at(*patience))).min()
     }
 
-    /// When the store has been silent for too long.
+    /// When the silence of the store exceeds the patience.
     fn silent_at(&self, patience: Option<Duration>) -> Option<Instant> {
         self.beat?.checked_add(patience?)
     }
@@ -168,7 +169,8 @@ impl Ledger {
         self.deadline().is_some_and(|at| at <= now)
     }
 
-    /// Everything, if the worker shows no life; otherwise the groups for which the store was silent too long.
+    /// Takes all groups if the worker gives no sign of life, otherwise the groups for which the store was silent too
+    /// long.
     fn take_overdue(&mut self, now: Instant) -> Vec<i32> {
         let stopped = self.alive.is_some_and(|at| at <= now);
         let overdue: Vec<i32> = self

@@ -1,8 +1,8 @@
-//! Processes that were not announced: the worker died between the start of a process and the line that says so.
+//! Processes that were not announced: the worker died between the start of a process and its announcement.
 //!
 //! They are known by their environment, which names a file in the worker's directory. The pipe closes only after such a
-//! process was executed, because until then it holds the pipe open itself, so one look afterwards sees it. Processes that
-//! left the worker's session did so on purpose and stay.
+//! process was executed, because until then it holds the pipe open itself, so one look afterwards sees it. Processes
+//! that left the worker's session did so on purpose and stay.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
