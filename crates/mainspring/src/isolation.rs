@@ -1,6 +1,5 @@
 //! What keeps the tasks of a server away from the server itself.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use mainspring_worker::PoolConfig;
@@ -28,7 +27,7 @@ impl Isolation {
     pub(crate) fn of(config: &Config) -> Result<Self> {
         let hides = match config.worker.isolates {
             false => Err("worker.isolation is off"),
-            true if step().is_some_and(|step| confine::is_available(&step)) => Ok(()),
+            true if confine::is_available() => Ok(()),
             true => Err("this system has no Landlock"),
         };
         let is_root = nix::unistd::geteuid().is_root();
@@ -37,13 +36,15 @@ impl Isolation {
 
     /// The pool of a server, with its tasks kept apart as far as this system can.
     pub(crate) fn apply(&self, config: &Config, mut pool: PoolConfig) -> PoolConfig {
-        let Some(step) = step().filter(|_| self.hides.is_ok() || self.account.is_some()) else { return pool };
+        if self.hides.is_err() && self.account.is_none() {
+            return pool;
+        }
         let hidden = if self.hides.is_ok() { hidden(config) } else { Vec::new() };
         if self.hides.is_ok() && self.account.is_none() {
             // Within what is hidden, so that tasks do not see each other either. Another account could not get there.
             pool.root = Some(data_folder(config).join(TASKS));
         }
-        pool.confinement = Some(Confinement { step, hidden, user: self.account.clone() });
+        pool.confinement = Some(Confinement { hidden, user: self.account.clone() });
         pool
     }
 
@@ -66,10 +67,6 @@ impl Isolation {
     pub(crate) fn is_whole(&self) -> bool {
         self.hides.is_ok() && (self.account.is_some() || !self.is_root)
     }
-}
-
-fn step() -> Option<Vec<OsString>> {
-    Some(vec![std::env::current_exe().ok()?.into_os_string(), confine::WORD.into()])
 }
 
 fn account(config: &Config, is_root: bool) -> Result<Option<Account>> {

@@ -44,10 +44,6 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == "watchdog") {
         return mainspring_worker::watchdog::main().map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS);
     }
-    // The same before every task that is kept apart.
-    if std::env::args_os().nth(1).is_some_and(|first| first == mainspring_worker::confine::WORD) {
-        return mainspring_worker::confine::main(std::env::args_os().skip(2));
-    }
     let cli = Cli::parse();
     if cli.command.executes()
         && let Err(error) = mainspring_worker::close_inherited(is_named)

@@ -34,7 +34,7 @@ use super::place::Place;
 use super::script::Script;
 use super::{container, env_file, interpreter, limits};
 use crate::config::PoolConfig;
-use crate::confine::{Confinement, is_meddling};
+use crate::confine::Confinement;
 use crate::text::{first_characters, locked};
 
 /// Linux refuses single arguments of 128 KiB.
@@ -72,34 +72,27 @@ struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// The command under a name of its own, in a process group of its own, kept apart where that is wanted.
+    /// The command under a name of its own, in a process group of its own.
     fn command(&self, program: &Path, name: &str, place: &Place) -> Command {
         let environment = self.environment.iter().map(|(name, value): &(&OsStr, Cow<'_, OsStr>)| (*name, &**value));
-        let mut command = match self.confinement {
-            None => {
-                let mut command = Command::new(program);
-                command.arg0(name).env_clear().envs(environment);
-                command
-            }
-            Some(confinement) => {
-                let (meddling, plain): (Vec<_>, Vec<_>) = environment.partition(|(name, _)| is_meddling(name));
-                let meddling = meddling.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
-                let step = confinement.step.first().map_or(OsStr::new(""), |step| step.as_os_str());
-                let mut command = Command::new(step);
-                command.args(confinement.arguments(place.parts(), meddling)).args(["--", name]).arg(program);
-                command.env_clear().envs(plain);
-                // Elsewhere the task may not be allowed to create files.
-                if !confinement.hidden.is_empty()
-                    && let Some(own) = place.directory()
-                {
-                    command.env("TMPDIR", own);
-                }
-                command
-            }
-        };
-        command.current_dir(self.directory);
+        let mut command = Command::new(program);
+        command.arg0(name).env_clear().envs(environment).current_dir(self.directory);
+        // Elsewhere the task may not be allowed to create files.
+        if let (Some(Confinement { hidden, .. }), Some(own)) = (self.confinement, place.directory())
+            && !hidden.is_empty()
+        {
+            command.env("TMPDIR", own);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         command
+    }
+
+    /// Starts the command, kept apart from the server where that is wanted.
+    fn spawn(&self, command: &mut Command, place: &Place) -> io::Result<Child> {
+        match self.confinement {
+            None => command.spawn(),
+            Some(confinement) => confinement.spawn(command, &place.parts().collect::<Vec<_>>()),
+        }
     }
 }
 
@@ -223,7 +216,6 @@ impl Workbench {
             )));
         };
         let mut command = match &limits {
-            None if self.confinement.is_some() && !program.is_file() => return Err(missing(&program)),
             None => launch.command(&program, &words[0], place),
             // The limits hold from the first instruction of the program on; a missing program is reported before.
             Some(_) if !program.is_file() => return Err(missing(&program)),
@@ -233,7 +225,7 @@ impl Workbench {
                 command
             }
         };
-        match command.args(&words[1..]).spawn() {
+        match launch.spawn(command.args(&words[1..]), place) {
             Ok(child) => Ok(child),
             Err(error) => {
                 locked(&self.programs).remove(&words[0]);
@@ -372,11 +364,8 @@ impl Workbench {
         }
         let words = plain_command(script)?;
         let program = self.find(words[0], path, launch.directory)?;
-        if self.confinement.is_some() && !program.is_file() {
-            return None;
-        }
         self.prepare_place(place).ok()?;
-        launch.command(&program, words[0], place).args(&words[1..]).spawn().ok()
+        launch.spawn(launch.command(&program, words[0], place).args(&words[1..]), place).ok()
     }
 
     fn words(&self, shell: &str, script: &str, place: &mut Place) -> Result<Vec<String>, Failure> {
