@@ -117,7 +117,7 @@ impl Client {
 
     /// Looks in a task of its own: the caller may go away.
     fn begin_look(&self) -> watch::Receiver<Option<Arc<Health>>> {
-        let (tell, looking) = watch::channel(None);
+        let (finished, looking) = watch::channel(None);
         let client = self.clone();
         tokio::spawn(async move {
             let health = Arc::new(client.look_at_health().await);
@@ -125,7 +125,7 @@ impl Client {
             state.last = Some((Instant::now(), Arc::clone(&health)));
             state.looking = None;
             drop(state);
-            tell.send_replace(Some(health));
+            finished.send_replace(Some(health));
         });
         looking
     }

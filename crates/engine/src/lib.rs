@@ -49,7 +49,9 @@ pub use events::handlers::{check_event_name, check_handler};
 pub use events::intake::{Answer, AnswerError, NewEvent, Receipt};
 pub use health::{ComponentHealth, Health, HealthStatus, LONGEST_WAIT};
 pub use jobs::{Execution, JobError, JobRequest, JobSpec, JobTiming};
-pub use live::{Followed, Live, LiveMessage, LogFollower, MessageType, RunFollower, WideFilter, WideFollower};
+pub use live::{
+    Live, LiveMessage, LiveUpdate, LogSubscription, MessageType, RunSubscription, WideFilter, WideSubscription,
+};
 pub use node::{Node, NodeConfig, NodeHandle};
 pub use redis::{DispatchConfig, RedisSettings};
 pub use remote::{

@@ -36,7 +36,7 @@ pub enum TaskAction {
 pub enum Acted {
     Done,
     /// It runs: its worker was asked to stop it.
-    Asked,
+    StopRequested,
     /// Its run goes on from there.
     Reopened,
 }
@@ -75,7 +75,7 @@ impl Client {
             self.repeat(|| self.store.repair(self.now(), self.clock.new_id(), key, &repair, operator)).await?;
         let acted = match repaired {
             Repaired::Done => Acted::Done,
-            Repaired::Asked => Acted::Asked,
+            Repaired::StopRequested => Acted::StopRequested,
             Repaired::Ended => {
                 let what = after_the_end(key, repair)?;
                 self.reopen(key.run, &what, operator).await?;
@@ -90,7 +90,7 @@ impl Client {
 
 /// What an action means for a task run that has ended.
 fn after_the_end(key: TaskKey, repair: Repair) -> mainspring_store::Result<Reopen> {
-    let refused = |said: &str| Err(Error::Conflict(said.into()));
+    let refused = |reason: &str| Err(Error::Conflict(reason.into()));
     if key.item != NO_ITEM {
         return refused("this item has ended: act on the whole task, without [number]");
     }

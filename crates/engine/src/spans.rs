@@ -38,10 +38,10 @@ pub fn current_trace() -> Option<TraceContext> {
 
 /// The traces of runs that this process works on.
 #[derive(Debug, Default)]
-pub(crate) struct RunTraces(Mutex<HashMap<RunId, Known>>);
+pub(crate) struct RunTraces(Mutex<HashMap<RunId, RunTraceEntry>>);
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct RunTraceEntry {
     trace: RunTrace,
     /// The version of its workflow, if a task of it was claimed here.
     version: Option<i64>,
@@ -204,9 +204,9 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, created: M
             // Nothing of it was claimed here.
             tokio::spawn(async move {
                 match client.read_traces(&[run]).await {
-                    Ok(read) => {
-                        read.into_values().for_each(|trace| ended.record(&client, Known { trace, version: None }))
-                    }
+                    Ok(read) => read
+                        .into_values()
+                        .for_each(|trace| ended.record(&client, RunTraceEntry { trace, version: None })),
                     Err(error) => tracing::debug!(%error, run_id = %run, "a trace lacks the end of its run"),
                 }
             });
@@ -223,7 +223,7 @@ struct RunEnd {
 }
 
 impl RunEnd {
-    fn record(self, client: &Client, Known { trace, version }: Known) {
+    fn record(self, client: &Client, RunTraceEntry { trace, version }: RunTraceEntry) {
         let spec = version.and_then(|version| client.specs.cached(version));
         client.tracer.record(Span {
             context: trace.span(SpanOf::Run),
@@ -249,10 +249,10 @@ impl RunTraces {
         if remembered.len() >= MOST_REMEMBERED {
             remembered.clear();
         }
-        remembered.insert(trace.run, Known { trace, version });
+        remembered.insert(trace.run, RunTraceEntry { trace, version });
     }
 
-    fn forget(&self, run: RunId) -> Option<Known> {
+    fn forget(&self, run: RunId) -> Option<RunTraceEntry> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&run)
     }
 }

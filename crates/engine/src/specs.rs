@@ -72,7 +72,7 @@ impl Spec {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct SpecCache {
     specs: HashMap<i64, Arc<Spec>>,
     weight: usize,
 }
@@ -80,14 +80,14 @@ struct Known {
 #[derive(Debug)]
 pub(crate) struct Specs {
     store: Store,
-    known: Mutex<Known>,
+    cache: Mutex<SpecCache>,
     /// Some version of those that were read has tasks that can end without being executed in a run that succeeds.
     may_skip: AtomicBool,
 }
 
 impl Specs {
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, known: Mutex::default(), may_skip: AtomicBool::new(false) }
+        Self { store, cache: Mutex::default(), may_skip: AtomicBool::new(false) }
     }
 
     pub(crate) fn may_skip(&self) -> bool {
@@ -95,7 +95,7 @@ impl Specs {
     }
 
     pub(crate) fn cached(&self, version: i64) -> Option<Arc<Spec>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).specs.get(&version).cloned()
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner).specs.get(&version).cloned()
     }
 
     pub(crate) async fn get(&self, version: i64) -> mainspring_store::Result<Arc<Spec>> {
@@ -129,20 +129,20 @@ impl Specs {
             // It may be undone, and its number given to another one.
             return Arc::new(spec);
         }
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.specs.get(&spec.version.id) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = cache.specs.get(&spec.version.id) {
             return Arc::clone(known);
         }
         let weight = spec.workflow.tasks.len().max(AT_LEAST);
-        if known.weight + weight > KEPT_TASKS {
-            *known = Known::default();
+        if cache.weight + weight > KEPT_TASKS {
+            *cache = SpecCache::default();
         }
         if spec.workflow.may_skip() {
             self.may_skip.store(true, Ordering::Relaxed);
         }
         let spec = Arc::new(spec);
-        known.weight += weight;
-        known.specs.insert(spec.version.id, Arc::clone(&spec));
+        cache.weight += weight;
+        cache.specs.insert(spec.version.id, Arc::clone(&spec));
         spec
     }
 }

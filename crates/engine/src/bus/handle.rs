@@ -42,7 +42,7 @@ pub(crate) struct Links {
     /// In the order in which sending is tried.
     transports: Mutex<Vec<Arc<dyn BusTransport>>>,
     /// How many transports are heard now.
-    pub(crate) hearing: AtomicUsize,
+    pub(crate) connected_transports: AtomicUsize,
     sends: AtomicBool,
     listens: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl Bus {
             hints,
             outbox: Outbox::default(),
             transports: Mutex::new(transports),
-            hearing: AtomicUsize::new(0),
+            connected_transports: AtomicUsize::new(0),
             sends: AtomicBool::new(false),
             listens: AtomicBool::new(false),
         });
@@ -107,8 +107,8 @@ impl Bus {
 
     /// How long a loop may sleep before it looks by itself.
     pub(crate) fn poll_interval(&self, busy: bool) -> Duration {
-        let heard = self.links.hearing.load(Ordering::Relaxed) > 0;
-        if busy && !heard { POLL_WHEN_BUSY } else { POLL_WHEN_IDLE }
+        let is_connected = self.links.connected_transports.load(Ordering::Relaxed) > 0;
+        if busy && !is_connected { POLL_WHEN_BUSY } else { POLL_WHEN_IDLE }
     }
 
     pub(crate) fn signals(&self) -> &Signals {
@@ -177,8 +177,8 @@ impl Links {
                     }
                     self.receive(message);
                 }
-                Line::Run(hint) => self.hints.heard(hint),
-                Line::ManyRuns => self.hints.heard_of_many(),
+                Line::Run(hint) => self.hints.receive(hint),
+                Line::ManyRuns => self.hints.receive_many(),
                 Line::Unknown => self.look_at_everything(),
             }
         }
@@ -208,6 +208,6 @@ impl Links {
         self.signals.events_pending();
         self.signals.schedules_changed();
         self.signals.leadership_released();
-        self.hints.heard_of_many();
+        self.hints.receive_many();
     }
 }

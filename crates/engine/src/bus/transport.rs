@@ -60,11 +60,11 @@ pub(crate) async fn listen_loop(links: Arc<Links>, transport: Arc<dyn BusTranspo
         match stop.run_until_cancelled(transport.subscribe()).await {
             None => return,
             Some(Ok(mut subscription)) => {
-                links.hearing.fetch_add(1, Ordering::AcqRel);
+                links.connected_transports.fetch_add(1, Ordering::AcqRel);
                 // What was published while nothing was heard.
                 links.look_at_everything();
-                let lost = stop.run_until_cancelled(hear(&links, subscription.as_mut())).await;
-                links.hearing.fetch_sub(1, Ordering::AcqRel);
+                let lost = stop.run_until_cancelled(receive_all(&links, subscription.as_mut())).await;
+                links.connected_transports.fetch_sub(1, Ordering::AcqRel);
                 if let Some(error) = lost {
                     tracing::debug!(%error, transport = transport.name(), "hearing other nodes; polling meanwhile");
                 }
@@ -77,7 +77,7 @@ pub(crate) async fn listen_loop(links: Arc<Links>, transport: Arc<dyn BusTranspo
     }
 }
 
-async fn hear(links: &Links, subscription: &mut dyn Subscription) -> BusError {
+async fn receive_all(links: &Links, subscription: &mut dyn Subscription) -> BusError {
     loop {
         match subscription.next().await {
             Ok(text) => links.receive_text(&text),

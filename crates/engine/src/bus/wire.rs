@@ -161,12 +161,12 @@ mod tests {
         let texts = encode("me", &pending, &runs(1), LONGEST);
         assert_eq!(texts.len(), 1);
         assert!(decode("me", &texts[0]).is_empty(), "a process does not hear itself");
-        let heard = decode("you", &texts[0]);
-        assert_eq!(heard.len(), 6 + 1 + 10 + 1);
-        assert!(!heard.contains(&Line::Unknown));
-        assert!(heard.contains(&Line::Message(BusMessage::Claimable(ClaimableRoutes::These([3, 7].into())))));
-        assert!(heard.contains(&Line::Message(BusMessage::CancelRequested(vec![5]))));
-        assert!(heard.contains(&Line::Run(Hint::Changed(Uuid::from_u128(0)))));
+        let decoded = decode("you", &texts[0]);
+        assert_eq!(decoded.len(), 6 + 1 + 10 + 1);
+        assert!(!decoded.contains(&Line::Unknown));
+        assert!(decoded.contains(&Line::Message(BusMessage::Claimable(ClaimableRoutes::These([3, 7].into())))));
+        assert!(decoded.contains(&Line::Message(BusMessage::CancelRequested(vec![5]))));
+        assert!(decoded.contains(&Line::Run(Hint::Changed(Uuid::from_u128(0)))));
     }
 
     #[test]
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn texts_are_short_enough_and_a_flood_of_runs_is_one_line() {
-        let told = encode("me", &Pending::default(), &runs(1_000), LONGEST);
-        assert!(told.len() > 1 && told.iter().all(|text| text.len() <= LONGEST && text.starts_with("me\n")));
-        assert_eq!(told.iter().map(|text| text.lines().count() - 1).sum::<usize>(), 1_000);
+        let texts = encode("me", &Pending::default(), &runs(1_000), LONGEST);
+        assert!(texts.len() > 1 && texts.iter().all(|text| text.len() <= LONGEST && text.starts_with("me\n")));
+        assert_eq!(texts.iter().map(|text| text.lines().count() - 1).sum::<usize>(), 1_000);
         assert_eq!(encode("me", &Pending::default(), &runs(4_000), LONGEST), ["me\nrun !\n"]);
         assert!(encode("me", &Pending::default(), &runs(0), LONGEST).is_empty());
     }

@@ -25,7 +25,7 @@ const WARNINGS_EVERY: Duration = Duration::from_secs(30);
 /// A node that has just started has more urgent things to do.
 const FIRST_WARNINGS_AFTER: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
-const KEPT: i64 = 30 * 24 * 3_600_000_000;
+const RETENTION: i64 = 30 * 24 * 3_600_000_000;
 const MESSAGES_AT_ONCE: i64 = 1_000;
 const SHOWN_IN_DIGEST: usize = 20;
 /// A target that takes longer did not take it.
@@ -76,7 +76,7 @@ async fn tick(shared: &Shared, warnings: &mut PeriodicScan, forgot: &mut Option<
     }
     if forgot.is_none_or(|at| at.elapsed() >= FORGET_EVERY) {
         *forgot = Some(Instant::now());
-        client.store.forget_notifications(client.now() - KEPT).await?;
+        client.store.forget_notifications(client.now() - RETENTION).await?;
     }
     match &shared.config.messenger {
         Some(messenger) => client.send_notifications(messenger).await,
@@ -94,7 +94,7 @@ impl Client {
         let mut sending = JoinSet::new();
         for (key, rows) in targets {
             let (client, messenger) = (self.clone(), Arc::clone(messenger));
-            sending.spawn(async move { client.tell_target(&key, &rows, messenger.as_ref()).await });
+            sending.spawn(async move { client.send_to_target(&key, &rows, messenger.as_ref()).await });
         }
         while let Some(done) = sending.join_next().await {
             if let Ok(Err(error)) = done {
@@ -104,7 +104,7 @@ impl Client {
         Ok(())
     }
 
-    async fn tell_target(&self, key: &str, rows: &[NotificationRow], messenger: &dyn Messenger) -> Result<()> {
+    async fn send_to_target(&self, key: &str, rows: &[NotificationRow], messenger: &dyn Messenger) -> Result<()> {
         let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
         let now = self.now();
         if let Some(last) = self.store.last_told(key).await?
@@ -193,9 +193,9 @@ fn text(body: &Value) -> String {
         return format!("{} events in {}: {counts}", body["count"], of("namespace"));
     }
     let task = if of("task").is_empty() { String::new() } else { format!(" task {}", of("task")) };
-    let said = if of("message").is_empty() { String::new() } else { format!(": {}", of("message")) };
+    let message = if of("message").is_empty() { String::new() } else { format!(": {}", of("message")) };
     format!(
-        "{} {}/{}{task}{said} (run {})",
+        "{} {}/{}{task}{message} (run {})",
         of("event").replace('_', " "),
         of("namespace"),
         of("workflow"),

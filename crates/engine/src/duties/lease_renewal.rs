@@ -17,13 +17,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         // Before the question: a session that began after it is not in the answer.
         let own = shared.gatherer().own();
         let asked = Instant::now();
-        let heard = shared.remote.heard(&shared);
-        match shared.client.store.renew(shared.client.now(), shared.id, &heard).await {
+        let in_contact = shared.remote.heard_recently(&shared);
+        match shared.client.store.renew(shared.client.now(), shared.id, &in_contact).await {
             Ok(renewed) => {
                 shared.workforce.lease_renewed();
                 shared.client.metrics.record(Event::WorkerBeat { worker: &shared.config.name });
                 shared.client.metrics.record(Event::LoopPassed { name: "lease_renewal" });
-                settle_remote(&shared, asked, &heard, &renewed);
+                settle_remote(&shared, asked, &in_contact, &renewed);
                 shared.remote.forget_silent(&shared);
                 stealing::share(&shared).await;
                 match renewed.iter().find(|session| session.0 == own) {
@@ -33,7 +33,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                             // It was asked for from elsewhere.
                             shared.gatherer().drain_session(own);
                         }
-                        end_strangers(&shared, own, &renewed).await;
+                        end_unknown_sessions(&shared, own, &renewed).await;
                     }
                 }
             }
@@ -44,8 +44,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Remote sessions that are not renewed any more were found dead, or are carried by another node: whichever it is, their
 /// workers learn it with their next request. One that came back after the question was asked is not meant by the answer.
-fn settle_remote(shared: &Shared, asked: Instant, heard: &[i64], renewed: &[(i64, bool, bool)]) {
-    for session in heard {
+fn settle_remote(shared: &Shared, asked: Instant, in_contact: &[i64], renewed: &[(i64, bool, bool)]) {
+    for session in in_contact {
         match renewed.iter().find(|row| row.0 == *session) {
             None if shared.remote.get(*session).is_some_and(|session| session.was_carried_since(asked)) => {}
             None => shared.remote.forget(shared, *session),
@@ -62,7 +62,7 @@ fn settle_remote(shared: &Shared, asked: Instant, heard: &[i64], renewed: &[(i64
 
 /// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While ours is alive no one else
 /// opens another.
-async fn end_strangers(shared: &Shared, own: i64, renewed: &[(i64, bool, bool)]) {
+async fn end_unknown_sessions(shared: &Shared, own: i64, renewed: &[(i64, bool, bool)]) {
     for (stranger, ..) in renewed.iter().filter(|(id, _, remote)| *id != own && !remote) {
         match shared.client.store.end_session(shared.client.now(), *stranger).await {
             Ok(_) => tracing::debug!(session = stranger, "ended a session that was opened in vain"),

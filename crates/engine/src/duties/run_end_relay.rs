@@ -23,7 +23,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             let _ = shared.stop.run_until_cancelled(leading.changed()).await;
             continue;
         }
-        let next = match turn(&shared).await {
+        let next = match tick(&shared).await {
             Ok(next) => next,
             Err(error) => {
                 tracing::warn!(%error, "following events and ends of runs");
@@ -43,7 +43,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Does everything there is to do; returns when the next window of events passes.
-async fn turn(shared: &Shared) -> Result<Option<Micros>> {
+async fn tick(shared: &Shared) -> Result<Option<Micros>> {
     let store = &shared.client.store;
     let unheard = store.unheard().await?;
     if unheard.ends {

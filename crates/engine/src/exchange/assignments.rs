@@ -11,7 +11,7 @@ use mainspring_core::{Decision, RunId, TaskKey};
 use mainspring_store::{Claimed, ContinuedAs, ContinuedAttempt, DecidedStart, Ended};
 
 use crate::artifacts::incoming_files;
-use crate::exchange::caches::{self, Looked};
+use crate::exchange::caches::{self, LookupResult};
 use crate::exchange::completions::without_nul;
 use crate::exchange::parked;
 use crate::exchange::scopes::{NoSpec, WithSpec, load, load_spec, pause, scope};
@@ -80,8 +80,8 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     for (claim, spec, scope, mut order) in cached {
         match caches::look_up(shared, &claim, &spec, &scope, &mut order).await {
             None => return,
-            Some(Ok(Looked::Execute)) => shared.assign(vec![assignment(&claim, Arc::new(order), &traces)]),
-            Some(Ok(Looked::Reused)) => {}
+            Some(Ok(LookupResult::Execute)) => shared.assign(vec![assignment(&claim, Arc::new(order), &traces)]),
+            Some(Ok(LookupResult::Reused)) => {}
             Some(Err(failure)) => fail(shared, &claim, failure),
         }
     }

@@ -122,7 +122,7 @@ impl Gatherer {
             let (hand_over_rank, floor) = route.ask(now);
             let (id, by_ticket, few) = (chosen[position].route, route.by_ticket, route.is_drained());
             let mut wants = Vec::new();
-            for session in self.turn.iter().filter(|session| served_by.contains(session)) {
+            for session in self.rotation.iter().filter(|session| served_by.contains(session)) {
                 let Some(inbox) = self.sessions.get_mut(session) else { continue };
                 let mut slots = share(&chosen[position..], &routes, *session, class, inbox);
                 if let Some(permitted) = &mut permitted {
@@ -140,10 +140,10 @@ impl Gatherer {
             }
             // Rows are claimed in this order: a big worker must not take what would have been enough for the small ones.
             wants.sort_by_key(|want| want.slots);
-            batch.exchange.want.extend(if few && wants.len() > 1 { dealt(&wants) } else { wants });
+            batch.exchange.want.extend(if few && wants.len() > 1 { dealt_in_rounds(&wants) } else { wants });
         }
         self.routes = routes;
-        self.turn.rotate_left(1);
+        self.rotation.rotate_left(1);
     }
 
     /// Slots of the node's own pool for first tasks of runs that are being made, reserved until the unit is settled.
@@ -271,7 +271,7 @@ pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
 
 /// The same demand in rounds of a quarter of each, so that a few rows are dealt out to all: what the first of them wants would
 /// leave nothing to the others.
-fn dealt(wants: &[Want]) -> Vec<Want> {
+fn dealt_in_rounds(wants: &[Want]) -> Vec<Want> {
     let mut dealt = Vec::with_capacity(wants.len() * 4);
     let mut left: Vec<i32> = wants.iter().map(|want| want.slots).collect();
     while left.iter().any(|slots| *slots > 0) {

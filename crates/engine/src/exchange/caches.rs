@@ -18,7 +18,7 @@ use crate::node::Shared;
 use crate::specs::Spec;
 
 /// What becomes of a claim.
-pub(crate) enum Looked {
+pub(crate) enum LookupResult {
     /// It is executed; the order has what was found.
     Execute,
     /// An earlier result has ended it.
@@ -32,7 +32,7 @@ pub(crate) async fn look_up(
     spec: &Spec,
     scope: &Scope,
     order: &mut Order,
-) -> Option<Result<Looked, Failure>> {
+) -> Option<Result<LookupResult, Failure>> {
     let index = claim.token.key.index as usize;
     let (workflow, task) = (&spec.workflow, &spec.workflow.tasks[index]);
     let keys = match workflow.cache_keys(index, scope) {
@@ -50,7 +50,7 @@ pub(crate) async fn look_up(
         };
         if let Some(hit) = find(shared, claim, &lookup).await? {
             reuse_result(shared, claim, key, hit).await?;
-            return Some(Ok(Looked::Reused));
+            return Some(Ok(LookupResult::Reused));
         }
         order.process.remarks.push(format!("reuse: no result for the key `{key}`, so the task is executed"));
     }
@@ -74,7 +74,7 @@ pub(crate) async fn look_up(
         }
         order.process.cache = Some(Box::new(given));
     }
-    Some(Ok(Looked::Execute))
+    Some(Ok(LookupResult::Execute))
 }
 
 async fn find(shared: &Shared, claim: &Claimed, lookup: &CacheLookup<'_>) -> Option<Option<CacheHit>> {
@@ -148,7 +148,7 @@ async fn log(shared: &Shared, claim: &Claimed, line: LogLine) -> Option<()> {
     }
     let hints = shared.client.bus.hints();
     if hints.wanted() {
-        hints.tell(Hint::Logged { key, attempt, chunk: chunk.chunk });
+        hints.publish(Hint::Logged { key, attempt, chunk: chunk.chunk });
     }
     Some(())
 }

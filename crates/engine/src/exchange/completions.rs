@@ -65,8 +65,8 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
         completion.artifacts.iter().any(|artifact| matches!(artifact.content, ArtifactContent::File(_)))
     };
     let (large, logged): (Vec<_>, Vec<_>) = logged.into_iter().partition(is_large);
-    let alone = large.into_iter().map(|one| vec![one]);
-    for batch in alone.chain((!logged.is_empty()).then_some(logged)) {
+    let large_batches = large.into_iter().map(|completion| vec![completion]);
+    for batch in large_batches.chain((!logged.is_empty()).then_some(logged)) {
         tokio::spawn(store_and_hand_in(Arc::clone(shared), batch));
     }
 }

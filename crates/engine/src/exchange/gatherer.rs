@@ -41,7 +41,7 @@ pub(crate) struct Gatherer {
     pub(super) own: i64,
     pub(super) sessions: HashMap<i64, SessionInbox>,
     /// The order in which sessions are served within a route, turned after each exchange.
-    pub(super) turn: Vec<i64>,
+    pub(super) rotation: Vec<i64>,
     /// What is to be handed in, by lane: all results of a run go through one lane, so that lanes do not wait for each
     /// other's lock on it.
     pub(super) results: Vec<Results>,
@@ -61,7 +61,7 @@ impl Gatherer {
         Self {
             own,
             sessions: HashMap::from([(own, pool)]),
-            turn: vec![own],
+            rotation: vec![own],
             results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             unlogged: 0,
             routes: Routes::with_weights(weights),
@@ -95,7 +95,7 @@ impl Gatherer {
         let inbox = SessionInbox::remote(served);
         self.routes.serve(session, |row| inbox.served().takes(row), now);
         self.sessions.insert(session, inbox);
-        self.turn.push(session);
+        self.rotation.push(session);
     }
 
     /// A remote worker's session goes, to another node or for good: nothing is claimed or handed in for it here any more.
@@ -103,7 +103,7 @@ impl Gatherer {
         if session == self.own || self.sessions.remove(&session).is_none() {
             return;
         }
-        self.turn.retain(|other| *other != session);
+        self.rotation.retain(|other| *other != session);
         self.routes.forget(session);
         self.results.iter_mut().for_each(|results| results.drop_session(session));
     }
@@ -137,7 +137,7 @@ impl Gatherer {
         if wanted.iter().any(|slots| *slots > 0) {
             self.routes.hungry_for(session);
         }
-        self.tell_reader();
+        self.notify_ticket_reader();
     }
 
     /// Something may be claimable anywhere.
@@ -218,7 +218,7 @@ impl Gatherer {
     /// A worker is done with an attempt. `None` if its session does not hold it (any more).
     pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
         let held = self.sessions.get_mut(&token.session)?.finish(token)?;
-        self.tell_reader();
+        self.notify_ticket_reader();
         Some(held)
     }
 
@@ -270,9 +270,9 @@ impl Gatherer {
 
     /// The node's own session is dead: nothing that it holds or wanted to hand in counts any more. True for the first
     /// caller, which then opens another.
-    pub(crate) fn lose(&mut self, session: i64) -> bool {
+    pub(crate) fn mark_lost(&mut self, session: i64) -> bool {
         let Some(inbox) = self.sessions.get_mut(&session).filter(|inbox| !inbox.lost) else { return false };
-        inbox.lose();
+        inbox.mark_lost();
         self.results.iter_mut().for_each(|results| results.drop_session(session));
         true
     }
@@ -284,7 +284,7 @@ impl Gatherer {
             self.routes.replace(self.own, session);
             self.sessions.insert(session, inbox);
         }
-        self.turn.iter_mut().filter(|other| **other == self.own).for_each(|other| *other = session);
+        self.rotation.iter_mut().filter(|other| **other == self.own).for_each(|other| *other = session);
         self.own = session;
         self.look_everywhere();
     }

@@ -83,9 +83,11 @@ async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
         let answer = lane.exchange(&batch.exchange).await;
         metering::store_called(&shared.client.metrics, "exchange", began);
         match answer {
-            Ok(reply) => return applied(shared, batch, reply, Handed::Surely).await,
+            Ok(reply) => return applied(shared, batch, reply, RefusedResults::Named).await,
             Err(Error::InDoubt(_)) => match resolve(shared, lane, &batch).await {
-                Some(Resolution::Applied(reply)) => return applied(shared, batch, reply, Handed::Perhaps).await,
+                Some(Resolution::Applied(reply)) => {
+                    return applied(shared, batch, reply, RefusedResults::Unknown).await;
+                }
                 Some(Resolution::NotApplied) => {}
                 None => return,
             },
@@ -125,29 +127,29 @@ pub(super) async fn wait(shared: &Shared, backoff: &mut Duration) {
 
 /// Whether the answer to an exchange says which of its results were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Handed {
-    Surely,
-    Perhaps,
+enum RefusedResults {
+    Named,
+    Unknown,
 }
 
-async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, handed: Handed) {
+async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, refused_results: RefusedResults) {
     if !reply.dead_sessions.is_empty() {
         return refused(shared, batch, &reply.dead_sessions).await;
     }
     metering::exchange_applied(shared, &batch.exchange, &reply);
-    shared.remote.handed_in(shared, &batch.exchange, &reply.fenced, handed == Handed::Surely);
+    shared.remote.handed_in(shared, &batch.exchange, &reply.fenced, refused_results == RefusedResults::Named);
     for token in &reply.fenced {
         tracing::warn!(task = %token.key, attempt = token.attempt, "a result was refused: the attempt is not ours any more");
     }
     if reply.followed {
         ends_pending(shared);
     }
-    tell_followers(shared, &batch.exchange, &reply);
+    notify_subscribers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
         // The receiver may be gone.
         let _ = shared.ended_runs.send(run);
     }
-    poke_duties(shared, &batch.exchange);
+    wake_for_retries(shared, &batch.exchange);
     if reply.decidable || batch.exchange.ended.iter().any(|row| row.token.key.item >= 0) {
         shared.gatherer().look_for_decisions();
         shared.client.bus.signals().wake_lanes();
@@ -190,7 +192,7 @@ pub(super) fn ends_pending(shared: &Shared) {
 }
 
 /// Names the runs that this exchange has changed, and what began, if there are subscribers.
-fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
+fn notify_subscribers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     let hints = &shared.client.bus.hints();
     if !hints.wanted() {
         return;
@@ -199,13 +201,13 @@ fn tell_followers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     let mut last = None;
     for run in handed_in.map(|token| token.key.run).chain(reply.ended_runs.iter().map(|ended| ended.0)) {
         if last.replace(run) != Some(run) {
-            hints.tell(Hint::Changed(run));
+            hints.publish(Hint::Changed(run));
         }
     }
     let at = exchange.now;
     for claim in &reply.claimed {
         let TaskToken { key, session, attempt } = claim.token;
-        hints.tell(Hint::Started { key, attempt, session, at });
+        hints.publish(Hint::Started { key, attempt, session, at });
     }
 }
 
@@ -248,7 +250,7 @@ fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
 }
 
 /// Tells the due loop of retries that it must not sleep through.
-fn poke_duties(shared: &Shared, exchange: &Exchange) {
+fn wake_for_retries(shared: &Shared, exchange: &Exchange) {
     let soonest = exchange
         .continued
         .iter()
@@ -261,7 +263,7 @@ fn poke_duties(shared: &Shared, exchange: &Exchange) {
 
 /// Our session was marked dead. Kill what runs, forget it, and begin anew.
 pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
-    if !shared.gatherer().lose(dead) {
+    if !shared.gatherer().mark_lost(dead) {
         return;
     }
     tracing::warn!(session = dead, "this worker's session was found dead: its work is killed and goes on elsewhere");

@@ -84,11 +84,11 @@ fn number(numbers: &mut HashMap<(TaskKey, i32), i32>, chunks: impl Iterator<Item
         .collect()
 }
 
-fn tell_followers(shared: &Shared, chunks: &[StoredChunk]) {
+fn notify_subscribers(shared: &Shared, chunks: &[StoredChunk]) {
     let hints = &shared.client.bus.hints();
     if hints.wanted() {
         for chunk in chunks {
-            hints.tell(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });
+            hints.publish(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });
         }
     }
 }
@@ -98,7 +98,7 @@ async fn store(shared: &Shared, chunks: Vec<StoredChunk>) {
     let mut backoff = Duration::from_millis(20);
     loop {
         match shared.client.store.append_logs(&chunks).await {
-            Ok(()) => return tell_followers(shared, &chunks),
+            Ok(()) => return notify_subscribers(shared, &chunks),
             Err(error) if error.is_transient() => tracing::warn!(%error, "storing log lines"),
             Err(error) => {
                 tracing::error!(%error, chunks = chunks.len(), "the store refuses log lines; they are dropped");

@@ -200,7 +200,7 @@ impl ParkedTask<'_> {
         match self.shared.client.store.park_for_child(now, self.claim.token, &run, due_at).await? {
             Parked::Refused => {
                 let message = format!("the concurrency limit of workflow `{}` refuses another run", run.version.name);
-                self.go_wrong(failure("refused", message)).await
+                self.fail_attempt(failure("refused", message)).await
             }
             parked => {
                 if run.version.main_tasks > 5_000 {
@@ -288,7 +288,7 @@ impl ParkedTask<'_> {
             (WaitKind::Child, None) if is_due => {
                 self.shared.client.store.call_off_child(self.now(), wait.key).await?;
                 self.shared.client.bus.signals().wake_promotion();
-                self.lapse().await
+                self.time_out().await
             }
             (WaitKind::Approval, Some(outcome)) => self.conclude_approval(&wait, outcome).await,
             (WaitKind::Event | WaitKind::Result, Some(WaitOutcome::Well)) => self.succeed(wait.output).await,
@@ -296,7 +296,7 @@ impl ParkedTask<'_> {
                 let reason = wait.reason.unwrap_or_else(|| "the result says that it failed".into());
                 self.fail(failure("result", reason))
             }
-            (_, None) if is_due => self.lapse().await,
+            (_, None) if is_due => self.time_out().await,
             (_, None) => self.shared.client.store.park_again(self.claim.token, wait.due_at).await,
             (_, Some(_)) => self.succeed(None).await,
         }
@@ -311,11 +311,11 @@ impl ParkedTask<'_> {
     }
 
     /// It has waited for as long as it may. Only a sub-workflow is tried again.
-    async fn lapse(&self) -> Result<()> {
+    async fn time_out(&self) -> Result<()> {
         match self.spec.workflow.lapse(self.index()) {
             Lapse::Success(output) => self.succeed(output).await,
             Lapse::Skip => self.skip(),
-            Lapse::Fail(failure) if matches!(self.task.action, Action::Workflow(_)) => self.go_wrong(failure).await,
+            Lapse::Fail(failure) if matches!(self.task.action, Action::Workflow(_)) => self.fail_attempt(failure).await,
             Lapse::Fail(failure) => self.fail(failure),
         }
     }
@@ -357,7 +357,7 @@ impl ParkedTask<'_> {
         let error = self.first_error(child).await?;
         let error = error.as_ref().map(|(task, error)| (task.as_str(), error.as_str()));
         let run = format!("run {child} of workflow `{}`", summary.workflow);
-        self.go_wrong(child_failed(&run, summary.state, error)).await
+        self.fail_attempt(child_failed(&run, summary.state, error)).await
     }
 
     /// The first task of a run that failed, and its error, for the message of the task that waited for the run.
@@ -372,7 +372,7 @@ impl ParkedTask<'_> {
     }
 
     /// An attempt failed: again later if the task allows it, else that was it.
-    async fn go_wrong(&self, failure: Failure) -> Result<()> {
+    async fn fail_attempt(&self, failure: Failure) -> Result<()> {
         let failures = u32::try_from(self.claim.failures).unwrap_or(0) + 1;
         if !self.task.retry.tries_again(failures, &failure) {
             return self.fail(failure);

@@ -28,7 +28,7 @@ pub(crate) struct Route {
     floor_since: Instant,
     warm_until: Option<Instant>,
     /// Whether any look at it was answered: before that it is unknown what waits.
-    known: bool,
+    answered_once: bool,
     /// It is asked as often as there are tickets, and not for any other reason.
     pub(crate) by_ticket: bool,
     pub(crate) tickets: VecDeque<String>,
@@ -78,7 +78,7 @@ impl Route {
         now: Instant,
     ) -> bool {
         let full = claimed >= wanted;
-        self.known = true;
+        self.answered_once = true;
         // A look that was asked for meanwhile stays asked for.
         self.hungry |= if self.by_ticket { !self.tickets.is_empty() } else { full };
         self.drained = !full;
@@ -114,7 +114,7 @@ impl Route {
         if self.is_avoided(now) {
             return None;
         }
-        match (self.known, self.drained) {
+        match (self.answered_once, self.drained) {
             (false, _) => None,
             (true, true) => Some(i16::MAX),
             (true, false) => self.last_rank.checked_sub(1),
@@ -143,14 +143,14 @@ pub(crate) struct Chosen {
 
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
-    known: HashMap<i32, Route>,
+    routes_by_id: HashMap<i32, Route>,
     /// Every route that was read, also those that no session serves yet.
     rows: HashMap<i32, RouteRow>,
     namespaces: Vec<Namespace>,
     namespace_names: HashMap<String, usize>,
     weights: BTreeMap<String, u32>,
     /// The namespace that is asked first.
-    turn: usize,
+    next_namespace: usize,
     /// Queues that streams dispatch, and whether those are heard.
     dispatched_queues: BTreeSet<String>,
     dispatch_is_heard: bool,
@@ -162,11 +162,11 @@ impl Routes {
     }
 
     pub(crate) fn get(&self, id: i32) -> Option<&Route> {
-        self.known.get(&id)
+        self.routes_by_id.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: i32) -> Option<&mut Route> {
-        self.known.get_mut(&id)
+        self.routes_by_id.get_mut(&id)
     }
 
     pub(crate) fn class(&self, id: i32) -> Option<SlotClass> {
@@ -204,7 +204,7 @@ impl Routes {
         }
         let routes = &mut self.namespaces[namespace].routes;
         let by_ticket = self.dispatch_is_heard && self.dispatched_queues.contains(&row.queue);
-        self.known.entry(row.id).or_insert_with(|| {
+        self.routes_by_id.entry(row.id).or_insert_with(|| {
             routes.push(row.id);
             Route {
                 class: row.class(),
@@ -215,7 +215,7 @@ impl Routes {
                 floor: None,
                 floor_since: now,
                 warm_until: None,
-                known: false,
+                answered_once: false,
                 by_ticket,
                 tickets: VecDeque::new(),
                 beyond_tickets: true,
@@ -225,32 +225,32 @@ impl Routes {
     }
 
     pub(crate) fn served_by(&self, session: i64) -> Vec<i32> {
-        self.known.iter().filter(|(_, route)| route.served_by.contains(&session)).map(|(id, _)| *id).collect()
+        self.routes_by_id.iter().filter(|(_, route)| route.served_by.contains(&session)).map(|(id, _)| *id).collect()
     }
 
     /// A session serves nothing any more.
     pub(crate) fn forget(&mut self, session: i64) {
-        for route in self.known.values_mut() {
+        for route in self.routes_by_id.values_mut() {
             route.served_by.retain(|served_by| *served_by != session);
         }
     }
 
     /// Another session stands in for one.
     pub(crate) fn replace(&mut self, old: i64, new: i64) {
-        for route in self.known.values_mut() {
+        for route in self.routes_by_id.values_mut() {
             route.served_by.iter_mut().filter(|session| **session == old).for_each(|session| *session = new);
         }
     }
 
     /// What a session serves is looked at.
     pub(crate) fn hungry_for(&mut self, session: i64) {
-        for route in self.known.values_mut().filter(|route| route.served_by.contains(&session)) {
+        for route in self.routes_by_id.values_mut().filter(|route| route.served_by.contains(&session)) {
             route.wake();
         }
     }
 
     pub(crate) fn all_hungry(&mut self) {
-        self.known.values_mut().for_each(Route::wake);
+        self.routes_by_id.values_mut().for_each(Route::wake);
     }
 
     pub(crate) fn dispatch(&mut self, queues: &BTreeSet<String>) {
@@ -264,13 +264,13 @@ impl Routes {
 
     /// Routes that are asked by tickets now.
     pub(crate) fn by_ticket(&self) -> impl Iterator<Item = (i32, &Route)> {
-        self.known.iter().filter(|(_, route)| route.by_ticket).map(|(id, route)| (*id, route))
+        self.routes_by_id.iter().filter(|(_, route)| route.by_ticket).map(|(id, route)| (*id, route))
     }
 
-    pub(crate) fn hear_dispatch(&mut self, heard: bool) {
+    pub(crate) fn set_dispatch_heard(&mut self, heard: bool) {
         self.dispatch_is_heard = heard;
         for id in self.dispatched() {
-            if let Some(route) = self.known.get_mut(&id) {
+            if let Some(route) = self.routes_by_id.get_mut(&id) {
                 route.by_ticket = heard;
                 route.tickets.clear();
                 route.beyond_tickets = true;
@@ -280,7 +280,7 @@ impl Routes {
     }
 
     pub(crate) fn look_beyond_tickets(&mut self) {
-        for route in self.known.values_mut().filter(|route| route.by_ticket) {
+        for route in self.routes_by_id.values_mut().filter(|route| route.by_ticket) {
             route.beyond_tickets = true;
             route.hungry = true;
         }
@@ -288,7 +288,7 @@ impl Routes {
 
     /// Whether some route may have work for which a slot is free.
     pub(crate) fn any_hungry(&self, now: Instant, has_room: impl Fn(&Route) -> bool) -> bool {
-        self.known.values().any(|route| route.hungry && has_room(route) && !route.is_avoided(now))
+        self.routes_by_id.values().any(|route| route.hungry && has_room(route) && !route.is_avoided(now))
     }
 
     /// The routes to ask now: of each namespace in turn as many as its weight says, until there are enough.
@@ -297,8 +297,9 @@ impl Routes {
             .namespaces
             .iter()
             .map(|namespace| {
-                let worth =
-                    |id: &&i32| self.known.get(*id).is_some_and(|route| route.is_worth_a_look(now) && has_room(route));
+                let worth = |id: &&i32| {
+                    self.routes_by_id.get(*id).is_some_and(|route| route.is_worth_a_look(now) && has_room(route))
+                };
                 namespace.routes.iter().filter(worth).rev().copied().collect()
             })
             .collect();
@@ -306,7 +307,7 @@ impl Routes {
         let mut chosen: Vec<(usize, i32)> = Vec::new();
         while chosen.len() < ROUTES_PER_EXCHANGE && waiting.iter().any(|routes| !routes.is_empty()) {
             for step in 0..count {
-                let namespace = (self.turn + step) % count;
+                let namespace = (self.next_namespace + step) % count;
                 for _ in 0..self.namespaces[namespace].weight {
                     if let Some(route) = waiting[namespace].pop() {
                         chosen.push((namespace, route));
@@ -331,7 +332,7 @@ impl Routes {
             }
         }
         if let Some(count) = std::num::NonZeroUsize::new(self.namespaces.len()) {
-            self.turn = (self.turn + 1) % count;
+            self.next_namespace = (self.next_namespace + 1) % count;
         }
     }
 }

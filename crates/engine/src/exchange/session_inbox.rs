@@ -197,7 +197,7 @@ impl SessionInbox {
     }
 
     /// Forgets what was held: it belongs to other sessions now.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn mark_lost(&mut self) {
         self.lost = true;
         if self.frees_slots {
             for held in self.held.values() {

@@ -39,8 +39,8 @@ impl Gatherer {
     }
 
     /// Whether the streams are heard from now on. If not, tickets that wait are void: their routes are looked at.
-    pub(crate) fn hear_dispatch(&mut self, heard: bool) {
-        self.routes.hear_dispatch(heard);
+    pub(crate) fn set_dispatch_heard(&mut self, heard: bool) {
+        self.routes.set_dispatch_heard(heard);
         if let Some(office) = &mut self.tickets {
             office.used.clear();
         }
@@ -109,7 +109,7 @@ impl Gatherer {
     }
 
     /// A slot may have become free.
-    pub(super) fn tell_reader(&self) {
+    pub(super) fn notify_ticket_reader(&self) {
         if let Some(office) = &self.tickets {
             office.changed.notify_one();
         }

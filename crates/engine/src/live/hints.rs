@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 /// Hints that were not taken yet; more of them become "a lot has changed".
-const KEPT: usize = 4_096;
+const MOST_HINTS: usize = 4_096;
 /// How long other nodes receive hints after they asked; they ask again before.
-const TOLD_FOR: Duration = Duration::from_secs(15);
+const WANTED_FOR: Duration = Duration::from_secs(15);
 
 /// Something that followers may want to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,26 +81,26 @@ pub(crate) struct Gathered {
     pub(crate) lost_some: bool,
 }
 
-/// A bounded pile of hints, and the signal that one was added.
+/// A bounded queue of hints, and the signal that one was added.
 #[derive(Debug, Default)]
-struct Pile {
+struct HintQueue {
     hints: Mutex<(VecDeque<Hint>, bool)>,
     added: Notify,
 }
 
-impl Pile {
+impl HintQueue {
     fn add(&self, hint: Hint) {
-        let mut pile = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
-        if pile.0.len() >= KEPT {
-            pile.1 = true;
+        let mut queue = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.0.len() >= MOST_HINTS {
+            queue.1 = true;
         } else {
-            pile.0.push_back(hint);
+            queue.0.push_back(hint);
         }
-        drop(pile);
+        drop(queue);
         self.added.notify_one();
     }
 
-    fn lose(&self) {
+    fn mark_lossy(&self) {
         self.hints.lock().unwrap_or_else(PoisonError::into_inner).1 = true;
         self.added.notify_one();
     }
@@ -115,23 +115,23 @@ impl Pile {
 #[derive(Debug)]
 pub(crate) struct Hints {
     /// For the hub of this process.
-    inward: Pile,
+    inward: HintQueue,
     inward_wanted: AtomicBool,
     /// For other processes.
-    outward: Pile,
-    /// Milliseconds since `born` until which other nodes want hints.
+    outward: HintQueue,
+    /// Milliseconds since `created` until which other nodes want hints.
     outward_until: AtomicU64,
-    born: Instant,
+    created: Instant,
 }
 
 impl Default for Hints {
     fn default() -> Self {
         Self {
-            inward: Pile::default(),
+            inward: HintQueue::default(),
             inward_wanted: AtomicBool::new(false),
-            outward: Pile::default(),
+            outward: HintQueue::default(),
             outward_until: AtomicU64::new(0),
-            born: Instant::now(),
+            created: Instant::now(),
         }
     }
 }
@@ -144,10 +144,10 @@ impl Hints {
 
     fn outward_wanted(&self) -> bool {
         let until = self.outward_until.load(Ordering::Relaxed);
-        until > 0 && (self.born.elapsed().as_millis() as u64) < until
+        until > 0 && (self.created.elapsed().as_millis() as u64) < until
     }
 
-    pub(crate) fn tell(&self, hint: Hint) {
+    pub(crate) fn publish(&self, hint: Hint) {
         if self.inward_wanted.load(Ordering::Relaxed) {
             self.inward.add(hint);
         }
@@ -158,7 +158,7 @@ impl Hints {
 
     pub(crate) fn changed(&self, run: RunId) {
         if self.wanted() {
-            self.tell(Hint::Changed(run));
+            self.publish(Hint::Changed(run));
         }
     }
 
@@ -184,21 +184,21 @@ impl Hints {
 
     /// Another process has subscribers and asked for what changes here.
     pub(crate) fn wanted_elsewhere(&self) {
-        let until = self.born.elapsed() + TOLD_FOR;
+        let until = self.created.elapsed() + WANTED_FOR;
         self.outward_until.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
     /// What another process has seen happen.
-    pub(crate) fn heard(&self, hint: Hint) {
+    pub(crate) fn receive(&self, hint: Hint) {
         if self.inward_wanted.load(Ordering::Relaxed) {
             self.inward.add(hint);
         }
     }
 
     /// Other processes have seen more than they can name, or could not be heard.
-    pub(crate) fn heard_of_many(&self) {
+    pub(crate) fn receive_many(&self) {
         if self.inward_wanted.load(Ordering::Relaxed) {
-            self.inward.lose();
+            self.inward.mark_lossy();
         }
     }
 
@@ -241,9 +241,9 @@ mod tests {
             hints.changed(Uuid::from_u128(id));
         }
         let gathered = hints.take();
-        assert_eq!((gathered.hints.len(), gathered.lost_some), (KEPT, true));
-        hints.heard(Hint::Changed(Uuid::from_u128(1)));
-        hints.heard_of_many();
+        assert_eq!((gathered.hints.len(), gathered.lost_some), (MOST_HINTS, true));
+        hints.receive(Hint::Changed(Uuid::from_u128(1)));
+        hints.receive_many();
         let gathered = hints.take();
         assert_eq!((gathered.hints.len(), gathered.lost_some), (1, true));
     }

@@ -15,13 +15,13 @@ use tokio::sync::{Semaphore, SemaphorePermit, broadcast, watch};
 
 use super::hints::{Gathered, Hint, Hints};
 use super::message::{LiveMessage, MessageType};
-use super::run::{Mark, RunFollower};
-use super::wide::{Board, WideFilter, WideFollower, WideSubscribers};
+use super::run::{Mark, RunSubscription};
+use super::wide::{SentRuns, WideFilter, WideSubscribers, WideSubscription};
 use crate::bus::{Bus, BusMessage};
 use crate::clock::SystemClock;
 use crate::specs::{Spec, Specs};
 
-/// Messages without a number that a follower of a run may be behind.
+/// Messages without a number that a subscription of a run may be behind.
 const UNNUMBERED: usize = 256;
 /// How many runs one statement reads.
 const LOOK_AT_ONCE: usize = 1_000;
@@ -31,7 +31,7 @@ const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
 const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
 /// Between two passes, so that what comes in a burst is looked at together.
-const BREATH: Duration = Duration::from_millis(5);
+const PASS_PAUSE: Duration = Duration::from_millis(5);
 /// Others tell us for 15 seconds after each time that we ask.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const HEARTBEATS_EVERY: Duration = Duration::from_secs(5);
@@ -71,20 +71,20 @@ pub(super) struct Topic {
 
 impl Topic {
     /// The run has given numbers up to this one.
-    pub(super) fn know(&self, seq: i64) {
+    pub(super) fn raise_to(&self, seq: i64) {
         self.marks.send_if_modified(|mark| {
-            let news = seq > mark.seq;
+            let changed = seq > mark.seq;
             mark.seq = mark.seq.max(seq);
-            news
+            changed
         });
     }
 
     /// The last number is this one, whatever was believed before.
-    pub(super) fn expect(&self, seq: i64) {
+    pub(super) fn set_to(&self, seq: i64) {
         self.marks.send_modify(|mark| mark.seq = seq);
     }
 
-    pub(super) fn gone(&self) {
+    pub(super) fn mark_gone(&self) {
         self.marks.send_modify(|mark| mark.gone = true);
     }
 }
@@ -122,19 +122,19 @@ impl Live {
 
     /// Follows a run from behind a number on: first where it stands, then every event once and in order.
     /// `types` that are empty mean all.
-    pub async fn follow_run(&self, run: RunId, after: i64, types: Vec<MessageType>) -> Result<RunFollower> {
+    pub async fn subscribe_to_run(&self, run: RunId, after: i64, types: Vec<MessageType>) -> Result<RunSubscription> {
         let summary = self.0.store.run_summary(run).await?;
         let spec = self.0.specs.get(summary.version).await?;
         let topic = self.0.topic(run);
-        Ok(RunFollower::new(Arc::clone(&self.0), topic, summary, spec, after.max(0), types))
+        Ok(RunSubscription::new(Arc::clone(&self.0), topic, summary, spec, after.max(0), types))
     }
 
     /// Follows what changes within a filter: first where open and recent runs stand, then what happens.
-    pub async fn follow(&self, filter: WideFilter) -> Result<WideFollower> {
+    pub async fn subscribe(&self, filter: WideFilter) -> Result<WideSubscription> {
         self.0.enter();
-        let follower = self.0.wide_subscribers().join(Arc::clone(&self.0), filter);
+        let subscription = self.0.wide_subscribers().join(Arc::clone(&self.0), filter);
         self.0.hints.ring();
-        Ok(follower)
+        Ok(subscription)
     }
 
     /// How many follow something now, runs that several follow counted once.
@@ -157,7 +157,7 @@ impl Inner {
     }
 
     /// Waits for the turn to read. There is no error: it is never closed.
-    pub(super) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    pub(super) async fn read_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.reads.acquire().await.ok()
     }
 
@@ -202,7 +202,7 @@ impl Inner {
         self.hints.ring();
     }
 
-    fn followed(&self) -> Vec<Arc<Topic>> {
+    fn topics_of_subscribers(&self) -> Vec<Arc<Topic>> {
         self.topics().values().filter_map(Weak::upgrade).collect()
     }
 
@@ -212,7 +212,7 @@ impl Inner {
 
     /// Where these topics stand.
     async fn look(&self, topics: &[Arc<Topic>]) -> Result<bool> {
-        let mut news = false;
+        let mut changed = false;
         for some in topics.chunks(LOOK_AT_ONCE) {
             let ids: Vec<RunId> = some.iter().map(|topic| topic.run).collect();
             let marks: HashMap<RunId, i64> =
@@ -220,14 +220,14 @@ impl Inner {
             for topic in some {
                 match marks.get(&topic.run) {
                     Some(seq) => {
-                        news |= *seq > topic.marks.borrow().seq;
-                        topic.know(*seq);
+                        changed |= *seq > topic.marks.borrow().seq;
+                        topic.raise_to(*seq);
                     }
-                    None => topic.gone(),
+                    None => topic.mark_gone(),
                 }
             }
         }
-        Ok(news)
+        Ok(changed)
     }
 
     /// Sends starts and log lines: they have no numbers, and no subscriber waits for them.
@@ -275,16 +275,16 @@ impl Inner {
     }
 
     fn spread(&self, topic: Option<Arc<Topic>>, run: &RunSummary, message: LiveMessage) {
-        self.wide_subscribers().tell(Some((&run.namespace, &run.workflow)), &message);
+        self.wide_subscribers().send(Some((&run.namespace, &run.workflow)), &message);
         if let Some(topic) = topic {
             let _ = topic.unnumbered.send(message);
         }
     }
 
-    async fn tell_heartbeats(&self) -> Result<()> {
+    async fn send_heartbeats(&self) -> Result<()> {
         if self.wide_subscribers().want(MessageType::WorkerHeartbeat) {
             for session in self.store.live_sessions().await? {
-                self.wide_subscribers().tell(None, &LiveMessage::heartbeat(&session));
+                self.wide_subscribers().send(None, &LiveMessage::heartbeat(&session));
             }
         }
         Ok(())
@@ -324,18 +324,18 @@ impl RunHeads {
 /// Works until the last subscriber is gone.
 async fn run(hub: Arc<Inner>) {
     let asking = tokio::spawn(ask(Arc::clone(&hub)));
-    let mut board = Board::default();
+    let mut sent_runs = SentRuns::default();
     let mut look_at = Instant::now();
     let mut busy_until = Instant::now();
     let mut heartbeats_at = Instant::now();
     loop {
-        if rest(&hub) {
+        if stop_if_unused(&hub) {
             break;
         }
         let gathered = hub.hints.take();
         let now = Instant::now();
         let looks = now >= look_at || gathered.lost_some;
-        match pass(&hub, &mut board, &gathered, looks).await {
+        match pass(&hub, &mut sent_runs, &gathered, looks).await {
             Ok(true) => busy_until = now + BUSY_FOR,
             Ok(false) => {}
             Err(error) => {
@@ -348,11 +348,11 @@ async fn run(hub: Arc<Inner>) {
         }
         if now >= heartbeats_at || hub.wide_subscribers().take_newcomer() {
             heartbeats_at = now + HEARTBEATS_EVERY;
-            if let Err(error) = hub.tell_heartbeats().await {
+            if let Err(error) = hub.send_heartbeats().await {
                 tracing::debug!(%error, "reading the sessions for followers");
             }
         }
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(PASS_PAUSE).await;
         tokio::select! {
             () = hub.hints.rung() => {}
             () = tokio::time::sleep_until(look_at.into()) => {}
@@ -362,7 +362,7 @@ async fn run(hub: Arc<Inner>) {
 }
 
 /// Ends the loop, unless a subscriber came in this very moment.
-fn rest(hub: &Inner) -> bool {
+fn stop_if_unused(hub: &Inner) -> bool {
     let mut works = hub.works.lock().unwrap_or_else(PoisonError::into_inner);
     if hub.followers.load(Ordering::Acquire) > 0 {
         return false;
@@ -373,22 +373,22 @@ fn rest(hub: &Inner) -> bool {
 }
 
 /// Looks at what the hints name, or at everything that is followed. True if something was new.
-async fn pass(hub: &Arc<Inner>, board: &mut Board, gathered: &Gathered, looks: bool) -> Result<bool> {
+async fn pass(hub: &Arc<Inner>, sent_runs: &mut SentRuns, gathered: &Gathered, looks: bool) -> Result<bool> {
     let mut run_heads = RunHeads::default();
     hub.send_unnumbered(gathered, &mut run_heads).await?;
     let topics = if looks {
-        hub.followed()
+        hub.topics_of_subscribers()
     } else {
         let runs: BTreeSet<RunId> = gathered.hints.iter().map(Hint::run).collect();
         runs.into_iter().filter_map(|run| hub.followed_run(run)).collect()
     };
-    let news = hub.look(&topics).await?;
+    let changed = hub.look(&topics).await?;
     if hub.wide_subscribers().is_empty() {
-        board.clear();
-        return Ok(news);
+        sent_runs.clear();
+        return Ok(changed);
     }
-    let wide_news = board.pass(hub, gathered, &mut run_heads, looks).await?;
-    Ok(news || wide_news || !gathered.hints.is_empty())
+    let wide_changed = sent_runs.pass(hub, gathered, &mut run_heads, looks).await?;
+    Ok(changed || wide_changed || !gathered.hints.is_empty())
 }
 
 /// Asks other processes for what changes, again and again: they tell it for a while each time.

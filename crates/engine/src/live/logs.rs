@@ -20,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Follows the log of a task run from a place on. Dropping it ends that.
 #[derive(Debug)]
-pub struct LogFollower {
+pub struct LogSubscription {
     store: Store,
     /// Keeps the hub looking at the run.
     _topic: Arc<Topic>,
@@ -33,15 +33,15 @@ pub struct LogFollower {
 
 impl Live {
     /// Follows what a task run prints behind a cursor; of one attempt if it is given.
-    pub fn follow_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> LogFollower {
+    pub fn subscribe_to_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> LogSubscription {
         let topic = self.topic(key.run);
         let (marks, unnumbered) = (topic.marks.subscribe(), topic.unnumbered.subscribe());
-        LogFollower { store: self.store().clone(), _topic: topic, marks, unnumbered, key, attempt, cursor: after }
+        LogSubscription { store: self.store().clone(), _topic: topic, marks, unnumbered, key, attempt, cursor: after }
     }
 }
 
 #[boxed]
-impl LogFollower {
+impl LogSubscription {
     /// The next lines with the place behind them, a chunk each; `None` once the task run, or the attempt, has ended and
     /// everything was read.
     pub async fn next(&mut self) -> Result<Option<Vec<(LogCursor, Vec<LogLine>)>>> {

@@ -1,4 +1,4 @@
-//! Following one run: every number once, in order, without a gap, from wherever the follower stands.
+//! Following one run: every number once, in order, without a gap, from wherever the subscription stands.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Mark {
 
 /// The next message of a subscriber.
 #[derive(Debug, Clone)]
-pub enum Followed {
+pub enum LiveUpdate {
     Message(LiveMessage),
     /// There will be nothing more, and why.
     Over(&'static str),
@@ -35,7 +35,7 @@ pub enum Followed {
 
 /// Follows one run from a number on. Dropping it ends that.
 #[derive(Debug)]
-pub struct RunFollower {
+pub struct RunSubscription {
     hub: Arc<Inner>,
     topic: Arc<Topic>,
     marks: watch::Receiver<Mark>,
@@ -53,7 +53,7 @@ pub struct RunFollower {
 }
 
 #[boxed]
-impl RunFollower {
+impl RunSubscription {
     pub(super) fn new(
         hub: Arc<Inner>,
         topic: Arc<Topic>,
@@ -67,7 +67,7 @@ impl RunFollower {
             ready.push_back(LiveMessage::snapshot(&run));
         }
         let (marks, unnumbered) = (topic.marks.subscribe(), topic.unnumbered.subscribe());
-        topic.know(run.seq);
+        topic.raise_to(run.seq);
         Self { hub, topic, marks, unnumbered, run, spec, after, through: after, types, ready, over: HashMap::new() }
     }
 
@@ -81,55 +81,55 @@ impl RunFollower {
     }
 
     /// Waits for the next message. If the caller stops waiting, what was read and not sent is sent next time.
-    pub async fn next(&mut self) -> mainspring_store::Result<Followed> {
+    pub async fn next(&mut self) -> mainspring_store::Result<LiveUpdate> {
         loop {
             if let Some(message) = self.ready.pop_front() {
                 if let Some(seq) = message.seq {
                     self.after = seq;
                 }
-                return Ok(Followed::Message(message));
+                return Ok(LiveUpdate::Message(message));
             }
             self.after = self.after.max(self.through);
             // Starts are sent before ends.
             if let Ok(extra) = self.unnumbered.try_recv() {
                 if self.is_news(&extra) {
-                    return Ok(Followed::Message(extra));
+                    return Ok(LiveUpdate::Message(extra));
                 }
                 continue;
             }
             let mark = *self.marks.borrow_and_update();
             if mark.gone {
-                return Ok(Followed::Over("the run is not kept any more"));
+                return Ok(LiveUpdate::Over("the run is not kept any more"));
             }
             if mark.seq > self.through {
                 match self.read().await {
-                    Err(mainspring_store::Error::NotFound { .. }) => self.topic.gone(),
+                    Err(mainspring_store::Error::NotFound { .. }) => self.topic.mark_gone(),
                     other => other?,
                 }
                 continue;
             }
             tokio::select! {
                 changed = self.marks.changed() => if changed.is_err() {
-                    return Ok(Followed::Over("the server is closing"));
+                    return Ok(LiveUpdate::Over("the server is closing"));
                 },
                 extra = self.unnumbered.recv() => match extra {
-                    Ok(message) if self.is_news(&message) => return Ok(Followed::Message(message)),
+                    Ok(message) if self.is_news(&message) => return Ok(LiveUpdate::Message(message)),
                     // What has no number may be missed.
                     Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return Ok(Followed::Over("the server is closing")),
+                    Err(broadcast::error::RecvError::Closed) => return Ok(LiveUpdate::Over("the server is closing")),
                 },
             }
         }
     }
 
     async fn read(&mut self) -> mainspring_store::Result<()> {
-        let turn = self.hub.turn().await;
+        let permit = self.hub.read_permit().await;
         let log = self.hub.store().run_log(self.run.id, self.through, PAGE).await?;
-        drop(turn);
-        self.topic.know(log.seq);
+        drop(permit);
+        self.topic.raise_to(log.seq);
         if log.events.is_empty() {
             // The mark was of a database that has forgotten since: there is nothing behind this number.
-            self.topic.expect(log.seq);
+            self.topic.set_to(log.seq);
         }
         for event in &log.events {
             self.note(event);

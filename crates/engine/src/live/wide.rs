@@ -18,12 +18,12 @@ use uuid::Uuid;
 use super::hints::{Gathered, Hint};
 use super::hub::{Inner, RunHeads};
 use super::message::{LiveMessage, MessageType};
-use super::run::{Followed, wants};
+use super::run::{LiveUpdate, wants};
 use crate::specs::Spec;
 
-/// Messages that a follower may be behind.
+/// Messages that a subscription may be behind.
 const QUEUE: usize = 512;
-/// Between two snapshots for one follower.
+/// Between two snapshots for one subscription.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 /// Runs in a snapshot, of each kind.
 const SNAPSHOT: i64 = 100;
@@ -33,13 +33,13 @@ const BACKLOG: usize = 2_000;
 /// Events of one run that are sent in one pass; beyond, only where it stands.
 const EVENTS_PER_RUN: i64 = 200;
 /// Runs that are remembered, and how long after their end.
-const KNOWN: usize = 20_000;
-const KNOWN_AFTER_END: Duration = Duration::from_secs(30);
+const MOST_SENT_RUNS: usize = 20_000;
+const KEPT_AFTER_END: Duration = Duration::from_secs(30);
 /// Between two looks at every open run that was sent, and at what was made late under an early id.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 const LATE: Micros = 3_000_000;
 
-/// What a follower wants to see.
+/// What a subscription wants to see.
 #[derive(Debug, Clone, Default)]
 pub struct WideFilter {
     /// Only runs of these namespaces; `None` is all.
@@ -63,24 +63,24 @@ pub(super) struct WideSubscribers {
     next: u64,
     newcomer: bool,
     /// Runs that a snapshot contained, with their number.
-    told: Vec<(RunId, i64)>,
+    snapshot_runs: Vec<(RunId, i64)>,
 }
 
 #[derive(Debug)]
 struct Member {
     filter: WideFilter,
     queue: mpsc::Sender<LiveMessage>,
-    behind: Arc<Behind>,
+    behind: Arc<MissedMessages>,
 }
 
-/// Whether a follower has missed something, and why.
+/// Whether a subscription has missed something, and why.
 #[derive(Debug, Default)]
-struct Behind {
+struct MissedMessages {
     is: AtomicBool,
     why: std::sync::Mutex<&'static str>,
 }
 
-impl Behind {
+impl MissedMessages {
     fn fall(&self, why: &'static str) {
         *self.why.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = why;
         self.is.store(true, Ordering::Release);
@@ -93,14 +93,14 @@ impl Behind {
 }
 
 impl WideSubscribers {
-    pub(super) fn join(&mut self, hub: Arc<Inner>, filter: WideFilter) -> WideFollower {
+    pub(super) fn join(&mut self, hub: Arc<Inner>, filter: WideFilter) -> WideSubscription {
         let (queue, messages) = mpsc::channel(QUEUE);
-        let behind = Arc::new(Behind::default());
+        let behind = Arc::new(MissedMessages::default());
         self.next += 1;
         self.newcomer = true;
         let member = Member { filter: filter.clone(), queue, behind: Arc::clone(&behind) };
         self.members.insert(self.next, member);
-        WideFollower {
+        WideSubscription {
             hub,
             id: self.next,
             filter,
@@ -129,7 +129,7 @@ impl WideSubscribers {
     }
 
     /// Puts a message into the queues of those who want it; `of` is the namespace and the workflow it is about.
-    pub(super) fn tell(&self, of: Option<(&str, &str)>, message: &LiveMessage) {
+    pub(super) fn send(&self, of: Option<(&str, &str)>, message: &LiveMessage) {
         for member in self.members.values() {
             let wanted = wants(&member.filter.types, message.kind)
                 && of.is_none_or(|(namespace, workflow)| member.filter.lets_run(namespace, workflow));
@@ -146,7 +146,7 @@ impl WideSubscribers {
     pub(super) fn fall_behind(&self, why: &'static str) {
         for member in self.members.values() {
             member.behind.fall(why);
-            // Wakes a follower that waits for a message.
+            // Wakes a subscription that waits for a message.
             let _ = member.queue.try_send(LiveMessage::resync(why));
         }
     }
@@ -154,18 +154,18 @@ impl WideSubscribers {
 
 /// Follows what changes within a filter. Dropping it ends that.
 #[derive(Debug)]
-pub struct WideFollower {
+pub struct WideSubscription {
     hub: Arc<Inner>,
     id: u64,
     filter: WideFilter,
     messages: mpsc::Receiver<LiveMessage>,
-    behind: Arc<Behind>,
+    behind: Arc<MissedMessages>,
     ready: VecDeque<LiveMessage>,
     is_new: bool,
     snapshot_at: Instant,
 }
 
-impl Drop for WideFollower {
+impl Drop for WideSubscription {
     fn drop(&mut self) {
         self.hub.wide_subscribers().members.remove(&self.id);
         self.hub.leave();
@@ -173,11 +173,11 @@ impl Drop for WideFollower {
 }
 
 #[boxed]
-impl WideFollower {
-    pub async fn next(&mut self) -> Result<Followed> {
+impl WideSubscription {
+    pub async fn next(&mut self) -> Result<LiveUpdate> {
         loop {
             if let Some(message) = self.ready.pop_front() {
-                return Ok(Followed::Message(message));
+                return Ok(LiveUpdate::Message(message));
             }
             if std::mem::take(&mut self.is_new) {
                 self.read_snapshot().await?;
@@ -198,13 +198,13 @@ impl WideFollower {
                     }
                     match self.messages.recv().await {
                         Some(message) => message,
-                        None => return Ok(Followed::Over("the server is closing")),
+                        None => return Ok(LiveUpdate::Over("the server is closing")),
                     }
                 }
             };
             // An empty message wakes the subscriber; its meaning is in the flag.
             if message.kind != MessageType::Resync {
-                return Ok(Followed::Message(message));
+                return Ok(LiveUpdate::Message(message));
             }
         }
     }
@@ -214,7 +214,7 @@ impl WideFollower {
             return Ok(());
         }
         let runs = snapshot(&self.hub, &self.filter).await?;
-        self.hub.wide_subscribers().told.extend(runs.iter().map(|run| (run.id, run.seq)));
+        self.hub.wide_subscribers().snapshot_runs.extend(runs.iter().map(|run| (run.id, run.seq)));
         self.ready.extend(runs.iter().map(LiveMessage::snapshot));
         Ok(())
     }
@@ -246,15 +246,15 @@ async fn snapshot(hub: &Inner, filter: &WideFilter) -> Result<Vec<RunSummary>> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct SentRun {
     seq: i64,
     ended: Option<Instant>,
 }
 
 /// What the hub has sent to subscribers of many runs.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    known: HashMap<RunId, Known>,
+pub(super) struct SentRuns {
+    runs: HashMap<RunId, SentRun>,
     backlog: BTreeSet<RunId>,
     /// Everything up to here was looked at; `None` before the first pass.
     newest: Option<(RunId, Uuid)>,
@@ -263,7 +263,7 @@ pub(super) struct Board {
     sweep_at: Option<Instant>,
 }
 
-impl Board {
+impl SentRuns {
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -276,9 +276,9 @@ impl Board {
         run_heads: &mut RunHeads,
         looks: bool,
     ) -> Result<bool> {
-        let told = std::mem::take(&mut hub.wide_subscribers().told);
-        for (run, seq) in told {
-            self.known.entry(run).or_insert(Known { seq, ended: None });
+        let snapshot_runs = std::mem::take(&mut hub.wide_subscribers().snapshot_runs);
+        for (run, seq) in snapshot_runs {
+            self.runs.entry(run).or_insert(SentRun { seq, ended: None });
         }
         self.backlog.extend(gathered.hints.iter().filter_map(|hint| match hint {
             Hint::Changed(run) => Some(*run),
@@ -292,17 +292,17 @@ impl Board {
             hub.wide_subscribers().fall_behind("more has changed than can be told");
             return Ok(true);
         }
-        let news = !self.backlog.is_empty();
+        let changed = !self.backlog.is_empty();
         let some: Vec<RunId> = self.backlog.iter().take(RUNS_PER_PASS).copied().collect();
         run_heads.read(hub, &some).await?;
         for run in some {
             self.backlog.remove(&run);
             if let Some((summary, spec)) = run_heads.get(hub, run).await? {
-                self.tell(hub, &summary, &spec).await?;
+                self.send(hub, &summary, &spec).await?;
             }
         }
         self.forget();
-        Ok(news)
+        Ok(changed)
     }
 
     /// New runs, what people did, and now and then every open run that was sent.
@@ -332,36 +332,35 @@ impl Board {
     async fn sweep(&mut self, hub: &Inner, now: Micros) -> Result<()> {
         let late = earliest_id(now - LATE);
         for id in hub.store().runs_made_after(late, BACKLOG as i64).await? {
-            if !self.known.contains_key(&id) {
+            if !self.runs.contains_key(&id) {
                 self.backlog.insert(id);
             }
         }
-        let open: Vec<RunId> =
-            self.known.iter().filter(|(_, known)| known.ended.is_none()).map(|(id, _)| *id).collect();
+        let open: Vec<RunId> = self.runs.iter().filter(|(_, sent)| sent.ended.is_none()).map(|(id, _)| *id).collect();
         for some in open.chunks(1_000) {
             for mark in hub.store().run_marks(some).await? {
-                let is_behind = self.known.get(&mark.id).is_some_and(|known| known.seq < mark.seq);
+                let is_behind = self.runs.get(&mark.id).is_some_and(|sent| sent.seq < mark.seq);
                 if is_behind {
                     self.backlog.insert(mark.id);
                 } else if mark.state.is_terminal()
-                    && let Some(known) = self.known.get_mut(&mark.id)
+                    && let Some(sent) = self.runs.get_mut(&mark.id)
                 {
-                    known.ended = Some(Instant::now());
+                    sent.ended = Some(Instant::now());
                 }
             }
         }
         Ok(())
     }
 
-    async fn tell(&mut self, hub: &Inner, run: &RunSummary, spec: &Spec) -> Result<()> {
+    async fn send(&mut self, hub: &Inner, run: &RunSummary, spec: &Spec) -> Result<()> {
         if !hub.wide_subscribers().want_run(&run.namespace, &run.workflow) {
             return Ok(());
         }
         let of = Some((run.namespace.as_str(), run.workflow.as_str()));
-        let mut through = match self.known.get(&run.id) {
-            Some(known) => known.seq,
+        let mut through = match self.runs.get(&run.id) {
+            Some(sent) => sent.seq,
             None => {
-                hub.wide_subscribers().tell(of, &LiveMessage::snapshot(run));
+                hub.wide_subscribers().send(of, &LiveMessage::snapshot(run));
                 // Of an older run only what happens from now on is news.
                 if run.id > self.since { 0 } else { run.seq }
             }
@@ -370,25 +369,25 @@ impl Board {
         if run.seq > through {
             let log = hub.store().run_log(run.id, through, EVENTS_PER_RUN).await?;
             for event in &log.events {
-                hub.wide_subscribers().tell(of, &LiveMessage::event(run, spec, event));
+                hub.wide_subscribers().send(of, &LiveMessage::event(run, spec, event));
                 through = event.seq;
             }
             ended = log.state.is_terminal();
             if through < log.seq {
-                hub.wide_subscribers().tell(of, &LiveMessage::snapshot(run));
+                hub.wide_subscribers().send(of, &LiveMessage::snapshot(run));
                 through = log.seq;
             }
         }
-        self.known.insert(run.id, Known { seq: through, ended: ended.then(Instant::now) });
+        self.runs.insert(run.id, SentRun { seq: through, ended: ended.then(Instant::now) });
         Ok(())
     }
 
     fn forget(&mut self) {
-        if self.known.len() > KNOWN / 2 {
-            self.known.retain(|_, known| known.ended.is_none_or(|at| at.elapsed() < KNOWN_AFTER_END));
+        if self.runs.len() > MOST_SENT_RUNS / 2 {
+            self.runs.retain(|_, sent| sent.ended.is_none_or(|at| at.elapsed() < KEPT_AFTER_END));
         }
-        if self.known.len() > KNOWN {
-            self.known.clear();
+        if self.runs.len() > MOST_SENT_RUNS {
+            self.runs.clear();
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
         };
         let ended = shared.stop.run_until_cancelled(reader.read_on(&settings)).await;
         // The routes are claimed from by ordinary exchanges meanwhile.
-        shared.gatherer().hear_dispatch(false);
+        shared.gatherer().set_dispatch_heard(false);
         shared.client.bus.signals().wake_lanes();
         if let Some(Err(error)) = ended {
             status.trouble(error.to_string());
@@ -64,7 +64,7 @@ impl Reader<'_> {
     /// Reads until something is amiss.
     async fn read_on(&mut self, settings: &RedisSettings) -> Result<(), RedisError> {
         let mut redis = Connection::open(settings).await?;
-        self.shared.gatherer().hear_dispatch(true);
+        self.shared.gatherer().set_dispatch_heard(true);
         self.shared.client.bus.signals().wake_lanes();
         loop {
             self.acknowledge(&mut redis).await?;

@@ -13,7 +13,7 @@ use mainspring_store::{Error, RunEvent, RunSummary};
 use super::connection::{Connection, RedisError};
 use super::outward::{RelayError, append, while_leading};
 use super::settings::{Redis, RedisSettings};
-use crate::live::{Followed, LiveMessage, MessageType, WideFilter, WideFollower};
+use crate::live::{LiveMessage, LiveUpdate, MessageType, WideFilter, WideSubscription};
 use crate::node::Shared;
 use crate::specs::Spec;
 
@@ -40,9 +40,9 @@ impl Relay<'_> {
         let mut redis = Connection::open(settings).await?;
         let types = vec![MessageType::WorkflowStatus, MessageType::TaskStatus];
         let filter = WideFilter { namespaces: None, workflow: None, types };
-        let mut follower = self.shared.client.live.follow(filter).await?;
+        let mut subscription = self.shared.client.live.subscribe(filter).await?;
         loop {
-            if !self.gather(&mut follower).await? {
+            if !self.gather(&mut subscription).await? {
                 return Ok(());
             }
             while let Some(run) = self.changed.first().copied() {
@@ -53,16 +53,16 @@ impl Relay<'_> {
     }
 
     /// Waits for changes, and takes those that come right after; false when there will be none any more.
-    async fn gather(&mut self, follower: &mut WideFollower) -> Result<bool, RelayError> {
-        let mut next = follower.next().await?;
+    async fn gather(&mut self, subscription: &mut WideSubscription) -> Result<bool, RelayError> {
+        let mut next = subscription.next().await?;
         let until = tokio::time::Instant::now() + GATHER;
         loop {
             match next {
-                Followed::Message(LiveMessage { run: Some(run), .. }) => _ = self.changed.insert(run),
-                Followed::Message(_) => {}
-                Followed::Over(_) => return Ok(false),
+                LiveUpdate::Message(LiveMessage { run: Some(run), .. }) => _ = self.changed.insert(run),
+                LiveUpdate::Message(_) => {}
+                LiveUpdate::Over(_) => return Ok(false),
             }
-            next = match tokio::time::timeout_at(until, follower.next()).await {
+            next = match tokio::time::timeout_at(until, subscription.next()).await {
                 Ok(message) => message?,
                 Err(_) => return Ok(true),
             };

@@ -62,13 +62,13 @@ impl WorkerGate {
     pub async fn exchange(&self, wanted: &WorkerSession, request: WorkerExchange) -> Result<WorkerAnswer, WorkerError> {
         let session = self.session(wanted).await?;
         let seq = request.seq;
-        let hearing = Hearing::begin(&self.shared, &session, seq);
+        let contact = ContactGuard::begin(&self.shared, &session, seq);
         let given = session.state().given(seq);
         if let Some(answer) = given {
-            return hearing.done(answer);
+            return contact.done(answer);
         }
         {
-            let _turn = session.turn.lock().await;
+            let _guard = session.request_lock.lock().await;
             self.pass_guard(&session, &request).await?;
             session.state().begin(seq);
             // An earlier request that still waits has nothing more to wait for.
@@ -83,7 +83,7 @@ impl WorkerGate {
         if answer.assignments.is_empty() && answer.release.is_empty() {
             self.steal_for(&session, request.want).await;
         }
-        hearing.done(answer)
+        contact.done(answer)
     }
 
     /// Says what the worker wants, and hands in its results: both go into the same exchange of the node.
@@ -193,7 +193,7 @@ async fn wait(
                 // A later one has begun: it gets what there is.
                 return Ok(state.empty_answer(seq));
             }
-            if Instant::now() >= deadline || (settled && state.has_news()) {
+            if Instant::now() >= deadline || (settled && state.has_updates()) {
                 return Ok(state.answer(seq));
             }
         }
@@ -205,16 +205,16 @@ async fn wait(
 }
 
 /// The worker is heard from as long as it is answered. If its connection breaks instead, it has to be heard again.
-struct Hearing<'a> {
+struct ContactGuard<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<RemoteSession>,
     seq: i64,
     answered: bool,
 }
 
-impl<'a> Hearing<'a> {
+impl<'a> ContactGuard<'a> {
     fn begin(shared: &'a Arc<Shared>, session: &'a Arc<RemoteSession>, seq: i64) -> Self {
-        session.state().hear();
+        session.state().note_contact();
         Self { shared, session, seq, answered: false }
     }
 
@@ -224,14 +224,14 @@ impl<'a> Hearing<'a> {
     }
 }
 
-impl Drop for Hearing<'_> {
+impl Drop for ContactGuard<'_> {
     fn drop(&mut self) {
         let is_latest = {
             let mut state = self.session.state();
             if self.answered {
-                state.hear()
+                state.note_contact()
             } else {
-                state.unhear()
+                state.clear_contact()
             }
             state.seq <= self.seq
         };

@@ -86,10 +86,10 @@ impl RemoteSessions {
     }
 
     /// Those that were heard from within half of the lease.
-    pub(crate) fn heard(&self, shared: &Shared) -> Vec<i64> {
+    pub(crate) fn heard_recently(&self, shared: &Shared) -> Vec<i64> {
         let sessions = self.sessions();
         let within = shared.config.lease_ttl / 2;
-        sessions.values().filter(|session| session.was_heard_within(within)).map(|session| session.id).collect()
+        sessions.values().filter(|session| session.was_in_contact_within(within)).map(|session| session.id).collect()
     }
 
     /// Forgets sessions that have been silent for long: another node carries them, or they are found dead.

@@ -29,13 +29,13 @@ pub(crate) struct RemoteSession {
     /// Something for the worker has come up.
     changed: Notify,
     /// Requests of one session are begun one after the other.
-    pub(crate) turn: tokio::sync::Mutex<()>,
+    pub(crate) request_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
     /// When the worker was heard from; `None` when its connection broke.
-    heard: Option<Instant>,
+    last_contact: Option<Instant>,
     /// When an exchange or the registration last moved the session to this node; `None` before the first.
     carried: Option<Instant>,
     /// When a request of it came or ended.
@@ -69,19 +69,19 @@ pub(crate) struct SessionState {
 #[derive(Debug)]
 struct Cancel {
     reason: Arc<str>,
-    told: bool,
+    delivered: bool,
 }
 
 impl RemoteSession {
     pub(crate) fn new(id: i64, token_hash: Vec<u8>, served: Served, draining: bool) -> Self {
         let state = SessionState {
-            heard: Some(Instant::now()),
+            last_contact: Some(Instant::now()),
             touched: Some(Instant::now()),
             draining,
             ..SessionState::default()
         };
-        let turn = tokio::sync::Mutex::new(());
-        Self { id, token_hash, served, state: Mutex::new(state), changed: Notify::new(), turn }
+        let request_lock = tokio::sync::Mutex::new(());
+        Self { id, token_hash, served, state: Mutex::new(state), changed: Notify::new(), request_lock }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, SessionState> {
@@ -98,9 +98,9 @@ impl RemoteSession {
     }
 
     /// Whether this node carries the session, and the worker was heard from lately.
-    pub(crate) fn was_heard_within(&self, time: Duration) -> bool {
+    pub(crate) fn was_in_contact_within(&self, time: Duration) -> bool {
         let state = self.state();
-        state.carried.is_some() && state.heard.is_some_and(|heard| heard.elapsed() <= time)
+        state.carried.is_some() && state.last_contact.is_some_and(|at| at.elapsed() <= time)
     }
 
     /// Whether the session was moved to this node at that time or later.
@@ -136,9 +136,9 @@ impl RemoteSession {
 }
 
 impl SessionState {
-    pub(crate) fn hear(&mut self) {
-        self.heard = Some(Instant::now());
-        self.touched = self.heard;
+    pub(crate) fn note_contact(&mut self) {
+        self.last_contact = Some(Instant::now());
+        self.touched = self.last_contact;
     }
 
     /// The database says that this node carries the session.
@@ -147,8 +147,8 @@ impl SessionState {
     }
 
     /// The connection broke while the worker waited: it says itself when it lives.
-    pub(crate) fn unhear(&mut self) {
-        self.heard = None;
+    pub(crate) fn clear_contact(&mut self) {
+        self.last_contact = None;
         self.touched = Some(Instant::now());
     }
 
@@ -182,7 +182,7 @@ impl SessionState {
     /// Another node has carried the session meanwhile: only what was handed in here, and perhaps not applied yet, is known.
     pub(crate) fn start_over(&mut self) {
         *self = Self {
-            heard: self.heard,
+            last_contact: self.last_contact,
             touched: self.touched,
             seq: self.seq,
             pending: std::mem::take(&mut self.pending),
@@ -198,7 +198,7 @@ impl SessionState {
     }
 
     pub(crate) fn ask_to_stop(&mut self, token: TaskToken, reason: Arc<str>) {
-        self.cancels.entry(token).or_insert(Cancel { reason, told: false });
+        self.cancels.entry(token).or_insert(Cancel { reason, delivered: false });
     }
 
     pub(crate) fn set_backlog(&mut self, session: i64, holding: &[(TaskKey, i32, bool)]) {
@@ -224,9 +224,9 @@ impl SessionState {
     }
 
     /// Whether there is something that the worker should know at once.
-    pub(crate) fn has_news(&self) -> bool {
+    pub(crate) fn has_updates(&self) -> bool {
         !self.outbox.is_empty()
-            || self.cancels.values().any(|cancel| !cancel.told)
+            || self.cancels.values().any(|cancel| !cancel.delivered)
             || (self.draining && !self.told_draining)
             || !self.release.is_empty()
             || self.settled.values().any(|counts| !counts)
@@ -241,7 +241,7 @@ impl SessionState {
         }
         let mut cancel = Vec::new();
         for (token, request) in &mut self.cancels {
-            request.told = true;
+            request.delivered = true;
             cancel.push((*token, request.reason.to_string()));
         }
         self.told_draining = self.draining;

@@ -47,9 +47,9 @@ impl WorkerGate {
         uploads: Vec<LogUpload>,
     ) -> Result<Vec<LogAnswer>, WorkerError> {
         let session = self.session(wanted).await?;
-        session.state().hear();
+        session.state().note_contact();
         // One request after the other: what is stored decides what is new.
-        let _turn = session.turn.lock().await;
+        let _guard = session.request_lock.lock().await;
         let mut chunks = Vec::new();
         let mut answers = Vec::with_capacity(uploads.len());
         for upload in uploads {
@@ -59,7 +59,7 @@ impl WorkerGate {
         let hints = self.shared.client.bus.hints();
         if hints.wanted() {
             for chunk in &chunks {
-                hints.tell(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });
+                hints.publish(Hint::Logged { key: chunk.key, attempt: chunk.attempt, chunk: chunk.chunk });
             }
         }
         let mut state = session.state();
@@ -113,7 +113,7 @@ impl WorkerGate {
         reader: &mut dyn ArtifactReader,
     ) -> Result<StoredArtifact, WorkerError> {
         let session = self.session(wanted).await?;
-        session.state().hear();
+        session.state().note_contact();
         if !self.holds(&session, TaskToken { key, session: session.id, attempt }).await? {
             return Err(WorkerError::Fenced);
         }
@@ -128,7 +128,7 @@ impl WorkerGate {
         (left_by, left_attempt, name): (TaskKey, i32, &str),
     ) -> Result<Option<OpenedArtifact>, WorkerError> {
         let session = self.session(wanted).await?;
-        session.state().hear();
+        session.state().note_contact();
         let is_held = self.holds(&session, TaskToken { key: holder, session: session.id, attempt }).await?;
         if !is_held || holder.run != left_by.run {
             return Err(WorkerError::Fenced);
@@ -144,7 +144,7 @@ impl WorkerGate {
         (left_by, left_attempt, name): (TaskKey, i32, &str),
     ) -> Result<Option<OpenedArtifact>, WorkerError> {
         let session = self.session(wanted).await?;
-        session.state().hear();
+        session.state().note_contact();
         let is_held = self.holds(&session, TaskToken { key: holder, session: session.id, attempt }).await?;
         let client = &self.shared.client;
         let given = client.store.files_given_to(CacheSource { key: holder, attempt }).await?;
@@ -157,7 +157,7 @@ impl WorkerGate {
     /// The files that a version brings along, for a worker that serves its namespace.
     pub async fn files(&self, wanted: &WorkerSession, version: i64) -> Result<Arc<Bundle>, WorkerError> {
         let session = self.session(wanted).await?;
-        session.state().hear();
+        session.state().note_contact();
         let client = &self.shared.client;
         let spec = client.specs.get(version).await?;
         let namespace = &spec.workflow.namespace;

@@ -142,7 +142,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         let Some(term) = held else { continue };
         let mut open: HashMap<Uuid, Vec<RunId>> = HashMap::new();
         while terms.borrow().as_ref() == Some(&term) {
-            let pause = match turn(&shared, &term, &mut open).await {
+            let pause = match tick(&shared, &term, &mut open).await {
                 Ok(true) => WHILE_ACTIVE,
                 Ok(false) => shared.config.schedule_interval,
                 Err(error) => {
@@ -161,7 +161,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 }
 
 /// Does what can be done for every active backfill; whether there is any.
-async fn turn(shared: &Shared, term: &Term, open: &mut HashMap<Uuid, Vec<RunId>>) -> Result<bool> {
+async fn tick(shared: &Shared, term: &Term, open: &mut HashMap<Uuid, Vec<RunId>>) -> Result<bool> {
     let active = shared.client.store.active_backfills(AT_ONCE).await?;
     open.retain(|id, _| active.iter().any(|backfill| backfill.id == *id));
     for backfill in &active {

@@ -31,7 +31,7 @@ const MOST_PER_UNIT: usize = 1_000;
 const AT_ONCE: usize = 1_000;
 const MOST_AT_ONCE: usize = 16_000;
 /// How many parsed schedules are kept, twice: those used lately and those before.
-const KEPT: usize = 10_000;
+const MOST_TIMETABLES: usize = 10_000;
 /// So long before something is due it is read and prepared, and then made.
 const LOOK_AHEAD: Duration = Duration::from_millis(200);
 /// How many fires are made ahead at most; more would not be ready in time.
@@ -53,7 +53,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         shared.client.timekeeping.leads.store(true, Ordering::Relaxed);
         while terms.borrow().as_ref() == Some(&term) {
             let started = Instant::now();
-            let pause = match keeper.turn(&shared, &term).await {
+            let pause = match keeper.tick(&shared, &term).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     tracing::warn!(%error, "firing triggers");
@@ -87,10 +87,10 @@ type Timetables = HashMap<Uuid, (i64, Arc<Timetable>)>;
 #[derive(Default)]
 struct Keeper {
     /// By trigger; of one revision each.
-    known: Timetables,
-    known_before: Timetables,
+    timetables: Timetables,
+    older_timetables: Timetables,
     limit: usize,
-    /// Of the time zones that `known` was made with.
+    /// Of the time zones that `timetables` was made with.
     zones: u64,
     /// The latest time of day at which something was due.
     latest: Micros,
@@ -121,13 +121,13 @@ impl Ahead {
 
 impl Keeper {
     /// Fires what is due and says how long nothing will be.
-    async fn turn(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
+    async fn tick(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
         let zones = mainspring_core::schedule::zone_generation();
         if std::mem::replace(&mut self.zones, zones) != zones {
-            self.known.clear();
-            self.known_before.clear();
+            self.timetables.clear();
+            self.older_timetables.clear();
         }
         if let Some(ahead) = self.ahead.take_if(|ahead| !ahead.waits(wall))
             && ahead.is_due(wall)
@@ -211,7 +211,7 @@ impl Keeper {
         self.note_due(at, count);
         let size = unit_size(shared, count);
         let fired = send_all(shared, &mut units, pending, size).await?;
-        end_turn(shared, units, fired).await
+        end_tick(shared, units, fired).await
     }
 
     fn note_due(&mut self, wall: Micros, count: usize) {
@@ -232,11 +232,11 @@ impl Keeper {
         let mut pending = Vec::with_capacity(due.len());
         for due in due {
             let spec = due.version.and_then(|version| specs.get(&version)).map(Arc::clone);
-            let known = match spec {
+            let timetable = match spec {
                 None => Err("its workflow has no version".to_owned()),
                 Some(spec) => self.timetable(shared, &due).await?.map(|timetable| (spec, timetable)),
             };
-            match known {
+            match timetable {
                 Ok((spec, timetable)) => {
                     let turn = timetable.schedule.turn(due.progress, wall, timetable.trigger.catchup);
                     pending.push(Pending::new(due, timetable, spec, turn));
@@ -256,8 +256,8 @@ impl Keeper {
         shared: &Shared,
         due: &DueTrigger,
     ) -> Result<std::result::Result<Arc<Timetable>, String>> {
-        let known = self.known.get(&due.id).cloned().or_else(|| self.known_before.remove(&due.id));
-        if let Some((revision, timetable)) = known
+        let cached = self.timetables.get(&due.id).cloned().or_else(|| self.older_timetables.remove(&due.id));
+        if let Some((revision, timetable)) = cached
             && revision == due.revision
         {
             self.keep(due, &timetable);
@@ -285,12 +285,12 @@ impl Keeper {
     }
 
     fn keep(&mut self, due: &DueTrigger, timetable: &Arc<Timetable>) {
-        if self.known.len() >= KEPT {
-            let forgotten = std::mem::replace(&mut self.known_before, std::mem::take(&mut self.known));
+        if self.timetables.len() >= MOST_TIMETABLES {
+            let forgotten = std::mem::replace(&mut self.older_timetables, std::mem::take(&mut self.timetables));
             // Taking thousands apart would hold up what is due.
             tokio::task::spawn_blocking(move || drop(forgotten));
         }
-        self.known.insert(due.id, (due.revision, Arc::clone(timetable)));
+        self.timetables.insert(due.id, (due.revision, Arc::clone(timetable)));
     }
 
     /// Fires everything in units of bounded size: while one is under way the next is prepared. A unit that is stale ends the
@@ -312,7 +312,7 @@ impl Keeper {
             let pending = self.pending(shared, term, some, wall).await?;
             fired = send_all(shared, &mut units, pending, size).await?;
         }
-        end_turn(shared, units, fired).await
+        end_tick(shared, units, fired).await
     }
 }
 
@@ -323,7 +323,7 @@ fn unit_size(shared: &Shared, due: usize) -> usize {
 }
 
 /// Waits for what is under way; says how long to sleep.
-async fn end_turn(shared: &Shared, mut units: Units, mut fired: Fired) -> Result<Duration> {
+async fn end_tick(shared: &Shared, mut units: Units, mut fired: Fired) -> Result<Duration> {
     if matches!(fired, Fired::Done(_)) {
         fired = units.finish().await?;
     }

@@ -33,7 +33,7 @@ const LONGEST_LEAD: Duration = Duration::from_millis(120);
 /// How long before its time a unit begins that other writers wait for; twice what its fires take comes on top.
 const MARGIN: Duration = Duration::from_millis(5);
 /// The time per fire is estimated from units of at least this size.
-const TELLING: usize = 100;
+const MIN_SAMPLE: usize = 100;
 
 pub(crate) struct Units {
     shared: Arc<Shared>,
@@ -41,29 +41,29 @@ pub(crate) struct Units {
     wall: Micros,
     under_way: JoinSet<Result<Fired>>,
     /// Gives the word to each that was made ahead.
-    ahead: Vec<oneshot::Sender<()>>,
+    commit_signals: Vec<oneshot::Sender<()>>,
     /// Since when there are runs that were not announced.
     silent_since: Option<Instant>,
 }
 
 impl Units {
     pub(crate) fn new(shared: Arc<Shared>, term: Term, wall: Micros) -> Self {
-        Self { shared, term, wall, under_way: JoinSet::new(), ahead: Vec::new(), silent_since: None }
+        Self { shared, term, wall, under_way: JoinSet::new(), commit_signals: Vec::new(), silent_since: None }
     }
 
     /// Makes a unit that waits for [`Units::commit`]; on PostgreSQL one that locks nothing but its triggers.
     pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
-        let (word, heard) = oneshot::channel();
+        let (signal, commit_signal) = oneshot::channel();
         let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
-        self.under_way.spawn(async move { fire_ahead(&shared, &term, &unit, at, heard).await });
-        self.ahead.push(word);
+        self.under_way.spawn(async move { fire_ahead(&shared, &term, &unit, at, commit_signal).await });
+        self.commit_signals.push(signal);
     }
 
     /// The time has come for what was made ahead.
     pub(crate) fn commit(&mut self) {
-        for word in self.ahead.drain(..) {
+        for signal in self.commit_signals.drain(..) {
             // One that has ended needs none.
-            _ = word.send(());
+            _ = signal.send(());
         }
     }
 
@@ -110,7 +110,7 @@ impl Units {
 impl Drop for Units {
     fn drop(&mut self) {
         // Staged units are rolled back where they were staged.
-        if !self.ahead.is_empty() {
+        if !self.commit_signals.is_empty() {
             self.under_way.detach_all();
         }
         // One that is given up may have been done.
@@ -154,7 +154,7 @@ async fn fire_ahead(
     term: &Term,
     unit: &[Firing],
     at: Micros,
-    mut word: oneshot::Receiver<()>,
+    mut commit_signal: oneshot::Receiver<()>,
 ) -> Result<Fired> {
     let client = &shared.client;
     let policy = client.store.fire_policy();
@@ -163,7 +163,7 @@ async fn fire_ahead(
     if let Ok(early) = u64::try_from(early) {
         tokio::select! {
             () = tokio::time::sleep(Duration::from_micros(early)) => {}
-            heard = &mut word => match heard {
+            signal = &mut commit_signal => match signal {
                 Ok(()) => return fire(shared, term, unit, at).await,
                 Err(_) => return Ok(Fired::Stale),
             },
@@ -178,7 +178,7 @@ async fn fire_ahead(
     };
     client.timekeeping.note_made_ahead(unit.len());
     shared.pace.note(unit.len(), began.elapsed());
-    if !matches!(tokio::time::timeout(policy.longest_wait, word).await, Ok(Ok(()))) {
+    if !matches!(tokio::time::timeout(policy.longest_wait, commit_signal).await, Ok(Ok(()))) {
         // Dropped: nothing has happened.
         return Ok(Fired::Stale);
     }
@@ -210,7 +210,7 @@ impl Default for Pace {
 
 impl Pace {
     fn note(&self, fires: usize, took: Duration) {
-        if fires >= TELLING {
+        if fires >= MIN_SAMPLE {
             let nanos = took.as_nanos() as u64 / fires as u64;
             let before = self.nanos.load(Ordering::Relaxed);
             self.nanos.store((3 * before + nanos) / 4, Ordering::Relaxed);

@@ -137,7 +137,12 @@ impl Slots {
         if hints.wanted() {
             for claim in &claimed {
                 let token = claim.token;
-                hints.tell(Hint::Started { key: token.key, attempt: token.attempt, session: token.session, at: now });
+                hints.publish(Hint::Started {
+                    key: token.key,
+                    attempt: token.attempt,
+                    session: token.session,
+                    at: now,
+                });
             }
         }
         let node = Arc::clone(&self.node);

@@ -8,7 +8,7 @@ use axum::response::sse::Event;
 use mainspring_core::TaskKey;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::LogLine;
-use mainspring_engine::LogFollower;
+use mainspring_engine::LogSubscription;
 use mainspring_store::LogCursor;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -41,10 +41,10 @@ pub(crate) fn follow(
     after: LogCursor,
 ) -> Result<Events, Problem> {
     let place = state.live().enter(&caller.identity().actor)?;
-    let follower = state.client().live().follow_logs(key, attempt, after);
+    let subscription = state.client().live().subscribe_to_logs(key, attempt, after);
     let (sender, receiver) = mpsc::channel(16);
     let viewer = Viewer { state: state.clone(), caller: caller.clone(), headers: headers.clone() };
-    tokio::spawn(pump(viewer, follower, sender, place));
+    tokio::spawn(pump(viewer, subscription, sender, place));
     Ok(served(received(receiver)))
 }
 
@@ -55,7 +55,7 @@ struct Viewer {
     headers: HeaderMap,
 }
 
-async fn pump(viewer: Viewer, mut follower: LogFollower, sender: mpsc::Sender<Event>, place: Place) {
+async fn pump(viewer: Viewer, mut subscription: LogSubscription, sender: mpsc::Sender<Event>, place: Place) {
     let _place = place;
     let caps = viewer.state.live().clone();
     let LiveLimits { patience, ping_every, .. } = caps.limits();
@@ -70,7 +70,7 @@ async fn pump(viewer: Viewer, mut follower: LogFollower, sender: mpsc::Sender<Ev
                 true => continue,
                 false => return,
             },
-            chunks = follower.next() => chunks,
+            chunks = subscription.next() => chunks,
         };
         let chunks = match chunks {
             Ok(Some(chunks)) => chunks,

@@ -13,7 +13,7 @@ use axum::response::Response;
 use futures_util::stream::{SelectAll, SplitSink};
 use futures_util::{SinkExt, StreamExt};
 use mainspring_core::RunId;
-use mainspring_engine::Followed;
+use mainspring_engine::LiveUpdate;
 use serde::Deserialize;
 
 use super::caps::{Caps, LiveLimits, Pace, Place};
@@ -169,8 +169,8 @@ impl Connection {
 
     async fn tell(&mut self, (run, update): Update) -> Result<(), Close> {
         match update {
-            Ok(Followed::Message(message)) => self.send(Message::Text(Utf8Bytes::from(&*message.text))).await,
-            Ok(Followed::Over(why)) => {
+            Ok(LiveUpdate::Message(message)) => self.send(Message::Text(Utf8Bytes::from(&*message.text))).await,
+            Ok(LiveUpdate::Over(why)) => {
                 let said = serde_json::json!({"type": "resync", "payload": {"reason": why}, "run": run, "seq": null});
                 self.send(Message::Text(said.to_string().into())).await
             }

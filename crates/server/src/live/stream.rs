@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::{Stream, StreamExt};
-use mainspring_engine::Followed;
+use mainspring_engine::LiveUpdate;
 use tokio::sync::mpsc;
 
 use super::caps::Place;
@@ -107,7 +107,7 @@ pub(super) fn received(receiver: mpsc::Receiver<Event>) -> impl Stream<Item = Ev
 }
 
 fn event((_, update): Update) -> Option<Event> {
-    let Ok(Followed::Message(message)) = update else { return None };
+    let Ok(LiveUpdate::Message(message)) = update else { return None };
     let event = Event::default().event(message.kind.word()).data(&*message.text);
     Some(match message.seq {
         Some(seq) => event.id(seq.to_string()),

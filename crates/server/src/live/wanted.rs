@@ -3,7 +3,7 @@
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use mainspring_core::RunId;
-use mainspring_engine::{Followed, MessageType, RunFollower, WideFilter, WideFollower};
+use mainspring_engine::{LiveUpdate, MessageType, RunSubscription, WideFilter, WideSubscription};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
 }
 
 /// What a subscription brings: a message, or why it is over.
-pub(super) type Update = (Option<RunId>, Result<Followed, mainspring_store::Error>);
+pub(super) type Update = (Option<RunId>, Result<LiveUpdate, mainspring_store::Error>);
 pub(super) type Updates = BoxStream<'static, Update>;
 
 impl Wanted {
@@ -60,7 +60,7 @@ impl Wanted {
                         summary.seq
                     )));
                 }
-                Ok(of_run(live.follow_run(run, after, types).await?))
+                Ok(of_run(live.subscribe_to_run(run, after, types).await?))
             }
             None => {
                 if self.seq.is_some() {
@@ -68,7 +68,7 @@ impl Wanted {
                 }
                 let namespaces = caller.sees_of(self.namespace.as_ref().map(Name::as_str))?;
                 let workflow = self.workflow.as_ref().map(|name| name.as_str().to_owned());
-                Ok(of_many(live.follow(WideFilter { namespaces, workflow, types }).await?))
+                Ok(of_many(live.subscribe(WideFilter { namespaces, workflow, types }).await?))
             }
         }
     }
@@ -88,23 +88,23 @@ impl Wanted {
     }
 }
 
-fn of_run(follower: RunFollower) -> Updates {
-    let run = follower.run();
-    futures_util::stream::unfold(Some(follower), move |follower| async move {
-        let mut follower = follower?;
-        let update = follower.next().await;
-        let goes_on = matches!(update, Ok(Followed::Message(_)));
-        Some(((Some(run), update), goes_on.then_some(follower)))
+fn of_run(subscription: RunSubscription) -> Updates {
+    let run = subscription.run();
+    futures_util::stream::unfold(Some(subscription), move |subscription| async move {
+        let mut subscription = subscription?;
+        let update = subscription.next().await;
+        let goes_on = matches!(update, Ok(LiveUpdate::Message(_)));
+        Some(((Some(run), update), goes_on.then_some(subscription)))
     })
     .boxed()
 }
 
-fn of_many(follower: WideFollower) -> Updates {
-    futures_util::stream::unfold(Some(follower), move |follower| async move {
-        let mut follower = follower?;
-        let update = follower.next().await;
-        let goes_on = matches!(update, Ok(Followed::Message(_)));
-        Some(((None, update), goes_on.then_some(follower)))
+fn of_many(subscription: WideSubscription) -> Updates {
+    futures_util::stream::unfold(Some(subscription), move |subscription| async move {
+        let mut subscription = subscription?;
+        let update = subscription.next().await;
+        let goes_on = matches!(update, Ok(LiveUpdate::Message(_)));
+        Some(((None, update), goes_on.then_some(subscription)))
     })
     .boxed()
 }

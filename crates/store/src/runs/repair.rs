@@ -84,7 +84,7 @@ impl Repair {
 pub enum Repaired {
     Done,
     /// It runs: its worker was asked to stop it.
-    Asked,
+    StopRequested,
     /// It is not live: only reopening its run can change it.
     Ended,
 }
@@ -264,7 +264,7 @@ async fn end(
         format!("by {}{}", operator.by, operator.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}")));
     if state == TaskState::Running {
         ask_to_stop(tx, row, &format!("cancelled {why}")).await?;
-        return Ok(Repaired::Asked);
+        return Ok(Repaired::StopRequested);
     }
     if row.session.is_some() || !state.may_become(next) {
         return Err(Error::Conflict("it is being decided: repeat in a moment".into()));

@@ -47,7 +47,7 @@ conformance! {
         for how in [Repair::Skip, Repair::Resolve { output: None }, Repair::RetryNow, Repair::ResetAttempts, Repair::MaxAttempts(9)] {
             assert!(matches!(repair(w, "a", how).await, Err(Error::Conflict(_))));
         }
-        assert_eq!(repair(w, "a", Repair::Cancel).await.unwrap(), Repaired::Asked);
+        assert_eq!(repair(w, "a", Repair::Cancel).await.unwrap(), Repaired::StopRequested);
         assert_eq!(w.exchange(&w.empty_exchange()).await.cancel, [running]);
         w.end("a", TaskState::Cancelled).await;
         w.expect("failed a=cancelled b=upstream_failed c=upstream_failed").await;

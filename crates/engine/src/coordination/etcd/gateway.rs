@@ -229,17 +229,17 @@ async fn read_answer(url: &Url, response: Response<Incoming>) -> Result<Value> {
     if status == StatusCode::OK {
         return match answer.get("error") {
             None => Ok(answer),
-            Some(error) => Err(said_no(url, error.get("message").unwrap_or(error), error.get("grpc_code"))),
+            Some(error) => Err(refusal(url, error.get("message").unwrap_or(error), error.get("grpc_code"))),
         };
     }
     match answer.get("error").or_else(|| answer.get("message")) {
-        Some(message) => Err(said_no(url, message, answer.get("code"))),
+        Some(message) => Err(refusal(url, message, answer.get("code"))),
         None => Err(not_etcd(url)),
     }
 }
 
 /// etcd said why not. Some of its reasons pass: it has no leader, or is starting.
-fn said_no(url: &Url, message: &Value, code: Option<&Value>) -> CoordinationError {
+fn refusal(url: &Url, message: &Value, code: Option<&Value>) -> CoordinationError {
     const UNAVAILABLE: u64 = 14;
     const DEADLINE_EXCEEDED: u64 = 4;
     let message = message.as_str().map_or_else(|| message.to_string(), str::to_owned);

@@ -43,13 +43,13 @@ fn a_session_is_lost_once_and_nothing_is_exchanged_until_there_is_another() {
     let mut gatherer = gatherer();
     let batch = gatherer.take(0, Instant::now()).unwrap();
     gatherer.applied(&batch, vec![claimed(7, 0)], Instant::now());
-    assert!(gatherer.lose(7));
-    assert!(!gatherer.lose(7), "another caller is opening a new one already");
+    assert!(gatherer.mark_lost(7));
+    assert!(!gatherer.mark_lost(7), "another caller is opening a new one already");
     assert_eq!(gatherer.held(), 0);
     gatherer.look_everywhere();
     assert!(gatherer.take(0, Instant::now()).is_none());
     gatherer.start_over(8);
-    assert!(!gatherer.lose(7), "that was the one before");
+    assert!(!gatherer.mark_lost(7), "that was the one before");
     let batch = gatherer.take(0, Instant::now()).unwrap();
     assert_eq!(batch.own(), 8);
     assert_eq!(batch.exchange.want[0].slots, 4, "what the lost session occupied is free");
@@ -60,7 +60,7 @@ fn a_session_is_lost_once_and_nothing_is_exchanged_until_there_is_another() {
 fn a_claim_that_is_heard_of_after_the_loss_is_not_held() {
     let mut gatherer = gatherer();
     let batch = gatherer.take(0, Instant::now()).unwrap();
-    assert!(gatherer.lose(7));
+    assert!(gatherer.mark_lost(7));
     let (new, _) = gatherer.applied(&batch, vec![claimed(7, 0)], Instant::now());
     assert!(new.is_empty());
     assert_eq!(gatherer.held(), 0);
@@ -220,7 +220,7 @@ fn a_node_that_drains_learns_of_cancels_as_long_as_it_holds_something() {
 fn dispatching() -> Gatherer {
     let mut gatherer = gatherer();
     gatherer.dispatch(&["default".to_owned()].into());
-    gatherer.hear_dispatch(true);
+    gatherer.set_dispatch_heard(true);
     let first = gatherer.take(0, Instant::now()).unwrap();
     assert_eq!(first.exchange.want[0].slots, 4, "what has no ticket is looked for once");
     gatherer.applied(&first, Vec::new(), Instant::now());
@@ -282,7 +282,7 @@ fn tickets_wait_for_slots_and_come_back_with_a_batch_that_was_not_applied() {
 fn a_dispatched_route_is_like_any_other_while_the_streams_are_not_heard() {
     let mut gatherer = dispatching();
     gatherer.grant(ticket("1-0"));
-    gatherer.hear_dispatch(false);
+    gatherer.set_dispatch_heard(false);
     assert!(gatherer.ticket_room().is_empty());
     let batch = gatherer.take(0, Instant::now()).unwrap();
     assert_eq!((wanted(&batch), batch.tickets.len()), (4, 0));

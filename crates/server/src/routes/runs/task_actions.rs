@@ -133,7 +133,7 @@ pub(crate) async fn act_on_many(
             Ok(acted) => {
                 let word = match acted {
                     Acted::Done => shapes::Acted::Done,
-                    Acted::Asked => shapes::Acted::Asked,
+                    Acted::StopRequested => shapes::Acted::Asked,
                     Acted::Reopened => shapes::Acted::Reopened,
                 };
                 Outcome { task, ok: true, outcome: Some(word), error: None }

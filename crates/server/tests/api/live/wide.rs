@@ -5,7 +5,9 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use http_body_util::BodyExt;
 use mainspring_core::TaskKey;
-use mainspring_engine::{Client, Followed, MessageType, NodeConfig, Submission, SystemClock, WideFilter, WideFollower};
+use mainspring_engine::{
+    Client, LiveUpdate, MessageType, NodeConfig, Submission, SystemClock, WideFilter, WideSubscription,
+};
 use mainspring_server::Role;
 use mainspring_store::{Connect, Flavor, LogCursor, Store};
 use mainspring_testkit::TestDatabase;
@@ -16,11 +18,11 @@ use serde_json::Value;
 use super::wire::{PATIENCE, Site, is_end, next, tells_the_end};
 use crate::test_api::TestApi;
 
-/// The next message of a follower as JSON.
-async fn told(follower: &mut WideFollower) -> Value {
-    match tokio::time::timeout(PATIENCE, follower.next()).await.expect("a message comes in time").unwrap() {
-        Followed::Message(message) => serde_json::from_str(&message.text).unwrap(),
-        Followed::Over(why) => panic!("{why}"),
+/// The next message of a subscription as JSON.
+async fn told(subscription: &mut WideSubscription) -> Value {
+    match tokio::time::timeout(PATIENCE, subscription.next()).await.expect("a message comes in time").unwrap() {
+        LiveUpdate::Message(message) => serde_json::from_str(&message.text).unwrap(),
+        LiveUpdate::Over(why) => panic!("{why}"),
     }
 }
 
@@ -84,12 +86,12 @@ async fn what_another_node_does_is_told_too() {
     let yaml = "{name: w, tasks: {a: {function: greet}}}";
     let spec = there.put_workflow(mainspring_core::parse(yaml).unwrap(), yaml).await.unwrap();
     let types = vec![MessageType::WorkflowStatus, MessageType::TaskStatus, MessageType::Log];
-    let mut follower = here.live().follow(WideFilter { types, ..WideFilter::default() }).await.unwrap();
+    let mut subscription = here.live().subscribe(WideFilter { types, ..WideFilter::default() }).await.unwrap();
     // The other node sends what a task prints once it knows of the subscriber: until then, again.
     let (mut lines, mut ends) = (0, 0);
     there.submit(&spec, Submission::default()).await.unwrap();
     while lines == 0 || ends == 0 {
-        let message = told(&mut follower).await;
+        let message = told(&mut subscription).await;
         lines += usize::from(message["type"] == "log" && message["payload"]["message"] == "hello");
         if tells_the_end(&message) {
             ends += 1;
@@ -98,7 +100,7 @@ async fn what_another_node_does_is_told_too() {
             }
         }
     }
-    drop(follower);
+    drop(subscription);
     node.stop().await;
 }
 
@@ -107,7 +109,7 @@ async fn whoever_falls_behind_is_told_so_and_gets_a_new_snapshot() {
     let site = Site::open(Flavor::Sqlite).await;
     let tasks: Vec<String> = (0..1_500).map(|n| format!("t{n}: {{function: noop}}")).collect();
     let spec = site.workflow(&format!("{{name: w, tasks: {{{}}}}}", tasks.join(", "))).await;
-    let mut follower = site.client().live().follow(WideFilter::default()).await.unwrap();
+    let mut subscription = site.client().live().subscribe(WideFilter::default()).await.unwrap();
     let run = site.submit(&spec).await;
     let second = site.submit(&spec).await;
     for run in [run, second] {
@@ -120,7 +122,7 @@ async fn whoever_falls_behind_is_told_so_and_gets_a_new_snapshot() {
     // Nothing was taken meanwhile: what the queue could not hold is replaced by where things stand.
     let mut messages = 0;
     loop {
-        let message = told(&mut follower).await;
+        let message = told(&mut subscription).await;
         messages += 1;
         assert!(messages < 5_000, "no resync");
         if message["type"] == "resync" {
@@ -128,13 +130,13 @@ async fn whoever_falls_behind_is_told_so_and_gets_a_new_snapshot() {
         }
     }
     loop {
-        let message = told(&mut follower).await;
+        let message = told(&mut subscription).await;
         if message["run"] == second.to_string() && message["payload"]["snapshot"] == true {
             assert_eq!(message["payload"]["status"], "success");
             break;
         }
     }
-    drop(follower);
+    drop(subscription);
     site.deserted().await;
     site.close().await;
 }
@@ -187,10 +189,10 @@ async fn a_log_is_followed_to_its_end() {
     let spec = site.workflow("{name: w, tasks: {a: {run: 'echo one; echo two; exit 3', retry: {attempts: 2, delay: 10ms}, on_exhausted: fail}}}").await;
     let run = site.submit(&spec).await;
     let key = TaskKey::new(run, 0);
-    let mut follower = site.client().live().follow_logs(key, None, LogCursor::default());
+    let mut subscription = site.client().live().subscribe_to_logs(key, None, LogCursor::default());
     let mut lines = Vec::new();
     let mut last = LogCursor::default();
-    while let Some(chunks) = tokio::time::timeout(PATIENCE, follower.next()).await.expect("it ends").unwrap() {
+    while let Some(chunks) = tokio::time::timeout(PATIENCE, subscription.next()).await.expect("it ends").unwrap() {
         for (cursor, chunk) in chunks {
             assert!((cursor.attempt, cursor.chunk) > (last.attempt, last.chunk));
             last = cursor;
@@ -199,10 +201,10 @@ async fn a_log_is_followed_to_its_end() {
     }
     lines.retain(|line| line.ends_with("one") || line.ends_with("two"));
     assert_eq!(lines, ["1 one", "1 two", "2 one", "2 two"]);
-    let mut again = site.client().live().follow_logs(key, Some(1), LogCursor::default());
+    let mut again = site.client().live().subscribe_to_logs(key, Some(1), LogCursor::default());
     let first = again.next().await.unwrap().unwrap();
     assert!(first.iter().all(|(cursor, _)| cursor.attempt == 1));
-    drop((follower, again));
+    drop((subscription, again));
     site.deserted().await;
     site.close().await;
 }
