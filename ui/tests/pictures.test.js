@@ -79,8 +79,8 @@ describe("the pictures of the manual", { concurrency: false }, () => {
     await editor.click();
     await page.keyboard.press("Control+End");
     await page.keyboard.type("  archive: {needs: upload, run: echo archived}\n");
-    await page.getByText("the server finds nothing wrong").waitFor();
-    await page.getByRole("button", { name: "Look and save…" }).click();
+    await page.getByText("the server finds no problems").waitFor();
+    await page.getByRole("button", { name: "Review and save…" }).click();
     await dialog().locator(".added").first().waitFor();
     await take("diff");
     await open("/");

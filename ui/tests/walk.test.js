@@ -73,7 +73,7 @@ for (const kind of DATABASES) {
       await page.getByRole("button", { name: "Retry", exact: true }).click();
       await dialog().getByLabel("Reason").fill("try once more");
       await dialog().getByRole("button", { name: "Retry" }).click();
-      await page.getByText("is tried again").first().waitFor();
+      await page.getByText("is retried").first().waitFor();
       await server.ends(failed.id, "failed");
       await page.getByRole("link", { name: "Actions" }).click();
       await page.getByText("try once more").waitFor();
@@ -114,13 +114,13 @@ for (const kind of DATABASES) {
       await page.getByRole("button", { name: "Retry…" }).click();
       await dialog().getByLabel("Reason").fill("the partner is back");
       await dialog().getByRole("button", { name: "Try one" }).click();
-      await dialog().getByText("is tried again").waitFor();
+      await dialog().getByText("is retried").waitFor();
       await server.until("one is healed", async () => (await server.api("GET", "/workflow-runs?workflow=partner-export&status=success")).items.length === 1);
       await dialog().getByRole("button", { name: "Then all…" }).click();
       await dialog().getByRole("button", { name: "Look first" }).click();
       await dialog().getByText("would act on 2 dead letters").waitFor();
       await dialog().getByRole("button", { name: "All 2" }).click();
-      await dialog().getByText("2 of 2 are tried again").waitFor();
+      await dialog().getByText("2 of 2 are retried").waitFor();
       for (const run of runs) await server.ends(run.id, "success");
       await dialog().getByRole("button", { name: "Close" }).last().click();
       await page.reload();
@@ -202,8 +202,8 @@ for (const kind of DATABASES) {
       await editor.click();
       await page.keyboard.press("Control+End");
       await page.keyboard.type("  extra: {needs: record, run: echo more}\n");
-      await page.getByText("the server finds nothing wrong").waitFor();
-      await page.getByRole("button", { name: "Look and save…" }).click();
+      await page.getByText("the server finds no problems").waitFor();
+      await page.getByRole("button", { name: "Review and save…" }).click();
       await dialog().locator(".added", { hasText: "extra" }).waitFor();
       await dialog().getByRole("button", { name: "Save" }).click();
       await page.getByText("Version 2 is stored").first().waitFor();
@@ -249,7 +249,7 @@ for (const kind of DATABASES) {
       await page.keyboard.press("Tab");
       await page.keyboard.type("by keyboard");
       await page.keyboard.press("Enter");
-      await page.getByText("is tried again").first().waitFor();
+      await page.getByText("is retried").first().waitFor();
       for (const [key, name] of [["1", "List"], ["3", "Gantt"], ["5", "Actions"]]) {
         await page.keyboard.press(key);
         await page.locator(`.tabs a[aria-current=page]`, { hasText: name }).waitFor();
@@ -335,7 +335,7 @@ for (const kind of DATABASES) {
       await narrow.goto(`${server.address}/ui/r/${run.id}`);
       await narrow.getByRole("button", { name: "Retry", exact: true }).click();
       await narrow.locator("dialog[open]").getByRole("button", { name: "Retry" }).click();
-      await narrow.getByText("is tried again").first().waitFor();
+      await narrow.getByText("is retried").first().waitFor();
       assert.deepEqual(narrow.troubles, []);
       await narrow.context().close();
     });
@@ -355,7 +355,7 @@ for (const kind of DATABASES) {
         await looker.locator("main h1, main h2").first().waitFor();
         await looker.waitForTimeout(300);
         const offered = await looker.locator("main button, main a.button").allInnerTexts();
-        const refused = /^(Cancel|Retry|Rerun|Skip|Resolve|Pause|Resume|Drain|Start|Approve|Reject|Look and save|Undo all|Announce|Run now|New token|Attempts|Revoke)/;
+        const refused = /^(Cancel|Retry|Rerun|Skip|Resolve|Pause|Resume|Drain|Start|Approve|Reject|Review and save|Undo all|Announce|Run now|New token|Attempts|Revoke)/;
         assert.deepEqual(offered.filter((text) => refused.test(text.trim())), [], `${path} offers what would be refused`);
         assert.equal(await looker.locator("main input[type=checkbox][aria-label^=Choose]").count(), 0, path);
       }
@@ -380,7 +380,7 @@ for (const kind of DATABASES) {
       await page.getByText("Your session is over").waitFor();
       await page.getByLabel("Token").fill(server.token);
       await page.getByRole("button", { name: "Sign in" }).click();
-      await page.getByText("is tried again").first().waitFor();
+      await page.getByText("is retried").first().waitFor();
     });
 
     it("keeps what it shows while the server is away, and goes on when it is back", async () => {
