@@ -22,7 +22,7 @@ class ApiError(MainspringError):
         self.kind: str = problem.get("type", "about:blank")
         self.errors: List[Dict[str, Any]] = problem.get("errors", [])
         detail = problem.get("detail") or problem.get("title") or "no details"
-        lines = [f"{status}: {detail}"] + [f"  {e.get('pointer', '')}: {e.get('message', e)}" for e in self.errors]
+        lines = [f"{status}: {detail}"] + [f"  {e.get('pointer', '')}: {e.get('detail', e)}" for e in self.errors]
         super().__init__("\n".join(lines))
 
 

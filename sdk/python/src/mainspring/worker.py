@@ -7,6 +7,7 @@ interpreter nor a crash of one of them stops the heartbeat, and a cancelled or l
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from .errors import ApiError, MainspringError, Unreachable
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 Key = Tuple[str, int]
 
+_LOG = logging.getLogger("mainspring")
 _PROTOCOL = 1
 _SESSION_LOST = "urn:mainspring:session-lost"
 _BEAT = 0.5
@@ -137,6 +139,7 @@ class Worker:
             "version": f"python-{_version()}",
         }
         pause = 0.2
+        warned = False
         while True:
             try:
                 self._session = self._transport.request("POST", "/worker/sessions", body)
@@ -144,8 +147,18 @@ class Worker:
                 self._begun.clear()
                 self._released.clear()
                 self._heard = time.monotonic()
+                queues = ", ".join(self._queues) or "all"
+                _LOG.info("worker %s is registered: queues %s, %d slots, handlers %s", self._worker_id, queues, self._slots, ", ".join(sorted(self._handlers)))
                 return
-            except Unreachable:
+            except ApiError as error:
+                if error.status != 401:
+                    raise
+                said = "the server does not accept the token of this worker: it may be mistyped, revoked, expired or of another server; `mainspring tokens create --role worker` makes one"
+                raise ApiError(error.status, {**error.problem, "detail": said}) from None
+            except Unreachable as error:
+                if not warned:
+                    _LOG.warning("no server answers, trying again until one does: %s", error)
+                    warned = True
                 if self._stopping.wait(pause):
                     raise
                 pause = min(pause * 2, 5.0)
