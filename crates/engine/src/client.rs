@@ -1,4 +1,4 @@
-//! The handle through which a process works with the store: every write of a use case goes through it.
+//! The handle through which a process works with the store. Every write of a use case goes through it.
 
 mod operate;
 mod options;
@@ -48,13 +48,13 @@ pub struct Client {
     pub(crate) secrets: Secrets,
     /// Where files of tasks are kept.
     pub(crate) artifacts: Arc<Artifacts>,
-    /// What is known of the loop that fires triggers, if it runs in this process.
+    /// The status of the clock loop, if it runs in this process.
     pub(crate) timekeeping: Arc<Timekeeping>,
     /// Functions that this process can execute.
     pub(crate) handlers: Arc<[String]>,
-    /// No trigger may fire more often.
+    /// The shortest allowed interval between two fires of a trigger.
     pub(crate) minimum_interval: Option<Duration>,
-    /// What events may start for one cause.
+    /// How many runs and jobs events may start for one cause.
     pub(crate) budget: CauseBudget,
     pub(crate) live: Live,
     pub(crate) coordinator: Arc<dyn Coordinator>,
@@ -68,7 +68,7 @@ pub struct Client {
     node: Arc<Mutex<Weak<Shared>>>,
 }
 
-/// Where something is claimable is seldom known where it happens.
+/// Published where the caller does not know which routes became claimable.
 pub(crate) const ANY_WORK: BusMessage = BusMessage::Claimable(ClaimableRoutes::Any);
 
 #[boxed]
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// How Redis is doing; `None` if there is none.
+    /// The health of Redis; `None` without Redis.
     pub fn redis_health(&self) -> Option<CoordinationHealth> {
         let cause = self.redis.as_ref()?.status.cause();
         Some(cause.map_or(CoordinationHealth::Healthy, CoordinationHealth::Degraded))
@@ -120,17 +120,18 @@ impl Client {
         self.coordinator.health()
     }
 
-    /// The members that etcd has a live lease of; `None` without etcd, or when it cannot say.
+    /// Members with a live lease in etcd; `None` without etcd, or when it cannot tell.
     pub fn members_present(&self) -> Option<Vec<uuid::Uuid>> {
         self.coordinator.present()
     }
 
-    /// Waits for a named lock. `ttl` is how long it outlives a holder that fell silent.
+    /// Waits for a named lock. `ttl` is how long the lock outlives a silent holder.
     pub async fn lock(&self, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
         self.coordinator.lock(name, ttl).await
     }
 
-    /// The same in the database, whatever coordinates: for what happens before all nodes are configured alike.
+    /// Waits for a lock in the database, whichever coordinator is configured, for work that precedes the common
+    /// configuration of all nodes.
     pub async fn lock_in_database(&self, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
         DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)).lock(name, ttl).await
     }
@@ -144,17 +145,17 @@ impl Client {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
     }
 
-    /// Where remote workers enter, if a node runs in this process.
+    /// The registration of remote workers, if a node runs in this process.
     pub fn workers(&self) -> Option<WorkerGate> {
         self.local_node().map(|shared| WorkerGate { shared })
     }
 
-    /// Something may be claimable, here and for others.
+    /// Publishes that any route may have become claimable.
     pub(crate) fn something_claimable(&self) {
         self.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
     }
 
-    /// What can be followed while it happens.
+    /// Live updates.
     pub fn live(&self) -> &Live {
         &self.live
     }
@@ -176,12 +177,12 @@ impl Client {
         &self.secrets
     }
 
-    /// How the loop that fires triggers is doing in this process.
+    /// The status of the clock loop in this process.
     pub fn timekeeping(&self) -> TimekeepingStatus {
         self.timekeeping.status()
     }
 
-    /// The value of a secret, for what this process itself checks by it.
+    /// A secret, for checks that this process makes itself.
     pub async fn secret(&self, namespace: &str, name: &str) -> mainspring_store::Result<Option<String>> {
         self.secrets.prepare(&self.store, namespace, &[name]).await?;
         Ok(self.secrets.reveal(namespace, name))
@@ -199,13 +200,13 @@ impl Client {
         self.clock.now()
     }
 
-    /// Sends what happens to other processes from a loop of its own from now on, so that callers do not wait for it. For
-    /// processes that go on; one that ends right after its call sends within the call.
+    /// Sends messages to other processes from a background loop from now on, so that callers do not wait. For
+    /// long-lived processes; a process that ends right after its call sends within the call.
     pub fn announce_in_background(&self) {
         self.bus.send_in_background();
     }
 
-    /// Says what happened, to this process and to others.
+    /// Publishes messages to this process and to others, and waits until they are sent.
     pub(crate) async fn announce<const N: usize>(&self, messages: [BusMessage; N]) {
         for message in messages {
             self.bus.publish(message);
@@ -213,7 +214,7 @@ impl Client {
         self.bus.flush().await;
     }
 
-    /// Sends what was said within the unit of a request, after its commit.
+    /// Sends the messages that a request published within its unit, after the commit.
     pub async fn committed(&self) {
         self.bus.flush().await;
     }
@@ -223,18 +224,18 @@ impl Client {
         self.announce([ANY_WORK]).await;
     }
 
-    /// Tokens, roles, workflows, quotas or secrets were changed: every process drops what it keeps of them.
+    /// Publishes that tokens, roles, workflows, quotas or secrets were changed. Every process drops its caches of them.
     pub async fn access_changed(&self, change: AccessChange) {
         self.announce([BusMessage::AccessChanged(change)]).await;
     }
 
-    /// Changes of access data, of this process and of others, for caches. A receiver that lagged drops its whole cache; so
-    /// does one now and then anyway, for messages may be lost.
+    /// Changes of access data, of this process and of others, for caches. A receiver that lagged must drop its whole
+    /// cache; messages may be lost, so caches also expire.
     pub fn access_changes(&self) -> AccessChanges {
         self.bus.access_changes()
     }
 
-    /// Repeats a unit that the database asked to repeat; nothing of it was applied.
+    /// Repeats a unit when the database asks for it; nothing of the failed try was applied.
     pub(crate) async fn repeat<T, F>(&self, mut unit: impl FnMut() -> F) -> mainspring_store::Result<T>
     where
         F: Future<Output = mainspring_store::Result<T>>,

@@ -8,15 +8,15 @@ use mainspring_core::Micros;
 use mainspring_core::work::Clock;
 use uuid::{ContextV7, Timestamp, Uuid};
 
-/// Wall time at start plus a monotonic clock: what [`Clock::now`] says never jumps while the program runs.
+/// The wall time at the start plus a monotonic clock, so that [`Clock::now`] never jumps while the program runs.
 #[derive(Debug)]
 pub struct SystemClock {
     started: Instant,
-    /// Added to the time of day, for trials at another time.
+    /// Added to the time of day, for tests at another time.
     shift: AtomicI64,
     started_at: Micros,
     ids: Mutex<ContextV7>,
-    /// Of ids for later: those of now would rise with them.
+    /// A separate context for ids in the future, because it would otherwise push the present ids ahead.
     ids_ahead: Mutex<ContextV7>,
 }
 
@@ -31,18 +31,17 @@ impl SystemClock {
         }
     }
 
-    /// The time of day as the machine has it now. It follows the machine's clock when that is set forward or back:
-    /// for schedules only, which are about the time of day.
+    /// The time of day of the machine. It follows the machine's clock when that is set, so only schedules use it.
     pub fn wall(&self) -> Micros {
         time_of_day() + self.shift.load(Ordering::Relaxed)
     }
 
-    /// When it will be that time of day, by the clock that never jumps.
+    /// Converts a time of day to the clock that never jumps.
     pub(crate) fn ahead(&self, wall: Micros) -> Micros {
         self.now() + (wall - self.wall())
     }
 
-    /// Moves the time of day that schedules go by, as if the machine's clock were set. For trying things out.
+    /// Shifts the time of day for schedules, as if the machine's clock were set. For tests.
     pub fn shift_wall(&self, by: Micros) {
         self.shift.fetch_add(by, Ordering::Relaxed);
     }
@@ -52,7 +51,7 @@ impl SystemClock {
         id_at(&self.ids, self.now())
     }
 
-    /// The id of something that will be there at that time: what is made until then comes before it.
+    /// The id of something that begins at that time. It sorts after everything created until then.
     pub fn new_id_ahead(&self, at: Micros) -> Uuid {
         id_at(&self.ids_ahead, at)
     }

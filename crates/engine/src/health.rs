@@ -1,8 +1,8 @@
 //! How the parts of the installation are: the one implementation behind `/health`, `health:check` and `doctor`.
 //!
-//! A look asks every part within a limit of its own. [`Client::health`] answers within [`LONGEST_WAIT`] whatever becomes of
-//! the database: looks run in a task of their own, those who ask at once share one, and who cannot wait for it is given what
-//! was seen last.
+//! A look asks every part within a limit of its own. [`Client::health`] answers within [`LONGEST_WAIT`] whatever
+//! becomes of the database: checks run in a task of their own, concurrent callers share one, and a caller that cannot
+//! wait gets the last report.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use tokio::sync::{Mutex, watch};
 use crate::client::Client;
 use crate::coordination::{CoordinationHealth, LEADERSHIP};
 
-/// What does not answer for so long is unhealthy.
+/// A component that does not answer within this time is unhealthy.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// A database that takes longer is degraded.
+/// A database that takes longer than this is degraded.
 const SLOW: Duration = Duration::from_secs(1);
-/// Every client may ask, so the parts are asked at most this often.
+/// Every client may ask, so the components are checked at most this often.
 const REMEMBERED: Duration = Duration::from_millis(500);
 /// The longest wait for an answer.
 pub const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Schedules that are later are degraded.
+/// Schedules that are later than this are degraded.
 const LATE: Micros = 60_000_000;
-/// Less free space beside a database file is degraded, or unhealthy.
+/// Less free space than this beside a database file is degraded, or unhealthy.
 const LITTLE_SPACE: u64 = 512 << 20;
 const NO_SPACE: u64 = 64 << 20;
 const SESSIONS: i64 = 1_000;
@@ -60,7 +60,7 @@ pub struct ComponentHealth {
     pub details: Value,
 }
 
-/// What was seen at one time.
+/// A report of all components.
 #[derive(Debug, Clone)]
 pub struct Health {
     pub at: Micros,
@@ -73,27 +73,29 @@ impl Health {
         self.components.iter().map(|part| part.status).max().unwrap_or(HealthStatus::Healthy)
     }
 
-    /// Whether this node may be sent requests: workers must be able to register where there are none yet.
+    /// Whether this node may receive requests. A cluster without workers is ready, because workers must be able to
+    /// register.
     pub fn is_ready(&self) -> bool {
         let others = self.components.iter().filter(|part| part.name != "workers");
         others.map(|part| part.status).max().unwrap_or(HealthStatus::Healthy) < HealthStatus::Unhealthy
     }
 }
 
-/// What was seen last, and the look that is under way.
+/// The last report, and the check in progress.
 #[derive(Debug, Default)]
 pub(crate) struct HealthCache(Mutex<CacheState>);
 
 #[derive(Debug, Default)]
 struct CacheState {
     last: Option<(Instant, Arc<Health>)>,
-    /// Ends when the look does.
+    /// Ends when the check does.
     looking: Option<watch::Receiver<Option<Arc<Health>>>>,
 }
 
 #[boxed]
 impl Client {
-    /// How everything is, at most half a second old; if the parts do not answer in time, what was seen last.
+    /// The health of the installation, at most half a second old. If the components do not answer in time, the last
+    /// report.
     pub async fn health(&self) -> Arc<Health> {
         let mut looking = {
             let mut state = self.health.0.lock().await;
@@ -110,12 +112,12 @@ impl Client {
         };
         match tokio::time::timeout(LONGEST_WAIT, done).await {
             Ok(Some(health)) => health,
-            // Too long, or the look has come to grief.
+            // The check took too long or failed.
             _ => self.silent_health().await,
         }
     }
 
-    /// Looks in a task of its own: the caller may go away.
+    /// Checks in a task of its own, because the caller may go away.
     fn begin_look(&self) -> watch::Receiver<Option<Arc<Health>>> {
         let (finished, looking) = watch::channel(None);
         let client = self.clone();
@@ -130,7 +132,7 @@ impl Client {
         looking
     }
 
-    /// What was seen last, but with a database that is silent.
+    /// The last report, with a silent database.
     async fn silent_health(&self) -> Arc<Health> {
         let message = format!("it does not answer within {} s", LONGEST_WAIT.as_secs());
         let silent = |name| ComponentHealth {
@@ -149,7 +151,7 @@ impl Client {
         Arc::new(Health { at: self.now(), components })
     }
 
-    /// Asks every part now, each for at most 5 s.
+    /// Checks every component now, each for at most 5 s.
     pub async fn look_at_health(&self) -> Health {
         let (database, coordination, schedules, workers) = tokio::join!(
             self.database_health(),
@@ -186,7 +188,7 @@ impl Client {
             return look.saw(HealthStatus::Unhealthy, "the database does not answer", json!({}));
         };
         let leader = term.filter(|term| !term.released).map(|term| term.node);
-        // A leader that died is only followed by another once it has been silent long enough.
+        // A dead leader is replaced only after it has been silent for its lease.
         let is_live = leader.is_some_and(|leader| sessions.iter().any(|session| session.node == leader));
         let details = json!({
             "leader": leader.map(|leader| leader.to_string()),
@@ -203,7 +205,7 @@ impl Client {
         }
     }
 
-    /// How late the next fire is says more than what this node did: another may lead.
+    /// The lateness of the next fire says more than this node's own work, because another node may lead.
     async fn schedules_health(&self) -> ComponentHealth {
         let look = Look::at("schedules");
         let Ok(Ok(next)) = tokio::time::timeout(PATIENCE, self.store.next_fire()).await else {
@@ -233,7 +235,7 @@ impl Client {
         look.saw(status, message, json!({"total_workers": total, "active_workers": active}))
     }
 
-    /// Nothing waits for what carries wake-ups, so it is never worse than degraded.
+    /// Nothing depends on wake-ups, so the bus is never worse than degraded.
     fn bus_health(&self) -> ComponentHealth {
         let look = Look::at("bus");
         match self.redis_health() {
@@ -249,7 +251,7 @@ impl Client {
     }
 }
 
-/// One part that is looked at.
+/// The check of one component.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     name: &'static str,
@@ -292,12 +294,12 @@ fn judge_workers(sessions: &[SessionRow]) -> (HealthStatus, &'static str, usize,
     (status, message, total, active)
 }
 
-/// The space left where the database file is.
+/// The free space beside the database file.
 async fn disk_health(file: &std::path::Path) -> ComponentHealth {
     let look = Look::at("disk");
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
-    // A file system that hangs must not take a thread of the runtime along.
+    // A file system that hangs must not block a thread of the runtime.
     let asking = tokio::task::spawn_blocking(move || nix::sys::statvfs::statvfs(&folder));
     let Ok(Ok(Ok(found))) = tokio::time::timeout(PATIENCE, asking).await else {
         return look.saw(HealthStatus::Degraded, "how much space is left is unknown", json!({}));

@@ -1,4 +1,4 @@
-//! Turns what the loops know into the events that metrics are made of. Nothing here waits or fails.
+//! Reports the events that metrics are made of. Nothing here waits or fails.
 
 use std::collections::HashMap;
 use std::sync::PoisonError;
@@ -118,7 +118,7 @@ pub(crate) fn claimed(shared: &Shared, now: Micros, claims: &[Claimed]) {
     }
 }
 
-/// The id of a run tells when it was created.
+/// The creation time comes from the id of the run.
 pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micros) {
     let created = run.get_timestamp().map_or(now, |time| {
         let (seconds, nanos) = time.to_unix();
@@ -128,7 +128,7 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, now: Micro
     spans::run_ended(client, run, state, created, now);
 }
 
-/// A task run that a decision has ended without a worker. What is skipped is counted when its run ends.
+/// A decision ended a task run without a worker. Skipped task runs are counted when their run ends.
 pub(crate) fn concluded(shared: &Shared, claim: &Claimed, state: TaskState) {
     if state == TaskState::Skipped {
         return;

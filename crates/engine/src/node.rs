@@ -51,26 +51,27 @@ pub struct NodeConfig {
     pub lease_ttl: Duration,
     /// Ended runs are forgotten after this long; `None` keeps them.
     pub retention: Option<Duration>,
-    /// What holds instead for a namespace, or for a workflow as `NAMESPACE/NAME`.
+    /// The retention of a namespace, or of a workflow as `NAMESPACE/NAME`, instead of the general one.
     pub retention_rules: BTreeMap<String, Duration>,
-    /// Also execute what is meant for remote workers, with functions of the same names.
+    /// Whether the pool also executes tasks for remote workers, with functions of the same names.
     pub serves_remote: bool,
     /// Whether this node may lead.
     pub leads: bool,
-    /// What this process does, for others to see.
+    /// The roles of this process, shown to operators.
     pub roles: Vec<String>,
-    /// Where its HTTP server listens, for others to see.
+    /// The address of its HTTP server, shown to operators.
     pub address: Option<String>,
     /// The longest sleep of the loop that fires triggers.
     pub schedule_interval: Duration,
-    /// How many fires go into one unit when few are due.
+    /// How many fires one unit has when few are due.
     pub schedule_batch: usize,
     pub desk: DeskConfig,
-    /// What carries notifications out; without one they wait.
+    /// Sends notifications; without it they wait.
     pub messenger: Option<Arc<dyn Messenger>>,
-    /// How much of the slots a namespace gets while several have work; 1 for those that are not named.
+    /// Shares of the slots when several namespaces have work; 1 unless named.
     pub namespace_weights: BTreeMap<String, u32>,
-    /// Which queues streams of Redis dispatch. All nodes should agree; one that does not claims from the database alone.
+    /// Queues that streams of Redis dispatch. All nodes should agree; a node that does not claims from the database
+    /// alone.
     pub dispatch: DispatchConfig,
 }
 
@@ -103,7 +104,7 @@ impl Default for NodeConfig {
     }
 }
 
-/// What the loops of a node share.
+/// State that the loops of a node share.
 pub(crate) struct Shared {
     pub(crate) id: Uuid,
     pub(crate) config: NodeConfig,
@@ -118,14 +119,14 @@ pub(crate) struct Shared {
     pub(crate) unexecuted: mpsc::UnboundedSender<RunId>,
     pub(crate) next_due: Mutex<Option<i64>>,
     pub(crate) barrier: LogBarrier,
-    /// The term under which this node leads, for the loops that only a leader runs.
+    /// The term under which this node leads, for the duties of the leader.
     pub(crate) term: watch::Sender<Option<Term>>,
     pub(crate) pace: Pace,
     /// Names of the queues by route, for metrics.
     pub(crate) queues: Mutex<HashMap<i32, Arc<str>>>,
-    /// Set when this node is to give up leadership and not to stand for election again.
+    /// Cancelled when this node must give up leadership and not stand for election again.
     pub(crate) resign: CancellationToken,
-    /// Set when it has done so.
+    /// Cancelled when it has given up leadership.
     pub(crate) resigned: CancellationToken,
 }
 
@@ -140,7 +141,7 @@ impl Shared {
         self.gatherer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns of new routes.
+    /// Reads new routes.
     pub(crate) async fn refresh_routes(&self) -> mainspring_store::Result<()> {
         let routes: Vec<RouteRow> = self.client.store.routes().await?;
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
@@ -160,7 +161,7 @@ impl Shared {
             away.entry(assignment.session).or_default().push(assignment);
         }
         for (session, mut assignments) in away {
-            // Whatever carries a session that has left this node finds its claims in the database.
+            // A session that has left this node finds its claims in the database.
             let Some(session) = self.remote.get(session) else { continue };
             let gatherer = self.gatherer();
             assignments.retain(|assignment| gatherer.get(TaskToken::of(assignment)).is_some());
@@ -177,19 +178,19 @@ impl Shared {
         }
     }
 
-    /// Something becomes due then: the loop that promotes must not sleep through it.
+    /// A row becomes due at that time; wakes the promotion loop for it.
     pub(crate) fn due_then(&self, due_at: i64) {
         self.wake_at(due_at);
         self.client.bus.signals().wake_promotion();
     }
 
-    /// The same for what that loop has found itself.
+    /// Like [`Shared::due_then`], for rows that the promotion loop found itself.
     pub(crate) fn wake_at(&self, due_at: i64) {
         let mut next = self.next_due.lock().unwrap_or_else(PoisonError::into_inner);
         *next = Some(next.map_or(due_at, |known| known.min(due_at)));
     }
 
-    /// How this process presents itself to others.
+    /// This process, as other processes see it.
     fn member(&self) -> Member {
         Member {
             node: self.id,
@@ -219,7 +220,7 @@ fn new_session(config: &NodeConfig, node: Uuid) -> NewSession {
     }
 }
 
-/// Everything that only the leader does, and the election of one.
+/// Starts the duties of the leader and the election.
 fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(election::run(Arc::clone(shared)));
     tasks.spawn(session_reaper::run(Arc::clone(shared)));
@@ -233,7 +234,7 @@ fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(leader_duty::run(Arc::clone(shared), ObjectRemoval));
 }
 
-/// What the pool of the node itself executes. What remote workers execute is theirs to ask for, unless it stands in for them.
+/// The tasks that the node's own pool executes. Tasks for remote workers are included only if it stands in for them.
 fn served(config: &NodeConfig) -> Served {
     Served {
         queues: config.queues.clone(),
@@ -251,7 +252,7 @@ pub struct Node {
     tasks: JoinSet<()>,
 }
 
-/// What others in the process may know of a node.
+/// The state of a node for other parts of the process.
 #[derive(Debug, Clone)]
 pub struct NodeHandle {
     shared: Arc<Shared>,
@@ -262,7 +263,7 @@ impl NodeHandle {
         self.shared.id
     }
 
-    /// Runs as they end on this node. A slow receiver misses some and has to read the store.
+    /// Ends of runs on this node. A slow receiver misses some and must read the store.
     pub fn ended_runs(&self) -> broadcast::Receiver<(RunId, RunState)> {
         self.shared.ended_runs.subscribe()
     }
@@ -290,7 +291,7 @@ impl Node {
     ) -> mainspring_store::Result<Self> {
         let id = client.clock.new_id();
         if client.store.flavor() == Flavor::Sqlite {
-            // The server's lock on the file is ours: sessions of an earlier server are over.
+            // The lock on the database file proves that sessions of earlier servers are over.
             client.store.bury_local_sessions(client.now(), id).await?;
         }
         let session = client.store.open_session(client.now(), &new_session(&config, id)).await?;
@@ -358,7 +359,7 @@ impl Node {
         NodeHandle { shared: Arc::clone(&self.shared) }
     }
 
-    /// Takes no more work from now on, and gives up leadership. What runs goes on and is handed in.
+    /// Stops claiming and gives up leadership. Running attempts go on and are handed in.
     pub async fn drain(&self) {
         self.shared.gatherer().drain();
         if self.shared.config.leads {

@@ -1,4 +1,4 @@
-//! What people do to one task run, whether it is live or has ended.
+//! Actions of operators on one task run, live or ended.
 
 use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
@@ -13,29 +13,30 @@ use crate::events::intake::{Answer, AnswerError};
 /// An action on a task run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TaskAction {
-    /// Once more: at once if it waits for its next attempt; if it has ended, with fresh attempts, and then what depends on it.
+    /// Runs it once more: at once if it waits for its next attempt; if it has ended, with fresh attempts, and then its
+    /// dependents.
     Retry,
-    /// It counts as a success with this output, and the run goes on.
+    /// Counts it as a success with this output; the run goes on.
     ResolveManually {
         output: Option<Value>,
     },
-    /// It is left out and counts as a success without output.
+    /// Skips it: it counts as a success without output.
     Skip,
     Cancel,
     ResetAttempts,
     Approve,
     Reject,
-    /// How many attempts in all, for this task run.
+    /// Sets how many attempts this task run has in all.
     MaxAttempts(i16),
-    /// Milliseconds for each attempt of this task run from the next one on.
+    /// Sets the timeout in milliseconds of each further attempt of this task run.
     Timeout(i64),
 }
 
-/// What became of it.
+/// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Acted {
     Done,
-    /// It runs: its worker was asked to stop it.
+    /// The task runs, and its worker was asked to stop it.
     StopRequested,
     /// Its run goes on from there.
     Reopened,
@@ -88,7 +89,7 @@ impl Client {
     }
 }
 
-/// What an action means for a task run that has ended.
+/// The reopening that corresponds to an action on an ended task run.
 fn after_the_end(key: TaskKey, repair: Repair) -> mainspring_store::Result<Reopen> {
     let refused = |reason: &str| Err(Error::Conflict(reason.into()));
     if key.item != NO_ITEM {

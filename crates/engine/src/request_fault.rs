@@ -1,6 +1,6 @@
-//! What is wrong with a request, and where.
+//! Faults of a request, each with its place.
 
-/// One thing that is wrong with a request.
+/// One fault of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestFault {
     /// A JSON pointer into the request.

@@ -23,7 +23,7 @@ tokio::task_local! {
     static CURRENT: TraceContext;
 }
 
-/// Does something within a trace: the runs that it makes belong to it.
+/// Runs `work` within a trace, to which the runs it creates belong.
 pub async fn within_trace<T>(context: Option<TraceContext>, work: impl Future<Output = T>) -> T {
     match context {
         Some(context) => CURRENT.scope(context, work).await,
@@ -31,7 +31,7 @@ pub async fn within_trace<T>(context: Option<TraceContext>, work: impl Future<Ou
     }
 }
 
-/// The trace that this is done within.
+/// The current trace.
 pub fn current_trace() -> Option<TraceContext> {
     CURRENT.try_with(|context| *context).ok()
 }
@@ -47,7 +47,7 @@ struct RunTraceEntry {
     version: Option<i64>,
 }
 
-/// What is kept with a run about what started it, with the trace that this happens in.
+/// The stored trigger of a run, with the current trace.
 pub(crate) fn traced(trigger: Option<Value>) -> Option<Value> {
     let Some(context) = current_trace() else { return trigger };
     let mut trigger = trigger.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// A schedule or an event has made a run.
+    /// Records that a schedule or an event has created a run.
     pub(crate) fn trace_start(&self, run: &NewRun, since: Micros) {
         if !self.tracer.is_on() {
             return;
@@ -201,7 +201,7 @@ pub(crate) fn run_ended(client: &Client, run: RunId, state: RunState, created: M
         Some(known) => ended.record(client, known),
         None => {
             let client = client.clone();
-            // Nothing of it was claimed here.
+            // No task of the run was claimed here.
             tokio::spawn(async move {
                 match client.read_traces(&[run]).await {
                     Ok(read) => read

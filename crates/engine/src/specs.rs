@@ -1,4 +1,4 @@
-//! Versions are immutable, so what was read once is kept.
+//! A cache of versions, which are immutable.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,11 @@ use serde_json::{Map, Value};
 
 use crate::artifacts::Artifacts;
 
-/// How many tasks of versions are kept in memory; a version counts as some, however few it has.
+/// How many tasks of versions are cached; every version counts as at least a few.
 const KEPT_TASKS: usize = 400_000;
 const AT_LEAST: usize = 80;
 
-/// A stored version with what is derived from it.
+/// A version with derived data.
 #[derive(Debug)]
 pub struct Spec {
     pub version: VersionRef,
@@ -48,7 +48,7 @@ impl Spec {
         let mut order = self.workflow.order(position, &Scope::default()).ok()?;
         artifacts.limit(&mut order);
         let order = Arc::new(order);
-        // A workflow of very many tasks would only fill memory: each of its orders is used once per run.
+        // Each order of a very large workflow is used once per run, so keeping it would only fill memory.
         if orders.len() < 1_000 {
             orders.insert(index, Arc::clone(&order));
         }
@@ -61,7 +61,7 @@ impl Spec {
         self.bundle.get_or_try_init(read).await.map(Arc::clone)
     }
 
-    /// What expressions see of the workflow itself.
+    /// The scope of expressions about the workflow itself.
     pub(crate) fn workflow_scope(&self) -> Map<String, Value> {
         let mut scope = Map::new();
         scope.insert("name".into(), self.workflow.name.clone().into());
@@ -81,7 +81,7 @@ struct SpecCache {
 pub(crate) struct Specs {
     store: Store,
     cache: Mutex<SpecCache>,
-    /// Some version of those that were read has tasks that can end without being executed in a run that succeeds.
+    /// Some cached version has tasks that can be skipped in a run that succeeds.
     may_skip: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Specs {
         Ok(self.keep(Spec::new(reference, workflow)))
     }
 
-    /// Several at once: those that are not known are read together.
+    /// Reads several versions; those not in the cache are read together.
     pub(crate) async fn get_many(&self, versions: &[i64]) -> mainspring_store::Result<HashMap<i64, Arc<Spec>>> {
         let mut found: HashMap<i64, Arc<Spec>> = HashMap::with_capacity(versions.len());
         let mut missing: Vec<i64> = Vec::new();
@@ -126,7 +126,7 @@ impl Specs {
 
     pub(crate) fn keep(&self, spec: Spec) -> Arc<Spec> {
         if sees_uncommitted() {
-            // It may be undone, and its number given to another one.
+            // The version may be rolled back, and its number reused.
             return Arc::new(spec);
         }
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);

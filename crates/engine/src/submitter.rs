@@ -19,19 +19,19 @@ use self::starting::Slots;
 use crate::bus::BusMessage;
 use crate::client::{ANY_WORK, Client};
 
-/// How many go into one unit; more wait for the next.
+/// The largest unit; further submissions wait for the next.
 const LARGEST_UNIT: usize = 500;
 /// How often a unit is repeated that the database asked to repeat.
 const MOST_TRIES: usize = 20;
 
-/// What the request for a run leaves with it.
+/// What a request stores together with its run.
 #[derive(Debug, Default)]
 pub struct Leaves {
     pub key: Option<(RequestKey, KeptAnswer)>,
     pub audit: Option<AuditRow>,
 }
 
-/// Which version a run may be of.
+/// Which version a run may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Newness {
     Any,
@@ -39,7 +39,7 @@ pub enum Newness {
     Newest,
 }
 
-/// Tells what a request leaves, given the time at which its run is made.
+/// Computes what a request stores, given the time at which its run is created.
 pub type LeavesAt = Box<dyn FnOnce(Micros) -> Leaves + Send>;
 
 struct Waiting {
@@ -49,10 +49,10 @@ struct Waiting {
     reply: oneshot::Sender<Result<Micros>>,
 }
 
-/// What waits for the next unit, by namespace.
+/// Submissions that wait for the next unit, by namespace.
 struct Queue<T> {
     by_namespace: HashMap<String, VecDeque<T>>,
-    /// Whose turn it is.
+    /// The order of namespaces.
     turns: VecDeque<String>,
     is_draining: bool,
 }
@@ -60,7 +60,7 @@ struct Queue<T> {
 #[derive(Default)]
 pub(crate) struct Submitter {
     queue: Mutex<Queue<Waiting>>,
-    /// The lane of units that start what they make, when none is under way.
+    /// The lane of units that start their runs, when none is under way.
     lane: Mutex<Option<Lane>>,
 }
 
@@ -85,7 +85,7 @@ impl<T> Queue<T> {
         line.push_back(waiting);
     }
 
-    /// One of each namespace in turn, until the unit is full.
+    /// Takes submissions from the namespaces in turn, until the unit is full.
     fn take(&mut self) -> Vec<T> {
         let mut unit = Vec::new();
         while unit.len() < LARGEST_UNIT
@@ -105,8 +105,8 @@ impl<T> Queue<T> {
 
 #[boxed]
 impl Client {
-    /// Makes a plain run with what its request leaves, together with others; when it was made. The work of the submitter
-    /// goes on if the caller does not wait for it.
+    /// Creates a plain run together with others, and returns when it was created. The submission goes on if the caller
+    /// goes away.
     pub async fn submit_plain(&self, run: NewRun, edition: Newness, leaves: LeavesAt) -> Result<Micros> {
         let (reply, made) = oneshot::channel();
         let begins = {
@@ -155,14 +155,14 @@ async fn drain(client: Client) {
     }
 }
 
-/// What became of each, and whether something is left for others to start. Halves are tried apart when the whole was
-/// refused.
+/// The result of each submission, and whether task runs are left for others to start. If the whole unit is refused, its
+/// halves are tried separately.
 async fn commit(client: &Client, now: Micros, unit: &[PlainSubmission]) -> (Vec<Result<()>>, bool) {
     let mut outcomes: Vec<Result<()>> = Vec::with_capacity(unit.len());
     let (mut parts, mut left) = (vec![unit], false);
     let mut slots = Slots::reserve(client, unit);
     while let Some(part) = parts.pop() {
-        // Only the whole starts what it makes: halves are rare, and their first tasks are claimed as usual.
+        // Only the whole unit starts its runs: halves are rare, and their first tasks are claimed as usual.
         let outcome = match slots.take() {
             Some(slots) => slots.submit(now, part).await,
             None => try_commit(client, now, part).await.map(|()| true),
@@ -173,7 +173,7 @@ async fn commit(client: &Client, now: Micros, unit: &[PlainSubmission]) -> (Vec<
                 outcomes.extend(part.iter().map(|_| Ok(())));
             }
             Err(error) if part.len() == 1 => outcomes.push(Err(error)),
-            // Whether it was applied is unknown, for each of them.
+            // It is unknown whether the unit was applied.
             Err(error @ (Error::Unavailable(_) | Error::InDoubt(_) | Error::Repeat(_))) => {
                 tracing::warn!(%error, submissions = part.len(), "a unit of submissions was not answered");
                 outcomes.extend(part.iter().map(|_| Err(Error::InDoubt("a submission"))));

@@ -1,4 +1,4 @@
-//! Why a task run does not run, in words: what it waits for, who could change that.
+//! Explains why a task run does not run: what it waits for, and who could change that.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::client::Client;
 /// At most this many names are listed; the others are counted.
 const MOST_NAMED: usize = 10;
 
-/// What is looked at once for all task runs of a run.
+/// Data read once for all task runs of a run.
 #[derive(Debug)]
 pub struct Obstacles {
     run: RunSummary,
@@ -29,7 +29,7 @@ pub struct Obstacles {
 
 #[boxed]
 impl Client {
-    /// Why one task run does not run; empty if it runs or has ended.
+    /// Why a task run does not run; empty if it runs or has ended.
     pub async fn why(&self, key: TaskKey) -> Result<Vec<String>> {
         let run = self.store.run_summary(key.run).await?;
         let spec = self.spec(run.version).await?;
@@ -47,7 +47,7 @@ impl Client {
         Ok(obstacles.of(&spec.workflow, &row))
     }
 
-    /// What stands in the way of a run's task runs; `rows` are all of them.
+    /// What prevents a run's task runs from running; `rows` are all of them.
     pub async fn obstacles(&self, run: RunSummary, workflow: &Workflow, rows: &[TaskRunRow]) -> Result<Obstacles> {
         let is_in = |state: TaskState| rows.iter().any(|row| row.state == state);
         let sessions = if is_in(TaskState::Ready) { self.store.live_sessions().await? } else { Vec::new() };
@@ -78,7 +78,7 @@ fn task_of<'w>(workflow: &'w Workflow, row: &TaskRunRow) -> Option<&'w Task> {
 }
 
 impl Obstacles {
-    /// Why this one does not run, or did not; empty if it runs or has run.
+    /// Why this task run does not or did not run; empty if it runs or has run.
     pub fn of(&self, workflow: &Workflow, row: &TaskRunRow) -> Vec<String> {
         let Some(task) = task_of(workflow, row) else { return Vec::new() };
         let due = || row.due_at.map_or_else(|| "a time that is not known".to_owned(), rfc3339);
@@ -126,7 +126,7 @@ impl Obstacles {
         words
     }
 
-    /// The tasks whose ends keep the rule of this one from ever being met.
+    /// The upstream tasks whose ends prevent the rule of this task from being met.
     fn failed_needs(&self, workflow: &Workflow, task: &Task, row: &TaskRunRow) -> Vec<String> {
         let ended = |need: &i32| {
             let state = *self.states.get(&TaskKey::new(row.key.run, *need))?;

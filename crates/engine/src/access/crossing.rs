@@ -1,8 +1,8 @@
 //! What definitions of one namespace do in another.
 //!
-//! A stored definition acts for its namespace, not for its author: a workflow of another namespace must list it in
-//! `callers` when it is called or followed. Either way the other namespace reads of it in its audit log; what is allowed is
-//! written in the transaction that does it.
+//! A stored definition acts for its namespace, not for its author: a workflow of another namespace must list that
+//! namespace in `callers` before it can be called or followed. Both outcomes are written to the audit log of the other
+//! namespace; an allowed crossing is written in the transaction that performs it.
 
 use mainspring_store::AuditRow;
 use uuid::Uuid;
@@ -12,11 +12,11 @@ use crate::client::Client;
 /// A definition of one namespace that concerns a workflow of another.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Crossing<'a> {
-    /// What it does: `CALL` or `FOLLOW`.
+    /// The access: `CALL` or `FOLLOW`.
     pub(crate) verb: &'static str,
     /// The definition, like `workflow sales/report`.
     pub(crate) by: &'a str,
-    /// The workflow that is concerned, and its namespace.
+    /// The workflow that is called or followed, and its namespace.
     pub(crate) namespace: &'a str,
     pub(crate) workflow: &'a str,
     /// The run or event that caused it.
@@ -24,13 +24,14 @@ pub(crate) struct Crossing<'a> {
 }
 
 impl Client {
-    /// The entry of the audit log that says that it was allowed.
+    /// The audit row of an allowed crossing.
     pub(crate) fn allowed(&self, crossing: Crossing<'_>) -> AuditRow {
         self.entry(crossing, 201)
     }
 
-    /// Says in the audit log that it was refused, and why to the definition: the same for a workflow that is not there and for one
-    /// that does not let others use it. What a namespace has is its own affair.
+    /// Writes a refused crossing to the audit log, and returns the reason for the definition. The reason is the same
+    /// for a workflow that does not exist and for one that does not list the caller, so that a namespace cannot be
+    /// probed.
     pub(crate) async fn refused(&self, crossing: Crossing<'_>, own: &str) -> mainspring_store::Result<String> {
         self.store.add_audit(&self.entry(crossing, 403)).await?;
         Ok(not_callable(crossing.namespace, crossing.workflow, own))

@@ -1,4 +1,4 @@
-//! Namespaces: their quotas, and what goes with one that is deleted.
+//! Namespaces: their quotas, and what is deleted together with one.
 
 use mainspring_boxed::boxed;
 use mainspring_store::{Error, Operator, Quotas, Result};
@@ -6,7 +6,7 @@ use mainspring_store::{Error, Operator, Quotas, Result};
 use crate::bus::{AccessChange, AccessKind};
 use crate::client::Client;
 
-/// Runs that one deletion cancels at once.
+/// How many runs one deletion cancels.
 const CANCELLED_AT_ONCE: i64 = 500;
 
 /// Why a namespace was not deleted.
@@ -14,7 +14,7 @@ const CANCELLED_AT_ONCE: i64 = 500;
 pub enum DeleteNamespaceError {
     #[error("the namespace has workflows or secrets")]
     InUse,
-    /// Tasks that run take a moment to end.
+    /// Running tasks take a moment to end.
     #[error("{0} runs of the namespace are being cancelled")]
     RunsEnding(i64),
     #[error(transparent)]
@@ -35,8 +35,8 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a namespace: one that nothing is in, or with `cascade` everything in it too. Its open runs are cancelled
-    /// first; while some of them have not ended, nothing is deleted and the call is to be repeated.
+    /// Deletes an empty namespace, or with `cascade` one with everything in it. Its open runs are cancelled first.
+    /// While some of them have not ended, nothing is deleted, and the caller should repeat the call.
     pub async fn delete_namespace(&self, name: &str, cascade: bool, by: &str) -> Result<(), DeleteNamespaceError> {
         self.store.namespace(name).await?;
         if !cascade && self.store.is_used(name).await? {

@@ -1,5 +1,5 @@
-//! What a namespace may have. Read at most every few seconds, so that submitting costs nothing where there is no quota; where
-//! there is one, the store counts those who submit at the same instant one after the other.
+//! The quotas of a namespace. They are read at most every few seconds, so that submitting costs nothing where there is
+//! no quota. Where there is one, the store counts concurrent submissions one after the other.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -68,7 +68,7 @@ impl Client {
         })
     }
 
-    /// Refuses a workflow that would be one too many; new versions of known ones are no more than before.
+    /// Refuses a workflow beyond the quota. A new version of an existing workflow does not count.
     pub async fn check_workflow_quota(&self, workflow: &Workflow) -> Result<()> {
         let namespace = workflow.namespace.as_str();
         let Some(most) = self.quotas_of(namespace).await?.max_workflows else { return Ok(()) };

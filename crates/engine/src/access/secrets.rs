@@ -1,8 +1,9 @@
-//! Values that only tasks may see. Known to the process, or kept sealed in the store and opened when a task
-//! that needs them is claimed; never stored with a run.
+//! Secrets: values that only tasks may see. They are configured in this process, or stored sealed and opened when a
+//! task that needs them is claimed. They are never stored with a run.
 //!
-//! A secret of the namespace stands before one of the process with the same name. What was opened is remembered for a
-//! moment, so that a busy node does not read it for every task; a change made through another node is seen by then.
+//! A secret of the namespace takes precedence over one of the process with the same name. Opened secrets are cached for
+//! a moment, so that a busy node does not read them for every task; changes made through another node appear when the
+//! cache expires.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,20 +18,21 @@ use crate::access::vault::{Vault, VaultError};
 use crate::client::Client;
 
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Requests can name namespaces that do not exist: no more of them are remembered.
+/// Requests can name namespaces that do not exist, so the cache is bounded.
 const MOST_NAMESPACES: usize = 1_000;
 
 /// The secrets this process knows or can open, by name. Clones share them.
 #[derive(Clone, Default)]
 pub struct Secrets {
     known: Arc<BTreeMap<String, String>>,
-    /// Who may see what the process knows: `namespace`, `namespace/NAME`, or `*`. Every namespace unless it is given.
+    /// Which namespaces may use secrets of this process: `namespace`, `namespace/NAME`, or `*`. `None` allows every
+    /// namespace.
     allowed: Option<Arc<Vec<String>>>,
     vault: Vault,
     opened: Arc<Mutex<HashMap<String, Opened>>>,
 }
 
-/// What a namespace had when it was looked at.
+/// The opened secrets of a namespace, as of the last read.
 struct Opened {
     at: Instant,
     values: BTreeMap<String, String>,
@@ -38,7 +40,7 @@ struct Opened {
 
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Their values belong into no log.
+        // Secret values must not reach a log.
         out.debug_struct("Secrets").field("names", &self.known.keys()).field("vault", &self.vault).finish()
     }
 }
@@ -48,21 +50,21 @@ impl Secrets {
         Self { known: Arc::new(known.into_iter().collect()), ..Self::default() }
     }
 
-    /// The same with the keys of what is kept in the store.
+    /// Adds the keys of the secrets in the store.
     #[must_use]
     pub fn with_vault(mut self, vault: Vault) -> Self {
         self.vault = vault;
         self
     }
 
-    /// The same, with what the process knows only for these: `namespace`, `namespace/NAME`, or `*`.
+    /// Restricts the secrets of this process to these: `namespace`, `namespace/NAME`, or `*`.
     #[must_use]
     pub fn allow(mut self, allowed: impl IntoIterator<Item = String>) -> Self {
         self.allowed = Some(Arc::new(allowed.into_iter().collect()));
         self
     }
 
-    /// What the process knows under a name, for a namespace that may see it.
+    /// A secret of this process, for a namespace that may use it.
     fn known(&self, namespace: &str, name: &str) -> Option<&String> {
         let is_allowed = self.allowed.as_ref().is_none_or(|allowed| {
             allowed.iter().any(|entry| match entry.split_once('/') {
@@ -77,14 +79,14 @@ impl Secrets {
         &self.vault
     }
 
-    /// Looks at a namespace again with the next task that needs one of its secrets.
+    /// Drops the cache of a namespace: the next task that needs a secret reads them again.
     pub fn forget(&self, namespace: &str) {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(namespace);
     }
 
-    /// Reads and opens the secrets of a namespace, unless that was done a moment ago and all of `names` were found: one
-    /// that is missing may just have been set through another node. What does not open is left out and said in the
-    /// log; a task that needs it fails with its name.
+    /// Reads and opens the secrets of a namespace. A fresh cache that has all of `names` is used instead; a missing
+    /// name may just have been set through another node. A secret that does not open is logged and left out, and a task
+    /// that needs it fails with its name.
     pub(crate) async fn prepare<N: AsRef<str>>(
         &self,
         store: &Store,
@@ -119,7 +121,7 @@ impl Secrets {
         opened.get(namespace).is_some_and(|opened| opened.at.elapsed() < REMEMBERED)
     }
 
-    /// Those of these names that exist for a namespace that was prepared.
+    /// Those of these secrets that exist for a prepared namespace.
     pub(crate) fn of(&self, namespace: &str, names: &[String]) -> Map<String, Value> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = opened.get(namespace);
@@ -132,7 +134,7 @@ impl Secrets {
             .collect()
     }
 
-    /// The value of one in a namespace that was prepared, for what this process itself checks by it.
+    /// One secret of a prepared namespace, for checks that this process makes itself.
     pub(crate) fn reveal(&self, namespace: &str, name: &str) -> Option<String> {
         let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         opened
@@ -148,7 +150,7 @@ impl Secrets {
             || opened.get(namespace).is_some_and(|opened| opened.values.contains_key(name))
     }
 
-    /// Declared by the workflow, but not known to this process.
+    /// Secrets that the workflow declares and this process does not know.
     pub fn missing<'w>(&self, workflow: &'w Workflow) -> Vec<&'w str> {
         workflow.secrets.iter().map(String::as_str).filter(|name| !self.knows(&workflow.namespace, name)).collect()
     }
@@ -156,7 +158,7 @@ impl Secrets {
 
 #[boxed]
 impl Client {
-    /// Seals a value and keeps it; whether there was none of that name.
+    /// Seals and stores a value. Returns whether the name is new.
     pub async fn put_secret(&self, namespace: &str, name: &str, value: &str, by: &str) -> Result<bool, PutSecretError> {
         let sealed = self.secrets.vault().seal(namespace, name, value)?;
         let is_new = self.store.put_secret(self.now(), namespace, &sealed, by).await?;

@@ -86,7 +86,7 @@ fn bound_to(namespace: &str, name: &str) -> Vec<u8> {
     format!("mainspring secret v1 {}:{namespace} {}:{name}", namespace.len(), name.len()).into_bytes()
 }
 
-/// Names a key without telling anything of it.
+/// An id of a key that reveals nothing about it.
 fn key_id(key: &[u8; 32]) -> String {
     let mut digest = Sha256::new();
     digest.update(b"mainspring key id v1");

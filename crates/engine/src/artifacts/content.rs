@@ -1,4 +1,4 @@
-//! Reads kept files, piece by piece.
+//! Reads kept files in pieces.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
@@ -39,7 +39,7 @@ impl Client {
         self.open_stored(self.store.artifact(key, attempt, name).await?).await
     }
 
-    /// The same for a file that an attempt left for later runs.
+    /// Opens a file that an attempt left for later runs; `None` if there is none of that name.
     pub async fn open_cached_file(
         &self,
         key: TaskKey,
@@ -91,7 +91,7 @@ impl ArtifactReader for Streamed {
     }
 }
 
-/// Gives the pool of this process the files of other tasks.
+/// The source of files of other tasks for the pool of this process.
 #[derive(Debug, Clone)]
 pub struct ArtifactContents(Client);
 

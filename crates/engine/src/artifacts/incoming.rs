@@ -11,8 +11,8 @@ use crate::exchange::scopes::{WithSpec, pause};
 use crate::node::Shared;
 use crate::specs::Spec;
 
-/// What each claim with `files_from` is given, or why it cannot begin, however long the store is away. `None` when the node
-/// stops.
+/// The files for each claim with `files_from`, or the reason why the attempt cannot begin. Retries while the store is
+/// unreachable; `None` when the node stops.
 pub(crate) async fn incoming_files(
     shared: &Shared,
     claims: &[WithSpec],
@@ -59,7 +59,7 @@ async fn of_claim(
             let file = incoming(run, producer, row);
             let before = given.iter().find(|before| before.path == file.path);
             if before.is_some_and(|before| (before.task_run_id, &before.name) == (file.task_run_id, &file.name)) {
-                // Two entries mean the same file.
+                // Two entries named the same file.
                 continue;
             }
             if let Some(before) = before {
@@ -76,7 +76,7 @@ async fn of_claim(
     Ok(Ok(given))
 }
 
-/// Files keep their path. Those of items of a repeated task are put apart: into `TASK/NUMBER/`.
+/// Files keep their path. Files of the items of a repeated task go into one folder per item: `TASK/NUMBER/`.
 fn incoming(run: mainspring_core::RunId, producer: &str, row: ArtifactRow) -> IncomingFile {
     let path = match row.item {
         NO_ITEM => row.name.clone(),

@@ -1,4 +1,4 @@
-//! Keeps a file as it comes, without holding it in memory.
+//! Stores a file while it is received, without holding it in memory.
 
 use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
@@ -20,12 +20,12 @@ use crate::node::Shared;
 const PART: usize = 8 << 20;
 /// What is read from a file at once.
 const PIECE: usize = 256 << 10;
-/// A file that has not been written by then is given up.
+/// An upload that has not ended by then is abandoned.
 const LONGEST_UPLOAD: i64 = 24 * 3_600 * 1_000_000;
-/// How often an object store that fails is asked again before the task fails.
+/// How often a failing object store is retried before the task fails.
 const MOST_TRIES: u32 = 5;
 
-/// A file that is on its way.
+/// A file that is being uploaded.
 #[derive(Debug, Clone)]
 pub struct ArtifactUpload {
     pub name: String,
@@ -36,7 +36,7 @@ pub struct ArtifactUpload {
     pub cache_files: Option<u32>,
 }
 
-/// Why a file is not kept, or does not come.
+/// Why a file was not kept or did not arrive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     #[error("the file has more than {limit} bytes: keep less, or {remedy}")]
@@ -61,7 +61,7 @@ pub enum ArtifactError {
 }
 
 impl ArtifactError {
-    /// Whether waiting and sending it again can help.
+    /// Whether a retry can help.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Objects(_)) || matches!(self, Self::Store(error) if error.is_transient())
     }
@@ -69,7 +69,7 @@ impl ArtifactError {
 
 #[boxed]
 impl Client {
-    /// Keeps a file of an attempt as it comes. The same name again replaces it.
+    /// Stores a file of an attempt while it is received. The same name again replaces it.
     pub async fn keep_artifact(
         &self,
         key: TaskKey,
@@ -117,7 +117,8 @@ impl Client {
         }
     }
 
-    /// Writes what has come and what follows as an object. It counts as unused until the artifact names it.
+    /// Writes the received pieces and the remaining ones as an object. The object counts as unused until the artifact
+    /// names it.
     async fn keep_object(
         &self,
         key: TaskKey,
@@ -135,7 +136,7 @@ impl Client {
         match self.write_parts(parts.as_mut(), head, read, upload).await {
             Ok(()) => Ok(ArtifactPlace::Object(object)),
             Err(error) => {
-                // What is left of it is deleted with other unused objects.
+                // Remaining parts are deleted with other unused objects.
                 let _ = parts.abort().await;
                 Err(error)
             }
@@ -160,7 +161,7 @@ impl Client {
                 parts.put_part(std::mem::replace(&mut pending, rest).into()).await?;
             }
         }
-        // Before it becomes an object.
+        // The digest is checked before the object is completed.
         read.checked(upload)?;
         if !pending.is_empty() {
             parts.put_part(pending.into()).await?;
@@ -170,7 +171,7 @@ impl Client {
     }
 }
 
-/// Counts and digests what comes.
+/// Counts and digests the received pieces.
 struct Receiving<'r> {
     reader: &'r mut dyn ArtifactReader,
     digest: digest::Context,
@@ -190,7 +191,7 @@ impl Receiving<'_> {
         Ok(piece)
     }
 
-    /// The digest of what came, if it is what the sender says.
+    /// The digest of the received bytes, if it equals the one of the sender.
     fn checked(&self, upload: &ArtifactUpload) -> Result<String, ArtifactError> {
         let found = hex(self.digest.clone().finish().as_ref());
         match found.eq_ignore_ascii_case(&upload.sha256) {
@@ -200,9 +201,9 @@ impl Receiving<'_> {
     }
 }
 
-/// Stores the files of an attempt before its end is reported: a reader who sees it ended finds the files. However long the
-/// store is away; the attempt is this node's meanwhile. One that cannot be kept fails a task that succeeded, unless it was for
-/// a cache, which is found only if it is whole.
+/// Stores the files of an attempt before its end is reported, so that a reader who sees the end finds the files.
+/// Retries while the store is unreachable, because the attempt belongs to this node. A file that cannot be kept fails a
+/// task that succeeded, unless it is part of a cache: an incomplete cache is never found.
 pub(crate) async fn keep_completed(shared: &Shared, completion: &mut Completion) {
     for artifact in std::mem::take(&mut completion.artifacts) {
         let Some(kept) = keep_one(shared, completion, &artifact).await else { return };

@@ -1,4 +1,5 @@
-//! Files that tasks leave: small ones in the database, larger ones in an object store, and the way to other tasks.
+//! Files that tasks leave: small ones in the database, larger ones in an object store; and their delivery to other
+//! tasks.
 
 mod content;
 mod incoming;

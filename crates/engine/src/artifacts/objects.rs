@@ -1,4 +1,4 @@
-//! Where files go that are too large for the database.
+//! The object store, for files that are too large for the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use url::Url;
 use super::s3::HyperConnector;
 use crate::client::Client;
 
-/// What an operator can choose about files of tasks.
+/// The operator's settings for files of tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactSettings {
     /// `file:///FOLDER` or `s3://BUCKET/PREFIX`; without it files are kept in the database alone.
@@ -51,7 +51,7 @@ pub(crate) struct Artifacts {
 }
 
 impl Artifacts {
-    /// Nothing is asked of the object store yet: one that is away may come.
+    /// Does not contact the object store, which may become available later.
     pub(crate) fn new(settings: ArtifactSettings) -> Result<Self, ArtifactSettingsError> {
         let objects = settings.url.as_deref().map(open).transpose()?;
         Ok(Self { settings, objects })
@@ -65,7 +65,7 @@ impl Artifacts {
         }
     }
 
-    /// Says how much an attempt may leave.
+    /// Sets the limit for the files of an attempt.
     pub(crate) fn limit(&self, order: &mut Order) {
         if !order.artifacts.is_empty() {
             order.process.artifacts_limit = Some(self.attempt_limit());
@@ -80,7 +80,8 @@ impl Artifacts {
         }
     }
 
-    /// Deletes an object; one that is not there is as good as deleted. Without an object store nothing can be deleted.
+    /// Deletes an object. An object that does not exist counts as deleted. Without an object store nothing can be
+    /// deleted.
     pub(crate) async fn delete(&self, object: &str) -> Result<bool, object_store::Error> {
         let Some(objects) = &self.objects else { return Ok(false) };
         match objects.delete(&Path::from(object)).await {
@@ -92,13 +93,13 @@ impl Artifacts {
 
 #[boxed]
 impl Client {
-    /// The same, keeping files of tasks as the settings say.
+    /// Sets where files of tasks are kept.
     pub fn with_artifacts(mut self, settings: ArtifactSettings) -> Result<Self, ArtifactSettingsError> {
         self.artifacts = Arc::new(Artifacts::new(settings)?);
         Ok(self)
     }
 
-    /// Deletes objects that no artifact names; how many. Those that cannot be deleted now are tried again later.
+    /// Deletes objects that no artifact names, and returns how many. An object that cannot be deleted is retried later.
     pub async fn delete_unused_objects(&self, most: i64) -> mainspring_store::Result<usize> {
         let mut deleted = 0;
         for object in self.store.unused_objects(self.now(), most).await? {

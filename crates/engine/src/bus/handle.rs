@@ -1,4 +1,4 @@
-//! The handle that everything publishes through.
+//! The handle for publishing messages.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,12 +18,12 @@ use super::signals::Signals;
 use super::transport::{BusTransport, listen_loop, send_loop};
 use super::wire::{self, Line};
 
-/// An empty answer never means an empty queue: there is always another look.
+/// An empty answer never means an empty queue, so each loop also polls.
 const POLL_WHEN_IDLE: Duration = Duration::from_secs(1);
-/// Where other processes cannot be heard and something happened lately.
+/// The poll interval while other processes cannot be heard and this one is busy.
 const POLL_WHEN_BUSY: Duration = Duration::from_millis(50);
 
-/// Clones share one bus, which ends with the last of them.
+/// The bus of a process. Clones share it, and it ends with the last clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Bus {
     links: Arc<Links>,
@@ -31,15 +31,15 @@ pub(crate) struct Bus {
     _guard: Arc<DropGuard>,
 }
 
-/// What the loops of the bus share with its handles.
+/// State that the loops of the bus share with its handles.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// This process, so that it does not hear itself.
+    /// The name of this process, so that it ignores its own messages.
     name: String,
     pub(crate) signals: Signals,
     pub(crate) hints: Arc<Hints>,
     pub(crate) outbox: Outbox,
-    /// In the order in which sending is tried.
+    /// Transports, in the order in which they are tried.
     transports: Mutex<Vec<Arc<dyn BusTransport>>>,
     /// How many transports are heard now.
     pub(crate) connected_transports: AtomicUsize,
@@ -67,19 +67,19 @@ impl Bus {
         Self { links, _guard: Arc::new(stop.clone().drop_guard()), stop }
     }
 
-    /// Prefers a further way to other processes. Before anything listens.
+    /// Puts a transport before the others. To be called before anything listens.
     pub(crate) fn prefer(&self, transport: Arc<dyn BusTransport>) {
         self.links.transports.lock().unwrap_or_else(PoisonError::into_inner).insert(0, transport);
     }
 
-    /// Says what happened: to the loops of this process now, to other processes soon. Within the unit of a request it is
-    /// said with its commit: who looks before finds nothing.
+    /// Publishes a message: at once to the loops of this process, soon to other processes. Within the unit of a request
+    /// the message waits for the commit, because a loop that looks before it finds nothing.
     pub(crate) fn publish(&self, message: BusMessage) {
         let links = Arc::clone(&self.links);
         after_commit(move || links.publish(message));
     }
 
-    /// Sends what is pending before it returns, unless a loop of this process sends it anyway.
+    /// Sends the pending messages before it returns, unless a background loop sends them anyway.
     pub(crate) async fn flush(&self) {
         if is_within_unit() {
             return;
@@ -89,14 +89,14 @@ impl Bus {
         }
     }
 
-    /// Sends from a loop of its own from now on, so that callers do not wait for it.
+    /// Sends from a background loop from now on, so that callers do not wait.
     pub(crate) fn send_in_background(&self) {
         if !self.links.sends.swap(true, Ordering::AcqRel) {
             tokio::spawn(send_loop(Arc::clone(&self.links), self.stop.clone()));
         }
     }
 
-    /// Hears other processes from now on.
+    /// Listens to other processes from now on.
     pub(crate) fn listen(&self) {
         if !self.links.listens.swap(true, Ordering::AcqRel) {
             for transport in self.links.transports() {
@@ -105,7 +105,7 @@ impl Bus {
         }
     }
 
-    /// How long a loop may sleep before it looks by itself.
+    /// How long a loop may sleep between polls.
     pub(crate) fn poll_interval(&self, busy: bool) -> Duration {
         let is_connected = self.links.connected_transports.load(Ordering::Relaxed) > 0;
         if busy && !is_connected { POLL_WHEN_BUSY } else { POLL_WHEN_IDLE }
@@ -115,12 +115,12 @@ impl Bus {
         &self.links.signals
     }
 
-    /// Something may be claimable in this process only: other processes have the message already, or cannot claim the task.
+    /// Wakes only the loops of this process, because other processes have the message already or cannot claim the task.
     pub(crate) fn look_here(&self) {
         self.links.signals.claimable(ClaimableRoutes::Any);
     }
 
-    /// What happens to runs, in more detail than their names, as far as there are subscribers.
+    /// Hints with details about changed runs, sent while there are subscribers.
     pub(crate) fn hints(&self) -> &Hints {
         &self.links.hints
     }
@@ -135,7 +135,7 @@ impl Links {
         if self.has_transports() {
             self.outbox.add(&message);
         }
-        // Wanting changes of other processes is nothing to this one.
+        // This message asks other processes for hints and concerns no loop of this one.
         if message != BusMessage::RunChangesWanted {
             self.receive(message);
         }
@@ -149,7 +149,7 @@ impl Links {
         !self.transports.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// Sends everything that is pending, by the first transport that takes all of it.
+    /// Sends the pending messages over the first transport that accepts all of them.
     pub(crate) async fn flush(&self) {
         let (pending, runs) = (self.outbox.take(), self.hints.take_outward());
         if pending.is_empty() && runs.hints.is_empty() && !runs.lost_some {
@@ -171,8 +171,8 @@ impl Links {
             match line {
                 Line::Message(message) => {
                     if matches!(message, BusMessage::Claimable(_) | BusMessage::EventsPending) {
-                        // Another process may have left events to match and units to continue. Those of this process
-                        // say so themselves: their every submission must not cost a look.
+                        // Another process may have left events to match and units to continue. In this process the
+                        // submitting code wakes the loop itself, because not every submission is worth a pass.
                         self.signals.wake_promotion();
                     }
                     self.receive(message);

@@ -1,4 +1,4 @@
-//! What can happen, as far as others need to look at it.
+//! The messages of the bus.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use mainspring_core::RunId;
 use tokio::sync::broadcast;
 
-/// Something that happened. Each is a reason to look, never a fact to rely on.
+/// A change that other loops may need to know. A message is a reason to look, never a fact to rely on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BusMessage {
     /// Task runs may have become claimable.
@@ -15,11 +15,11 @@ pub(crate) enum BusMessage {
     RoutesChanged,
     /// Triggers were added, changed, paused or resumed.
     SchedulesChanged,
-    /// Events, or ends of runs with subscribers, are stored and not yet handled.
+    /// Events are stored, or runs with followers have ended, and the leader has not handled them.
     EventsPending,
     /// These runs have a new number in their log, or a new state.
     RunsChanged(Vec<RunId>),
-    /// Attempts of these sessions are to be stopped; none named means any session.
+    /// Attempts of these sessions are to be stopped. An empty list means any session.
     CancelRequested(Vec<i64>),
     /// Caches of tokens, roles, workflows, quotas or secrets are out of date.
     AccessChanged(AccessChange),
@@ -49,7 +49,7 @@ impl ClaimableRoutes {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessChange {
     pub kind: AccessKind,
-    /// The namespace concerned; every one unless it is named.
+    /// The namespace; `None` means every namespace.
     pub namespace: Option<String>,
 }
 

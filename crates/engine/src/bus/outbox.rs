@@ -1,4 +1,4 @@
-//! Messages not yet sent to other processes, merged: a thousand messages of one kind are one line.
+//! Messages that wait to be sent to other processes, merged: many messages of one kind become one line.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +23,7 @@ pub(crate) struct Pending {
     pub(crate) run_changes_wanted: bool,
 }
 
-/// Sessions that have attempts to stop; `None` when they are not known.
+/// Sessions that have attempts to stop; `None` means any session.
 pub(crate) type CancelledSessions = Option<BTreeSet<i64>>;
 
 impl Pending {

@@ -9,7 +9,7 @@ use super::message::{AccessChange, ClaimableRoutes};
 
 /// More lanes than this are of no use to one node.
 pub(crate) const MAX_LANES: usize = 8;
-/// Changes of access data that a slow receiver may be behind.
+/// How many changes of access data a slow receiver may lag behind.
 const ACCESS_CHANGES: usize = 256;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Signals {
     schedules: Notify,
     due: Notify,
     leadership: Notify,
-    /// For the feeder of dispatch streams, if there is one.
+    /// Wakes the feeder of dispatch streams, if there is one.
     dispatch: Notify,
     dispatches: AtomicBool,
     access: broadcast::Sender<AccessChange>,
@@ -45,7 +45,7 @@ impl Default for Signals {
 }
 
 impl Signals {
-    /// There is something for this lane to hand in.
+    /// Wakes a lane that has something to hand in.
     pub(crate) fn wake_lane(&self, lane: usize) {
         if let Some(signal) = self.lanes.get(lane) {
             signal.notify_one();
@@ -74,12 +74,12 @@ impl Signals {
         }
     }
 
-    /// Where to look since the last time, if anywhere.
+    /// Takes the routes that may have become claimable since the last call.
     pub(crate) fn take_claimable(&self) -> Option<ClaimableRoutes> {
         self.claimable.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Routes are read before the next look.
+    /// Makes the next pass read the routes.
     pub(crate) fn routes_changed(&self) {
         self.new_routes.store(true, Ordering::Release);
     }
@@ -128,7 +128,7 @@ impl Signals {
     }
 
     pub(crate) fn access_changed(&self, change: AccessChange) {
-        // There may be no cache in this process.
+        // Sending fails when this process has no cache; that is harmless.
         let _ = self.access.send(change);
     }
 

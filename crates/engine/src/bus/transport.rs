@@ -1,4 +1,4 @@
-//! What carries messages to other processes, and the loops that send and hear them.
+//! Transports to other processes, and the loops that send and receive.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::handle::Links;
 
-/// Between two batches: what happens meanwhile is merged.
+/// The pause between two batches. Messages of that time are merged.
 const SEND_EVERY: Duration = Duration::from_millis(5);
-/// Before a lost subscription is opened again.
+/// The pause before a lost subscription is opened again.
 const AFTER_LOSS: Duration = Duration::from_secs(1);
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Why a message could not be sent or heard. Nothing depends on it: the loops look by themselves.
+/// Why a message could not be sent or received. Nothing depends on messages: the loops also poll.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BusError(String);
@@ -27,21 +27,21 @@ impl BusError {
     }
 }
 
-/// A way to other processes.
+/// A transport of messages to other processes.
 pub(crate) trait BusTransport: Send + Sync + std::fmt::Debug + 'static {
     fn name(&self) -> &'static str;
-    /// The longest text that one message may have.
+    /// The longest text of one message.
     fn longest_text(&self) -> usize;
     fn send<'a>(&'a self, text: &'a str) -> BoxFuture<'a, Result<(), BusError>>;
     fn subscribe(&self) -> BoxFuture<'_, Result<Box<dyn Subscription>, BusError>>;
 }
 
 pub(crate) trait Subscription: Send {
-    /// The next text of any process, this one included.
+    /// The next text of any process, including this one.
     fn next(&mut self) -> BoxFuture<'_, Result<String, BusError>>;
 }
 
-/// Sends what is published, at most every few milliseconds.
+/// Sends published messages, at most every few milliseconds.
 pub(crate) async fn send_loop(links: Arc<Links>, stop: CancellationToken) {
     loop {
         tokio::select! {
@@ -54,14 +54,14 @@ pub(crate) async fn send_loop(links: Arc<Links>, stop: CancellationToken) {
     }
 }
 
-/// Hears what other processes publish, for as long as the process lives.
+/// Receives the messages of other processes until the process ends.
 pub(crate) async fn listen_loop(links: Arc<Links>, transport: Arc<dyn BusTransport>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match stop.run_until_cancelled(transport.subscribe()).await {
             None => return,
             Some(Ok(mut subscription)) => {
                 links.connected_transports.fetch_add(1, Ordering::AcqRel);
-                // What was published while nothing was heard.
+                // Messages may have been missed while the subscription was lost.
                 links.look_at_everything();
                 let lost = stop.run_until_cancelled(receive_all(&links, subscription.as_mut())).await;
                 links.connected_transports.fetch_sub(1, Ordering::AcqRel);

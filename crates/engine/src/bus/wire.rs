@@ -1,6 +1,6 @@
 //! Messages as text: the sender's name in the first line, then one message per line.
 //!
-//! A line that this program does not know means that something unknown happened: every loop looks.
+//! A line of an unknown kind wakes every loop, because a newer program may have sent it.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,21 +10,21 @@ use crate::live::{Gathered, Hint};
 use super::message::{AccessChange, BusMessage, ClaimableRoutes};
 use super::outbox::Pending;
 
-/// More texts than this at a time say no more of the runs than "many have changed".
+/// If the changed runs need more texts than this, they are sent as "many have changed".
 const MOST_TEXTS: usize = 8;
 const MANY_RUNS: &str = "run !";
 
-/// What one text says.
+/// One line of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     Message(BusMessage),
     Run(Hint),
-    /// More runs have changed than were named.
+    /// More runs have changed than the text names.
     ManyRuns,
     Unknown,
 }
 
-/// Writes everything that is pending, in texts no longer than `longest`.
+/// Encodes the pending messages in texts no longer than `longest`.
 pub(crate) fn encode(from: &str, pending: &Pending, runs: &Gathered, longest: usize) -> Vec<String> {
     let mut lines = message_lines(pending);
     let messages = lines.len();
@@ -92,7 +92,7 @@ fn pack(from: &str, lines: &[String], longest: usize) -> Vec<String> {
     texts
 }
 
-/// What another process wrote; nothing if it was this one.
+/// Decodes a text of another process. A text of this process has no lines.
 pub(crate) fn decode(own: &str, text: &str) -> Vec<Line> {
     let mut lines = text.lines();
     if lines.next() == Some(own) {

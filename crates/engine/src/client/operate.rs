@@ -1,4 +1,4 @@
-//! What operators do to runs and pools, and what an ended run leaves.
+//! Actions of operators on runs and pools, and the outputs of ended runs.
 
 use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
@@ -12,13 +12,13 @@ use super::submission::{SubmitError, run_scope};
 use super::{ANY_WORK, Client};
 use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::exchange::parked::chain_of;
-/// Which workflows a run was started by, the first first.
+/// The workflows that led to a run, the first one first.
 #[derive(Debug, Clone)]
 pub(crate) struct Ancestry {
     pub(crate) chain: Vec<String>,
-    /// How many runs led to it, each started by an event or by the end of another.
+    /// How many runs led to it, each started by an event or by the end of another run.
     pub(crate) depth: i32,
-    /// What is at the beginning of them.
+    /// The cause at the start of the chain.
     pub(crate) cause: Uuid,
 }
 
@@ -43,8 +43,8 @@ impl Client {
         Ok(())
     }
 
-    /// The same with some inputs changed, for everything that is done from now on. What they were, and became, is kept with
-    /// the action.
+    /// Reopens with some inputs changed for everything that is executed from now on. The old and new values are kept
+    /// with the action.
     pub async fn reopen_with(
         &self,
         run: RunId,
@@ -80,7 +80,7 @@ impl Client {
         Ok(reopened)
     }
 
-    /// Does failed work, or the work from given tasks on, again in the same run.
+    /// Repeats failed work, or the work from given tasks on, in the same run.
     pub async fn reopen(&self, run: RunId, what: &Reopen, operator: &Operator) -> mainspring_store::Result<Reopened> {
         let version = self.store.run_summary(run).await?.version;
         let spec = self.specs.get(version).await?;
@@ -91,7 +91,7 @@ impl Client {
         Ok(reopened)
     }
 
-    /// Which workflows led to this run.
+    /// The workflows that led to this run.
     pub(crate) async fn ancestry(&self, run: RunId) -> mainspring_store::Result<Ancestry> {
         let Lineage { depth, cause } = self.store.lineage(run).await?;
         let chain = chain_of(self.store.run(run).await?.trigger.as_ref());
@@ -131,12 +131,12 @@ impl Client {
         self.store.delete_pool(namespace, name).await
     }
 
-    /// Lets a worker finish what it has and claim no more.
+    /// Drains a session: its worker finishes what it has and claims nothing more.
     pub async fn drain_session(&self, session: i64) -> mainspring_store::Result<()> {
         self.store.drain_session(session).await
     }
 
-    /// Changes how many task runs of a pool may go on at once. Those that a larger pool lets in are claimed at once.
+    /// Sets the slots of a pool. Task runs that a larger pool admits become claimable at once.
     pub async fn set_pool(&self, namespace: &str, name: &str, slots: Option<i32>) -> mainspring_store::Result<()> {
         self.store.set_pool(self.now(), namespace, name, slots).await?;
         self.announce([BusMessage::Claimable(ClaimableRoutes::Any)]).await;

@@ -1,4 +1,4 @@
-//! What a client is given when a process starts.
+//! Options of a client, set when a process starts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,28 +15,28 @@ use crate::redis::wake::RedisWake;
 use crate::redis::{Redis, RedisSettings};
 #[boxed]
 impl Client {
-    /// The same with the secrets that tasks of this process may see.
+    /// Sets the secrets that tasks of this process may use.
     #[must_use]
     pub fn with_secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
     }
 
-    /// The same, letting events start `most` runs and jobs for one cause.
+    /// Limits how many runs and jobs events may start for one cause.
     #[must_use]
     pub fn with_event_budget(mut self, most: i64) -> Self {
         self.budget.most = most;
         self
     }
 
-    /// The same, refusing workflows with a trigger that fires more often.
+    /// Refuses workflows with a trigger that fires more often.
     #[must_use]
     pub fn with_minimum_interval(mut self, interval: Option<Duration>) -> Self {
         self.minimum_interval = interval;
         self
     }
 
-    /// The same, coordinated by etcd beside the database. Settings that cannot work are refused; an etcd that is away is not.
+    /// Coordinates by etcd beside the database. Invalid settings are refused; an unreachable etcd is not.
     pub async fn with_etcd(mut self, settings: &EtcdSettings) -> Result<Self, CoordinationError> {
         let database = Arc::new(DatabaseCoordinator::new(self.store.clone(), Arc::clone(&self.clock)));
         let etcd = Arc::new(EtcdCoordinator::new(settings, database)?);
@@ -48,7 +48,7 @@ impl Client {
         Ok(self)
     }
 
-    /// The same with Redis beside the database. It is not asked anything yet: one that is away may come.
+    /// Uses Redis beside the database. It is not contacted yet, because it may become available later.
     #[must_use]
     pub fn with_redis(mut self, settings: &RedisSettings) -> Self {
         let redis = Redis { settings: settings.clone(), status: Arc::default() };
@@ -57,21 +57,21 @@ impl Client {
         self
     }
 
-    /// The same, knowing the names of the functions that this process can execute.
+    /// Sets the names of the functions that this process can execute.
     #[must_use]
     pub fn with_handlers(mut self, names: impl IntoIterator<Item = String>) -> Self {
         self.handlers = names.into_iter().collect();
         self
     }
 
-    /// The same, reporting to these metrics.
+    /// Sets the metrics.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// The same, sending spans.
+    /// Sets the tracer.
     #[must_use]
     pub fn with_tracer(mut self, tracer: Tracer) -> Self {
         self.tracer = tracer;

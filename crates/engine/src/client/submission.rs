@@ -1,4 +1,4 @@
-//! Making runs: inputs are checked, limits found, quotas kept.
+//! Creates runs: inputs are validated, limits resolved, quotas enforced.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub struct Submission {
     pub idempotency_key: Option<String>,
     /// What started it, as JSON.
     pub trigger: Option<Value>,
-    /// What happens when its concurrency limit is used up; that of the workflow unless given.
+    /// What happens when the concurrency limit is used up; by default the policy of the workflow.
     pub overlap: Option<Overlap>,
-    /// The time of day at which it begins, if that is to come.
+    /// The time of day at which the run begins, if it is in the future.
     pub start_at: Option<Micros>,
 }
 
@@ -43,7 +43,7 @@ pub enum SubmitError {
     /// PostgreSQL cannot store a NUL character, and no caller needs one.
     #[error("the {0} holds a NUL character: leave it out")]
     Nul(&'static str),
-    /// Later there may be room.
+    /// A later submission may succeed.
     #[error("{0}")]
     Quota(String),
     #[error(transparent)]
@@ -57,7 +57,7 @@ impl Client {
         Ok(created[0])
     }
 
-    /// Makes runs of one version, all of them or none.
+    /// Creates runs of one version, all or none.
     pub async fn submit_many(&self, spec: &Spec, submissions: Vec<Submission>) -> Result<Vec<Created>, SubmitError> {
         self.check_run_quota(&spec.workflow.namespace, submissions.len()).await?;
         let mut runs = Vec::with_capacity(submissions.len());
@@ -67,7 +67,7 @@ impl Client {
         self.create(&runs).await
     }
 
-    /// A run as it would be made, with its inputs checked, within the quota of its namespace.
+    /// Prepares a run: checks its inputs and the quota of its namespace.
     pub async fn prepare_run(&self, spec: &Spec, submission: Submission) -> Result<NewRun, SubmitError> {
         self.prepare(spec, submission).await
     }
@@ -79,13 +79,13 @@ impl Client {
         }
     }
 
-    /// Whether a run may be made together with those of others: nothing about it is decided by the database, and its
-    /// namespace has no quota to be counted against.
+    /// Whether a run can be batched with other submissions: the database decides nothing about it, and its namespace
+    /// has no quota.
     pub async fn gathers(&self, run: &NewRun) -> mainspring_store::Result<bool> {
         Ok(run.is_plain() && self.quotas_of(&run.version.namespace).await?.max_open_runs.is_none())
     }
 
-    /// Makes runs, those of each namespace counted against its quota; what became of them, in order.
+    /// Creates runs counted against the quotas of their namespaces, and returns the results in order.
     async fn create_counted(&self, runs: &[NewRun]) -> Result<Vec<Created>, SubmitError> {
         let mut namespaces: Vec<&str> = runs.iter().map(|run| run.version.namespace.as_str()).collect();
         namespaces.sort_unstable();
@@ -104,7 +104,7 @@ impl Client {
         Ok(created)
     }
 
-    /// Makes prepared runs, all of them or none. A single plain one gathers with those of others.
+    /// Creates prepared runs, all or none. A single plain run is batched with other submissions.
     pub async fn create(&self, runs: &[NewRun]) -> Result<Vec<Created>, SubmitError> {
         if let [run] = runs
             && !is_within_unit()
@@ -129,7 +129,7 @@ impl Client {
         Ok(created)
     }
 
-    /// Counts runs that were made, once they are.
+    /// Counts created runs in the metrics.
     pub(crate) fn meter<'r>(&self, runs: impl Iterator<Item = &'r NewRun>) {
         let mut counts: HashMap<i64, usize> = HashMap::new();
         for run in runs {
@@ -151,14 +151,14 @@ impl Client {
         self.prepare_as(self.clock.new_id(), spec, submission).await
     }
 
-    /// The same for a run whose id is settled.
+    /// Prepares a run whose id is fixed.
     pub(crate) async fn prepare_as(
         &self,
         id: RunId,
         spec: &Spec,
         submission: Submission,
     ) -> Result<NewRun, SubmitError> {
-        // Whatever starts a run: a request, an event, a schedule, a job or another run.
+        // Checked whatever starts the run: a request, an event, a schedule, a job or another run.
         self.check_run_quota(&spec.workflow.namespace, 1).await?;
         for (what, text) in
             [("correlation id", &submission.correlation_id), ("idempotency key", &submission.idempotency_key)]
@@ -183,7 +183,7 @@ impl Client {
         })
     }
 
-    /// The inputs of a run as they are stored, and the limit that it counts against.
+    /// The inputs of a run in their stored form, and its concurrency limit.
     async fn inputs_and_limit(
         &self,
         id: RunId,
@@ -213,7 +213,7 @@ impl Client {
         Ok(((!scope.inputs.is_empty()).then(|| Value::Object(scope.inputs).to_string()), limit))
     }
 
-    /// `overlap: cancel_running`: those that hold the limit make room for a newcomer that waits for it.
+    /// For `overlap: cancel_running`: cancels the runs that hold the limit which a new run waits for.
     pub(crate) async fn make_room_for(&self, newcomer: &NewRun) -> mainspring_store::Result<()> {
         let cancels = newcomer.overlap() == Some(Overlap::CancelRunning);
         let Some(limit) = newcomer.limit.filter(|_| cancels) else {
@@ -229,7 +229,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes the rest of a big run, after the commit of the request that wanted it.
+    /// Creates the rest of a big run, after the commit of the request.
     async fn proceed(&self, run: RunId) -> mainspring_store::Result<()> {
         if !is_within_unit() {
             return self.store.proceed_run(self.now(), run).await;
@@ -247,8 +247,8 @@ impl Client {
     }
 }
 
-/// What expressions see of a run before anything of it is stored. Its id carries its time; what started it says for when
-/// it was meant, if it was not a person.
+/// The scope of expressions before a run is stored. The id carries the time of the run; the trigger carries its nominal
+/// time, if a schedule started it.
 pub(crate) fn run_scope(id: RunId, trigger: Option<&Value>) -> Map<String, Value> {
     let mut scope = Map::new();
     scope.insert("id".into(), id.to_string().into());

@@ -11,7 +11,7 @@ use mainspring_store::{Edition, Error, Operator, Result, WorkflowRow};
 use super::Client;
 use crate::bus::BusMessage;
 use crate::specs::Spec;
-/// How long a deletion waits for the runs it has cancelled.
+/// How long a deletion waits for the runs that it cancelled.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const MOST_CANCELLED: i64 = 10_000;
@@ -19,7 +19,7 @@ const MOST_CANCELLED: i64 = 10_000;
 /// Why a workflow was not deleted.
 #[derive(Debug, thiserror::Error)]
 pub enum DeleteWorkflowError {
-    /// Tasks that run take a moment to end.
+    /// Running tasks take a moment to end.
     #[error("runs of the workflow are being cancelled")]
     RunsEnding,
     #[error(transparent)]
@@ -33,7 +33,7 @@ impl Client {
         self.put_workflow_with_files(workflow, source, &[]).await
     }
 
-    /// The same with the files that its tasks find beside them.
+    /// Stores a workflow with its files.
     pub async fn put_workflow_with_files(
         &self,
         workflow: Workflow,
@@ -43,7 +43,7 @@ impl Client {
         self.put_workflow_over(workflow, source, files, None).await
     }
 
-    /// The same, but only over this edition of the workflow; `Some(None)` if there must be none yet.
+    /// Stores a workflow only if this edition is current; `Some(None)` requires that there is none yet.
     pub async fn put_workflow_over(
         &self,
         workflow: Workflow,
@@ -54,7 +54,7 @@ impl Client {
         self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
-        // Schedules go by the time of day.
+        // Schedules follow the time of day.
         let (now, id) = (self.clock.wall(), self.clock.new_id());
         let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
         self.bus.publish(BusMessage::RoutesChanged);
@@ -80,8 +80,8 @@ impl Client {
         self.specs.get(version).await
     }
 
-    /// Deletes a workflow with its versions and ended runs. Its open runs are cancelled first if an operator is given, and
-    /// keep it otherwise.
+    /// Deletes a workflow with its versions and ended runs. With an operator its open runs are cancelled first; without
+    /// one they prevent the deletion.
     pub async fn delete_workflow(
         &self,
         row: &WorkflowRow,
@@ -93,7 +93,7 @@ impl Client {
         Ok(self.store.delete_workflow(row.id).await?)
     }
 
-    /// Cancels the open runs of a workflow and waits a while for their ends.
+    /// Cancels the open runs of a workflow and waits a while for them to end.
     async fn cancel_all_of(&self, row: &WorkflowRow, operator: &Operator) -> Result<(), DeleteWorkflowError> {
         self.set_workflow_active(row.id, false, None).await?;
         for run in self.store.open_runs_of(row.id, MOST_CANCELLED).await? {

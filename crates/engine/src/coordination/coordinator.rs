@@ -1,4 +1,4 @@
-//! What coordination means, whatever carries it.
+//! The interface of coordination.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::lock_guard::LockGuard;
 use crate::bus::transport::BoxFuture;
 
-/// A process that takes part, as it presents itself to others.
+/// A process that takes part, as other processes see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     pub node: Uuid,
@@ -41,23 +41,23 @@ impl Member {
 pub enum CoordinationError {
     #[error(transparent)]
     Store(#[from] mainspring_store::Error),
-    /// It cannot be reached now; later it may.
+    /// It is unreachable now; a retry may succeed.
     #[error("etcd is not reachable: {0}")]
     Unreachable(String),
-    /// It will not do with these settings.
+    /// It refuses these settings.
     #[error("{0}")]
     Refused(String),
 }
 
-/// How coordination is doing.
+/// The health of coordination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CoordinationHealth {
     Healthy,
-    /// It goes on by the database alone, because of this.
+    /// Nodes coordinate by the database alone, for this reason.
     Degraded(String),
 }
 
-/// What a leader writes where candidates watch.
+/// The leader's entry that candidates watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LeadershipNote {
     pub(crate) node: Uuid,
@@ -69,22 +69,22 @@ pub(crate) trait Coordinator: Send + Sync + std::fmt::Debug + 'static {
 
     fn health(&self) -> CoordinationHealth;
 
-    /// Publishes a member under a lease, and keeps it until stopped; then withdraws it.
+    /// Publishes a member under a lease, renews the lease until stopped, then withdraws the member.
     fn keep_membership(self: Arc<Self>, member: Member, stop: CancellationToken) -> BoxFuture<'static, ()>;
 
-    /// Members that it knows to be there now; `None` if it cannot say.
+    /// Members known to be present; `None` if the coordinator cannot tell.
     fn present(&self) -> Option<Vec<Uuid>>;
 
     /// Whether a process is known to be gone, which permits taking its term over at once. Never a guess: losing contact
-    /// says nothing about others.
+    /// proves nothing about others.
     fn is_gone(&self, node: Uuid) -> bool;
 
     /// Waits until members or the leadership have changed.
     fn changed(&self) -> BoxFuture<'_, ()>;
 
-    /// Notes which node leads, or that this one does not any more.
+    /// Publishes that this node leads, or that it does not lead any more.
     fn note_leadership(&self, note: Option<LeadershipNote>);
 
-    /// Waits for a lock. `ttl` is how long it outlives a holder that fell silent.
+    /// Waits for a lock. `ttl` is how long the lock outlives a silent holder.
     fn lock<'a>(&'a self, name: &'a str, ttl: Duration) -> BoxFuture<'a, Result<LockGuard, CoordinationError>>;
 }

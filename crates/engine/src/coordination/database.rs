@@ -14,7 +14,7 @@ use crate::bus::transport::BoxFuture;
 use crate::clock::SystemClock;
 
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// Between two looks at a lock that another process holds.
+/// The pause between two tries for a lock that another process holds.
 const LOCK_LOOKS: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl Coordinator for DatabaseCoordinator {
         "database"
     }
 
-    /// The database has a component of its own in the report.
+    /// The health report has a separate component for the database.
     fn health(&self) -> CoordinationHealth {
         CoordinationHealth::Healthy
     }
@@ -86,7 +86,7 @@ impl Coordinator for DatabaseCoordinator {
         None
     }
 
-    /// A beat that stands still is measured by the election itself.
+    /// The election itself measures beats that stand still.
     fn is_gone(&self, _: Uuid) -> bool {
         false
     }

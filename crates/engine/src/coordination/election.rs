@@ -17,7 +17,7 @@ use crate::node::{NodeConfig, Shared};
 /// The name of the term whose holder leads.
 pub const DUTY: &str = "scheduler";
 
-/// How often a node looks whether it must lead, and a leader beats.
+/// How often a node checks whether it must lead, and how often a leader beats.
 pub(crate) fn pace(config: &NodeConfig) -> Duration {
     config.heartbeat.min(config.lease_ttl / 3)
 }
@@ -36,7 +36,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             () = shared.stop.cancelled() => break,
         }
         if let Err(error) = candidate.step(&shared).await {
-            // What could not be read cannot be judged: start measuring anew.
+            // A failed read proves nothing about the holder, so measuring starts anew.
             tracing::warn!(%error, "standing for election");
             candidate.holder = Standing::default();
         }
@@ -48,7 +48,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 #[derive(Debug, Default)]
 struct Candidate {
     term: Option<Term>,
-    /// How long the beat of each epoch stood still.
+    /// How long the beat of each epoch has stood still.
     holder: Standing<i64>,
 }
 
@@ -85,7 +85,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// Gives the term up, so that another node takes it at once.
+    /// Releases the term, so that another node can take it at once.
     async fn hand_over(self, shared: &Shared) {
         shared.term.send_replace(None);
         let Some(term) = self.term else { return };

@@ -1,4 +1,4 @@
-//! A lock that is held: it beats in the background, says when it was lost, and is given up when it is dropped.
+//! A held lock. It beats in the background, reports when it was lost, and is released when it is dropped.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::CoordinationError;
 use crate::bus::transport::BoxFuture;
 
-/// The store's side of a lock that is held.
+/// The store's side of a held lock.
 pub(crate) trait LockLease: Send + Sync + 'static {
-    /// Says that it is still needed; false if it was taken over.
+    /// Renews the lock; false if another process took it over.
     fn beat(&self) -> BoxFuture<'_, Result<bool, CoordinationError>>;
     fn release(&self) -> BoxFuture<'_, Result<(), CoordinationError>>;
 }
@@ -40,12 +40,12 @@ impl LockGuard {
         self.fence
     }
 
-    /// Waits until the lock is lost: taken over, or not renewed for as long as it lasts.
+    /// Waits until the lock is lost: taken over, or not renewed within its lifetime.
     pub async fn lost(&self) {
         self.lost.cancelled().await;
     }
 
-    /// Gives the lock up and waits until others can take it.
+    /// Releases the lock and waits until others can take it.
     pub async fn release(mut self) {
         drop(self.release.take());
         if let Some(keeper) = self.keeper.take() {
@@ -58,7 +58,7 @@ async fn keep(lease: impl LockLease, ttl: Duration, lost: CancellationToken, mut
     let mut renewed = Instant::now();
     loop {
         tokio::select! {
-            // Sent or dropped: either way it is not needed any more.
+            // Whether the guard was released or dropped, the lock is not needed any more.
             _ = &mut released => {
                 if let Err(error) = lease.release().await {
                     tracing::warn!(%error, "giving up a lock; it lasts until its time is over");

@@ -19,14 +19,14 @@ impl<K> Default for Standing<K> {
 }
 
 impl<K: Eq + Hash> Standing<K> {
-    /// Begins a look; returns the time that it adds. Time without a look adds next to nothing: what beats may have been
-    /// kept from the store just like this node, and must get the chance to beat again.
+    /// Begins a pass, and returns the time that it adds. Time without a pass adds next to nothing: a member may have
+    /// been cut off from the store just like this node, and must get the chance to beat again.
     pub(crate) fn look(&mut self, now: Instant, pace: Duration) -> Duration {
         let since = self.looked.replace(now).map_or(Duration::ZERO, |last| now.duration_since(last));
         since.min(pace * 3 / 2)
     }
 
-    /// Notes a beat; returns for how long it has been the same.
+    /// Notes a beat, and returns how long it has stood still.
     pub(crate) fn note(&mut self, key: K, beat: i64, passed: Duration) -> Duration {
         match self.seen.get_mut(&key) {
             Some(entry) if entry.0 == beat => {
@@ -40,7 +40,7 @@ impl<K: Eq + Hash> Standing<K> {
         }
     }
 
-    /// Forgets what is not there any more.
+    /// Forgets the keys that no longer exist.
     pub(crate) fn retain(&mut self, is_there: impl Fn(&K) -> bool) {
         self.seen.retain(|key, _| is_there(key));
     }

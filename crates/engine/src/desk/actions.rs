@@ -1,5 +1,5 @@
-//! What people do about an entry. The run is touched by the actions on task runs, which close the entry in their own
-//! transaction: of two people who act at once one wins, and the other learns who that was.
+//! Actions of operators on dead letters. The actions on task runs change the run and close the entry in one
+//! transaction: of two concurrent actions one wins, and the other learns who won.
 
 use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
@@ -19,18 +19,18 @@ use crate::specs::Spec;
 /// An action on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LetterAction {
-    /// The task again, with fresh attempts, and then what depends on it, in the same run; of an entry of a whole run
-    /// everything that did not finish.
+    /// Repeats the task with fresh attempts, and then its dependents, in the same run. For an entry of a whole run,
+    /// repeats everything that did not finish.
     Retry,
     /// A new run of the task alone, or of the workflow for an entry of a whole run, with the same inputs.
     RetryAsNewRun,
-    /// The task is left out, and the run goes on as if it had succeeded.
+    /// Leaves the task out; the run goes on as if it had succeeded.
     Skip,
-    /// The task counts as done by hand, and the run goes on.
+    /// Marks the task as done by hand; the run goes on.
     Resolve,
-    /// Nothing more can be done; the run stays as it is.
+    /// Closes the entry as unrecoverable; the run stays as it is.
     PermanentFailure,
-    /// The result is no longer needed; the run stays as it is.
+    /// Closes the entry because the result is not needed; the run stays as it is.
     Cancel,
 }
 
@@ -48,7 +48,7 @@ impl LetterAction {
         Self::ALL.iter().find(|(_, action)| *action == self).map_or("", |(word, _)| word)
     }
 
-    /// How it closes an entry.
+    /// The resolution that the action records.
     fn resolution(self) -> Resolution {
         match self {
             Self::Retry | Self::RetryAsNewRun => Resolution::Retried,
@@ -64,10 +64,10 @@ impl LetterAction {
     }
 }
 
-/// What came of it.
+/// The result of an action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LetterOutcome {
-    /// The run that goes on: its own, or the new one.
+    /// The run that goes on: the entry's own run, or the new one.
     pub run: RunId,
 }
 
@@ -118,7 +118,7 @@ impl Client {
                 Ok(outcome)
             }
             Err(error @ (LetterError::Conflict(_) | LetterError::Action(AnswerError::Store(Error::Conflict(_))))) => {
-                // Another operator may have been faster: then name them.
+                // Another operator may have been faster; the error then names them.
                 refuse_closed(&self.store.letter(id).await?)?;
                 Err(match error {
                     LetterError::Action(AnswerError::Store(Error::Conflict(cause))) => LetterError::Conflict(cause),
@@ -174,8 +174,8 @@ impl Client {
         }
     }
 
-    /// A new run of the task of an entry alone, or of the workflow where the entry is of a whole run. The key makes the same
-    /// entry the same run, however often this is repeated.
+    /// Starts a new run of the task of an entry, or of the workflow for an entry of a whole run. The idempotency key
+    /// makes repeated calls return the same run.
     async fn retry_as_new_run(&self, letter: &DeadLetter, operator: &Operator) -> Result<LetterOutcome, LetterError> {
         let spec = self.specs.get(letter.version).await?;
         let run = self.store.run(letter.run).await?;
@@ -203,7 +203,7 @@ impl Client {
         let Some(run) = created.run() else {
             return Err(LetterError::Conflict("the concurrency limit of the workflow refuses a new run".into()));
         };
-        // A run of the task alone closes the entry with the same commit, unless it was made before.
+        // A run of the task alone closes the entry in the same commit, unless the run existed before.
         if letter.task.is_none() || matches!(created, Created::Repeated(_)) {
             self.close(letter, Resolution::Retried, operator).await?;
         }

@@ -1,5 +1,5 @@
-//! One action on everything that a filter finds, worked off page by page. The position is durable: after a crash the next
-//! leader goes on, and what was closed before is only counted. A page of retries is one transaction.
+//! An action on everything that a filter finds, performed page by page. The position is durable: after a crash the next
+//! leader continues, and entries that were closed before are only counted. A page of retries is one transaction.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::client::{ANY_WORK, Client};
 use crate::node::Shared;
 use crate::specs::Spec;
 
-/// What the parameters of a statement allow.
+/// The limit on parameters of a statement.
 pub const MOST_ENTRIES_AT_ONCE: usize = 1_000;
 
 /// The request for a batch.
@@ -36,7 +36,7 @@ impl Client {
         self.store.count_letters(&filter, i64::MAX).await
     }
 
-    /// Makes a batch that the leader works off; `None` if there is nothing to do.
+    /// Creates a batch for the leader to work off; `None` if nothing matches.
     pub async fn start_batch(&self, request: BatchRequest) -> Result<Option<Uuid>> {
         let matched = self.count_batch(&request.filter).await?;
         if matched == 0 {
@@ -48,8 +48,8 @@ impl Client {
         Ok(Some(id))
     }
 
-    /// Works off the oldest open batch, one page; false if there is none. The leader does, and a command that has the database
-    /// at hand.
+    /// Works off one page of the oldest open batch; false if there is none. The leader calls this, and so does a
+    /// command with access to the database.
     pub async fn work_batch(&self, entries_at_once: usize) -> Result<bool> {
         let Some(mut batch) = self.store.open_batch().await? else { return Ok(false) };
         let was = batch.position;
@@ -86,7 +86,7 @@ impl Client {
         for letter in letters {
             match self.act_on_letter(letter.id, action, &batch.operator).await {
                 Ok(_) => batch.done += 1,
-                // The other entries of a task close with the first.
+                // The first closed entry of a task closes the others.
                 Err(LetterError::Closed { by, .. }) if by == batch.operator.by => batch.done += 1,
                 Err(LetterError::Store(error)) if error.is_transient() => return Err(error),
                 Err(error) => {
@@ -98,8 +98,8 @@ impl Client {
         Ok(())
     }
 
-    /// Reopens the runs of these entries, all in one transaction, which closes the entries. What cannot be reopened so (its
-    /// task is live, its run is gone) is returned, to be acted on by itself.
+    /// Reopens the runs of these entries in one transaction, which closes the entries. Returns the entries that cannot
+    /// be reopened this way (the task is live, the run is gone), to be handled one by one.
     async fn retry_together(&self, batch: &mut BatchRow, letters: Vec<DeadLetter>) -> Result<Vec<DeadLetter>> {
         let mut runs: BTreeMap<RunId, Vec<DeadLetter>> = BTreeMap::new();
         for letter in letters {
@@ -140,7 +140,7 @@ impl Client {
     }
 }
 
-/// What a retry of all these entries of one run does again.
+/// The reopening that retries all these entries of one run.
 fn to_reopen(letters: &[DeadLetter]) -> Reopen {
     let keys: Option<Vec<TaskKey>> = letters.iter().map(|letter| letter.task).collect();
     let Some(keys) = keys else { return Reopen::Failed };
@@ -148,7 +148,7 @@ fn to_reopen(letters: &[DeadLetter]) -> Reopen {
     if keys.iter().any(|key| key.item != NO_ITEM) { Reopen::FailedOf(tasks) } else { Reopen::From(tasks) }
 }
 
-/// Works off what there is.
+/// Works off all open batches.
 pub(super) async fn work(shared: &Shared) -> Result<()> {
     let entries_at_once = shared.config.desk.entries_at_once;
     while !shared.stop.is_cancelled() && shared.client.work_batch(entries_at_once).await? {}

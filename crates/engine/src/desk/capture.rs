@@ -1,5 +1,4 @@
-//! Completes entries right after they were written: names, configuration, context, snapshot, fingerprint, and the line in
-//! the log that tells of each.
+//! Completes new dead letters: names, configuration, context, snapshot, fingerprint, and the log line for each.
 
 use std::collections::HashMap;
 
@@ -22,8 +21,8 @@ const MINUTE: f64 = 60_000_000.0;
 
 #[boxed]
 impl Client {
-    /// Completes the entries that are not complete yet, at most `most`; how many there were. Readers of entries ask
-    /// for it first: an entry is never shown without what belongs to it for long.
+    /// Completes at most `most` incomplete entries, and returns how many there were. Readers of entries call this
+    /// first, so that an incomplete entry is rarely shown.
     pub async fn capture_letters(&self, most: usize) -> Result<usize> {
         let mut seen = 0;
         while seen < most {
@@ -56,7 +55,7 @@ impl Client {
                     let printed = letter.task.and_then(|key| logs.remove(&key));
                     completed(letter, spec, &data, letter.stack_trace.clone().or(printed))
                 }
-                // Its version is gone, and with it all further context.
+                // The version was deleted, and with it all further context.
                 None => Captured { id: letter.id, ..Captured::default() },
             });
         }
@@ -83,7 +82,7 @@ impl Client {
         Ok(())
     }
 
-    /// What the expressions of these tasks look at, read together.
+    /// The data that the expressions of these tasks read, loaded together.
     async fn capture_data(
         &self,
         page: &[Uncaptured],
@@ -125,7 +124,7 @@ fn completed(
         namespace: spec.workflow.namespace.clone(),
         workflow_id: spec.version.workflow_id,
         workflow: spec.workflow.name.clone(),
-        // Items of one list fail for one cause.
+        // Items of one list that fail for the same cause share a fingerprint.
         fingerprint: fingerprint(
             &format!("{}/{}", spec.workflow.namespace, spec.workflow.name),
             task.map(|task| task.name.as_str()),
@@ -143,7 +142,7 @@ fn completed(
 fn snapshot(letter: &Uncaptured, spec: &Spec) -> Value {
     let state = letter.run_state.and_then(|code| RunState::try_from(code).ok());
     let age = letter.run_created_at.map(|created| minutes(letter.created_at - created));
-    // Only of a run that lived too long: of one that stood still the detector writes the snapshot itself.
+    // Only for runs that exceeded their lifetime: for stale runs the detector writes the snapshot itself.
     let is_by_lifetime = letter.reason == Reason::StalenessTimeout.code();
     let lifetime = spec.workflow.lifecycle.max_duration_ms.filter(|_| is_by_lifetime);
     let threshold = lifetime.map(|ms| minutes(Micros::try_from(ms).unwrap_or(Micros::MAX / 1_000) * 1_000));
@@ -161,7 +160,7 @@ fn snapshot(letter: &Uncaptured, spec: &Spec) -> Value {
     })
 }
 
-/// What of a workflow concerns how long its runs may take.
+/// The settings of a workflow that limit how long its runs may take.
 pub(super) fn workflow_config(spec: &Spec) -> Value {
     let workflow = &spec.workflow;
     json!({

@@ -1,4 +1,4 @@
-//! What a task was about to do when it failed: its inputs and everything rendered from them, secrets left out.
+//! The execution context of a failed task: its inputs and everything rendered from them, without secrets.
 
 use mainspring_core::work::{Order, OrderAction};
 use mainspring_core::{Scope, TaskKey, TaskView};
@@ -9,7 +9,7 @@ use crate::client::run_scope;
 use crate::specs::Spec;
 
 const MASK: &str = "***";
-/// A longer context is cut, and says so.
+/// A longer context is cut and marked as cut.
 const MOST_CHARACTERS: usize = 65_536;
 
 /// The execution context of an entry.
@@ -38,7 +38,7 @@ pub(super) fn context(spec: &Spec, letter: &Uncaptured, data: &ExpressionData) -
     }
 }
 
-/// What its worker was given; `None` for tasks that no worker executes and for expressions that have no value.
+/// The order of the worker; `None` for tasks that no worker executes and for expressions without a value.
 fn rendered(spec: &Spec, key: TaskKey, data: &ExpressionData) -> Option<Value> {
     let index = usize::try_from(key.index).ok()?;
     let task = spec.workflow.tasks.get(index)?;

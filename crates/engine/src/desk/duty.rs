@@ -1,8 +1,8 @@
-//! What the leader does for the desk: completes entries, works off batches, looks for stale runs and unserved tasks, and
-//! forgets closed entries.
+//! The leader's work for dead letters: it completes entries, works off batches, looks for stale runs and unserved
+//! tasks, and deletes old closed entries.
 //!
-//! Nothing here relies on being alone: entries are completed by a compare-and-swap, a batch moves on its position, and a
-//! run is given up under its lock and the leader's term.
+//! Nothing here relies on there being one leader: entries are completed by a compare-and-swap, a batch advances by its
+//! position, and a run is given up under its lock and the leader's term.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ async fn tick(shared: &Shared, term: &Term, done: &mut Done) -> Result<()> {
     let (client, config) = (&shared.client, &shared.config.desk);
     if done.defaults != Some(term.epoch) {
         client.store.set_staleness_defaults(config.thresholds).await?;
-        // A new leader waits for a whole interval: runs that it cannot know yet get the chance to move.
+        // A new leader waits for a whole interval, so that runs which it has never seen get the chance to move.
         *done = Done { defaults: Some(term.epoch), detected: Some(Instant::now()), ..Done::default() };
     }
     client.capture_letters(ENTRIES_AT_ONCE).await?;

@@ -1,6 +1,6 @@
-//! The operator's desk: dead letters and what is done about them, staleness, batches.
+//! Dead letters and the actions on them, staleness, and batches.
 //!
-//! What people ask for is a method of [`Client`](crate::Client); what happens by itself is the leader's [`duty`].
+//! Requests are methods of [`Client`](crate::Client); the periodic work is the leader's [`duty`].
 
 mod actions;
 mod batches;
@@ -20,12 +20,12 @@ use mainspring_core::staleness::Thresholds;
 pub use notifying::{Message, Messenger, MessengerFuture};
 pub use staleness::{Detection, DetectionAction};
 
-/// What an operator can choose about the desk.
+/// The operator's settings for dead letters and staleness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeskConfig {
-    /// Whether runs are given up that have gone too long without progress.
+    /// Whether runs without progress are given up.
     pub detects: bool,
-    /// Only say what would be given up.
+    /// Only log what would be given up.
     pub dry_run: bool,
     /// How many runs one transaction gives up.
     pub batch_size: usize,
@@ -33,9 +33,9 @@ pub struct DeskConfig {
     /// How many entries one transaction of a batch acts on.
     pub entries_at_once: usize,
     pub thresholds: Thresholds,
-    /// A task that has been ready for so long without any worker for it gets an entry.
+    /// How long a task may be ready without any worker for it before it gets an entry.
     pub unserved_after: Duration,
-    /// Closed entries are forgotten after so long; `None` keeps them.
+    /// How long closed entries are kept; `None` keeps them for ever.
     pub kept: Option<Duration>,
 }
 

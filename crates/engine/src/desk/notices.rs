@@ -19,7 +19,7 @@ use crate::specs::Spec;
 
 const RUNS_AT_ONCE: i64 = 200;
 
-/// The targets of each namespace, looked up once per page.
+/// The notification targets of each namespace, read once per page.
 type OfNamespaces = HashMap<String, Vec<Notification>>;
 
 impl Client {
@@ -55,7 +55,7 @@ impl Client {
         Ok(messages)
     }
 
-    /// Looks at failed runs without a notification; true if there may be more.
+    /// Writes notifications for failed runs that have none; true if there may be more.
     pub(super) async fn notice_failed_runs(&self) -> Result<bool> {
         let runs = self.store.unnoticed_runs(RUNS_AT_ONCE).await?;
         if runs.is_empty() {
@@ -88,7 +88,7 @@ impl Client {
         Ok(runs.len() as i64 == RUNS_AT_ONCE)
     }
 
-    /// Tells of runs that have used up most of their threshold, once until they move.
+    /// Warns of runs that have used up most of their threshold, once until they progress.
     pub(super) async fn notice_warnings(&self) -> Result<()> {
         let filter = WatchFilter {
             from_percent: WARNING_PERCENT,
@@ -164,14 +164,14 @@ impl Client {
     }
 }
 
-/// Messages to one address are sent together, whatever their subject.
+/// Messages to one address form one digest, whatever their subject.
 fn key_of(namespace: &str, notification: &Notification) -> String {
     let text = format!("{namespace} {:?}", notification.channel);
     let hash: [u8; 32] = Sha256::digest(text.as_bytes()).into();
     hash[..12].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How long a message that could not be sent waits; `None`: it is given up.
+/// How long a message that could not be sent waits for its retry; `None` gives it up.
 pub(super) fn backoff(attempts: i32) -> Option<Micros> {
     const MOST_ATTEMPTS: i32 = 10;
     const LONGEST: Micros = 600_000_000;

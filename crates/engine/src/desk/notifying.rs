@@ -1,5 +1,5 @@
-//! Carries messages out of the outbox: one at once, and those that come within a minute of it together as a digest. A target
-//! that does not answer is tried again later, and is never in the way of a run or of another target.
+//! Sends messages from the outbox: the first one at once, those within the next minute together as a digest. A target
+//! that does not answer is retried later, and never delays a run or another target.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -19,19 +19,19 @@ use crate::duties::periodic_scan::PeriodicScan;
 use crate::node::Shared;
 
 const PAUSE: Duration = Duration::from_secs(1);
-/// Messages to one target within this long of the last one are sent together.
+/// Messages to a target within this time of the last one are sent as a digest.
 const DIGEST_AFTER: i64 = 60_000_000;
 const WARNINGS_EVERY: Duration = Duration::from_secs(30);
-/// A node that has just started has more urgent things to do.
+/// A node that has just started has more urgent work.
 const FIRST_WARNINGS_AFTER: Duration = Duration::from_secs(5);
 const FORGET_EVERY: Duration = Duration::from_secs(3_600);
 const RETENTION: i64 = 30 * 24 * 3_600_000_000;
 const MESSAGES_AT_ONCE: i64 = 1_000;
 const SHOWN_IN_DIGEST: usize = 20;
-/// A target that takes longer did not take it.
+/// A target that takes longer than this counts as failed.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Something that leaves the system.
+/// A message that leaves the system.
 #[derive(Debug, Clone)]
 pub enum Message {
     Post { url: String, headers: Vec<(String, String)>, body: String },
@@ -40,7 +40,7 @@ pub enum Message {
 
 pub type MessengerFuture<'m> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'm>>;
 
-/// What can carry messages: the worker crate's client and mail server, in the binary.
+/// Sends messages. The binary implements it with the worker crate's HTTP client and mail server.
 pub trait Messenger: std::fmt::Debug + Send + Sync + 'static {
     fn send(&self, message: Message) -> MessengerFuture<'_>;
 }
@@ -85,7 +85,7 @@ async fn tick(shared: &Shared, warnings: &mut PeriodicScan, forgot: &mut Option<
 }
 
 impl Client {
-    /// Sends what is due, to all targets beside each other.
+    /// Sends the due messages, to all targets concurrently.
     async fn send_notifications(&self, messenger: &Arc<dyn Messenger>) -> Result<()> {
         let mut targets: BTreeMap<String, Vec<NotificationRow>> = BTreeMap::new();
         for row in self.store.due_notifications(self.now(), MESSAGES_AT_ONCE).await? {
@@ -138,7 +138,7 @@ impl Client {
         }
     }
 
-    /// One message, or a digest of several, as the target takes it.
+    /// One message, or a digest of several, in the format of the target.
     async fn message(&self, rows: &[NotificationRow]) -> Result<Result<Message, String>> {
         let target: Notification = match serde_json::from_str(&rows[0].target) {
             Ok(target) => target,
@@ -183,7 +183,7 @@ fn digest(rows: &[NotificationRow]) -> Value {
     json!({"event": "digest", "namespace": rows[0].namespace, "count": rows.len(), "counts": counts, "events": shown})
 }
 
-/// What a person reads.
+/// The text for a person.
 fn text(body: &Value) -> String {
     let of = |key: &str| body[key].as_str().unwrap_or_default();
     if of("event") == "digest" {

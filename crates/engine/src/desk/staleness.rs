@@ -1,4 +1,4 @@
-//! Finds runs that have gone too long without progress, and gives them up: an entry and the failed run in one transaction.
+//! Finds runs without progress and gives them up: the dead letter and the failed run are one transaction.
 
 use mainspring_boxed::boxed;
 use mainspring_core::RunId;
@@ -12,10 +12,10 @@ use super::capture::{minutes, workflow_config};
 use crate::bus::BusMessage;
 use crate::client::{ANY_WORK, Client};
 
-/// How many stale runs one look finds at most.
+/// How many stale runs one pass reads.
 const RUNS_AT_ONCE: i64 = 2_000;
 
-/// What was done about a stale run.
+/// The result for a stale run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetectionAction {
     TransitionedToDlqAndError,
@@ -35,7 +35,7 @@ impl DetectionAction {
     }
 }
 
-/// A stale run and what was done.
+/// A stale run and the result.
 #[derive(Debug, Clone)]
 pub struct Detection {
     pub run: RunId,
@@ -51,7 +51,8 @@ pub struct Detection {
 
 #[boxed]
 impl Client {
-    /// Looks for stale runs now, in these namespaces or in all; a dry run changes nothing. With a term only under it.
+    /// Looks for stale runs in these namespaces, or in all. A dry run changes nothing. With a term, writes only under
+    /// it.
     pub async fn detect_stale(
         &self,
         term: Option<&Term>,

@@ -1,4 +1,4 @@
-//! Tasks that no worker serves: each gets an entry, which closes once a worker takes the task.
+//! Tasks that no worker serves. Each gets a dead letter, which closes when a worker takes the task.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,8 @@ const ENTRIES_AT_ONCE: i64 = 500;
 
 #[boxed]
 impl Client {
-    /// Reports what has been ready for so long without a live worker that could take it; how many entries were made.
+    /// Reports tasks that have been ready for this long without a live worker that could take them. Returns the number
+    /// of new entries.
     pub async fn report_unserved(&self, after: Duration) -> Result<u64> {
         self.store.close_served(self.now()).await?;
         let before = self.now() - i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
@@ -40,7 +41,8 @@ fn serves(session: &SessionRow, route: &RouteRow) -> bool {
         .filter_map(|pair| pair.split_once('='))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    // Functions are executed by every node that executes anything; remote tasks are asked for by the workers that can execute them.
+    // Every node that executes anything executes functions; remote tasks are claimed by the workers that can execute
+    // them.
     let has_slots = session.slots > 0 || route.class() != SlotClass::Process;
     !session.draining && has_slots && route.suits(&list(&session.queues), &labels)
 }

@@ -1,4 +1,5 @@
-//! Returns claims of sessions that are not live: what a crash between the mark of death and the return left behind.
+//! Returns the claims of sessions that are not live. A crash between marking a session dead and returning its claims
+//! leaves them behind.
 
 use std::time::Duration;
 

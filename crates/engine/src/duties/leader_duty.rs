@@ -1,8 +1,8 @@
-//! What only the leader does: one file per duty, all on one loop.
+//! Duties of the leader: one file per duty, one loop for all.
 //!
-//! A duty starts with a term and stops with it. Its every unit holds the term in the store, so a duty that goes on for a
-//! moment after a takeover changes nothing. To add one: a file with an implementation of [`LeaderDuty`], and its line in
-//! `Node::start_leader_duties`.
+//! A duty starts with a term and stops with it. Its every unit holds the term in the store, so a duty that goes on for
+//! a moment after a takeover changes nothing. To add one: a file with an implementation of [`LeaderDuty`], and its line
+//! in `Node::start_leader_duties`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use mainspring_store::{Result, Term};
 use crate::node::{NodeConfig, Shared};
 
 pub(crate) trait LeaderDuty: Send + 'static {
-    /// What it is doing, for messages.
+    /// The name for log messages.
     const NAME: &'static str;
 
-    /// How long it rests between two passes.
+    /// The pause between two passes.
     fn interval(&self, config: &NodeConfig) -> Duration;
 
     /// One pass.

@@ -9,12 +9,12 @@ use crate::exchange::lane::start_over;
 use crate::node::Shared;
 use crate::remote::stealing;
 
-/// Renews the node's sessions; a session that is not renewed any more was found dead.
+/// Renews the node's sessions. A session that the store does not renew was found dead.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut ticks = tokio::time::interval(shared.config.heartbeat);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while shared.stop.run_until_cancelled(ticks.tick()).await.is_some() {
-        // Before the question: a session that began after it is not in the answer.
+        // Read before the renewal: a session that began after it is not in the reply.
         let own = shared.gatherer().own();
         let asked = Instant::now();
         let in_contact = shared.remote.heard_recently(&shared);
@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                     None => start_over(&shared, own).await,
                     Some((_, draining, _)) => {
                         if *draining {
-                            // It was asked for from elsewhere.
+                            // The drain was requested through another process.
                             shared.gatherer().drain_session(own);
                         }
                         end_unknown_sessions(&shared, own, &renewed).await;
@@ -42,8 +42,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Remote sessions that are not renewed any more were found dead, or are carried by another node: whichever it is, their
-/// workers learn it with their next request. One that came back after the question was asked is not meant by the answer.
+/// A remote session that was not renewed was found dead, or another node carries it. Either way its worker learns it
+/// with its next request. Sessions that came back after the renewal was sent are skipped.
 fn settle_remote(shared: &Shared, asked: Instant, in_contact: &[i64], renewed: &[(i64, bool, bool)]) {
     for session in in_contact {
         match renewed.iter().find(|row| row.0 == *session) {
@@ -60,8 +60,8 @@ fn settle_remote(shared: &Shared, asked: Instant, in_contact: &[i64], renewed: &
     }
 }
 
-/// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While ours is alive no one else
-/// opens another.
+/// Ends sessions of this node that it does not know: they were opened, and the reply was lost. While the own session is
+/// alive, nothing else opens another one.
 async fn end_unknown_sessions(shared: &Shared, own: i64, renewed: &[(i64, bool, bool)]) {
     for (stranger, ..) in renewed.iter().filter(|(id, _, remote)| *id != own && !remote) {
         match shared.client.store.end_session(shared.client.now(), *stranger).await {

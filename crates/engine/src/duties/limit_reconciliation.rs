@@ -1,4 +1,4 @@
-//! Compares what limits hold with what is counted, and corrects it. Nothing should ever be found.
+//! Compares what limits hold with what is counted, and corrects a difference. A difference is a bug.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Loops beside the exchange: what every node does all the time, and what only the leader does.
+//! Loops beside the exchange: those of every node, and the duties of the leader.
 
 pub(crate) mod claim_sweep;
 pub(crate) mod leader_duty;

@@ -1,4 +1,4 @@
-//! Deletes objects that no artifact names: of runs that were forgotten, and of uploads that were broken off.
+//! Deletes objects that no artifact names: those of deleted runs and of broken uploads.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ impl LeaderDuty for ObjectRemoval {
         Duration::from_secs(30)
     }
 
-    /// An object is deleted before its row: a leader that dies in between, or is not the leader any more, deletes what is
-    /// to be deleted anyway.
+    /// An object is deleted before its row. A leader that dies in between, or was deposed, deletes only what must be
+    /// deleted anyway.
     async fn act(&mut self, shared: &Shared, _: &Term) -> Result<()> {
         shared.client.delete_unused_objects(AT_ONCE).await.map(|_| ())
     }

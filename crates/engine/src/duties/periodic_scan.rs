@@ -1,5 +1,5 @@
-//! When to read everything that is open again: not before its interval, and never for more than a fiftieth of the time, however
-//! much there is. Such a scan reads more the more work is queued, which is when the database has the least time for it.
+//! The schedule of a full scan: not before its interval, and for at most a fiftieth of the time. A scan of all open
+//! work takes longer the more work is queued, which is when the database has the least time for it.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ pub(crate) struct PeriodicScan {
 }
 
 impl PeriodicScan {
-    /// The first time is after `delay`.
+    /// The first scan is due after `delay`.
     pub(crate) fn new(every: Duration, delay: Duration, now: Instant) -> Self {
         Self { every, next: now + delay }
     }
@@ -22,12 +22,12 @@ impl PeriodicScan {
         now >= self.next
     }
 
-    /// How long until the next one.
+    /// The time until the next scan.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
         self.next.saturating_duration_since(now)
     }
 
-    /// A scan has taken from then until now.
+    /// Notes how long a scan took.
     pub(crate) fn scanned(&mut self, began: Instant, now: Instant) {
         self.next = now + self.every.max((now - began) * SHARE);
     }

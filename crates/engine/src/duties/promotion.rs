@@ -1,5 +1,5 @@
-//! Promotes what has become due and continues units that were too big for one transaction. Every node does it; rows that
-//! another node has locked are skipped.
+//! Promotes due rows and continues units that were too big for one transaction. Every node does it; rows that another
+//! node has locked are skipped.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 const DUE_AT_ONCE: i64 = 1_000;
 const EVENTS_AT_ONCE: i64 = 100;
 
-/// Sleeps until the next row is due, promotes it, and goes on with what was left in chunks.
+/// Sleeps until the next row is due, promotes it, and continues chunked units.
 pub(crate) async fn run(shared: Arc<Shared>) {
     while !shared.stop.is_cancelled() {
         if let Err(error) = do_due(&shared).await {
@@ -54,7 +54,7 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     let mut went_on = false;
     while (begun || duties.has_continuations) && store.proceed(shared.client.now()).await? {
         went_on = true;
-        // Let the lanes in between chunks.
+        // Lets the lanes in between chunks.
         shared.client.bus.look_here();
         if shared.stop.is_cancelled() {
             break;
@@ -66,7 +66,7 @@ async fn do_due(shared: &Shared) -> mainspring_store::Result<()> {
     Ok(())
 }
 
-/// Lets runs begin that were to start later, and wakes for the next of them. True if any did.
+/// Begins runs whose start time has come, and schedules the next wake-up. True if any began.
 async fn begin_runs(shared: &Shared, mut next: Option<Micros>) -> mainspring_store::Result<bool> {
     let store = &shared.client.store;
     let mut begun = false;
@@ -77,7 +77,7 @@ async fn begin_runs(shared: &Shared, mut next: Option<Micros>) -> mainspring_sto
             break;
         }
         if store.begin_due_runs(now, wall, DUE_AT_ONCE).await? == 0 {
-            // Another node has them in hand.
+            // Another node is working on them.
             break;
         }
         begun = true;

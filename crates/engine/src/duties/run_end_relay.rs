@@ -1,7 +1,7 @@
-//! What the leader does about events and ends of runs: counts ends, delivers events, ends windows.
+//! Relays ends of runs and events: counts ends, delivers events, closes event windows.
 //!
-//! Nothing here relies on being alone: an end is counted in the transaction that removes it, and a listener has one
-//! delivery per event. Leading only saves others the looking.
+//! Nothing here relies on there being one leader: an end is counted in the transaction that removes it, and a listener
+//! has one delivery per event. Leading only saves the other nodes the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Does everything there is to do; returns when the next window of events passes.
+/// Handles everything pending, and returns when the next event window closes.
 async fn tick(shared: &Shared) -> Result<Option<Micros>> {
     let store = &shared.client.store;
     let unheard = store.unheard().await?;
@@ -78,7 +78,7 @@ async fn deliver_events(shared: &Shared) -> Result<()> {
             client.dispatch(event).await?;
         }
         if !events.is_empty() {
-            // Waiting task runs want to know of them too.
+            // Waiting task runs may match the new events.
             shared.client.bus.signals().wake_promotion();
             client.bus.publish(BusMessage::Claimable(ClaimableRoutes::Any));
         }

@@ -1,5 +1,5 @@
-//! Reads, on the leader and every 15 s (less often when that takes long), what gauges over the store show. A node that does not lead shows none of them, so
-//! that two nodes never say different things of the same queue.
+//! Reads the values of gauges over the store, on the leader and every 15 s (less often when that takes long). A node
+//! that does not lead shows none of them, so that two nodes never report different values.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::metering::seconds;
 use crate::node::Shared;
 
 const EVERY: Duration = Duration::from_secs(15);
-/// A new leader has more urgent things to do.
+/// A new leader has more urgent work.
 const FIRST_AFTER: Duration = Duration::from_secs(1);
-/// A worker that fell silent stays visible for this long, so that its silence can alert.
+/// How long a silent worker stays visible, so that an alert can fire.
 const SILENT_FOR: Micros = 15 * 60 * 1_000_000;
 const MOST_WORKERS: i64 = 10_000;
 
@@ -80,7 +80,7 @@ async fn sample(shared: &Shared) -> Result<Sample> {
     Ok(Sample { queues, workers, pending_dead_letters, runs_by_health })
 }
 
-/// A queue that is empty has a depth too.
+/// An empty queue has a depth of zero.
 fn known_queues(shared: &Shared) -> Vec<QueueDepth> {
     let routes = shared.queues.lock().unwrap_or_else(PoisonError::into_inner);
     let mut names: Vec<&str> = routes.values().map(|queue| &**queue).collect();

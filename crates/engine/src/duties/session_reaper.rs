@@ -1,7 +1,8 @@
-//! Finds dead sessions and returns what they held.
+//! Finds dead sessions and returns their claims.
 //!
-//! Every node that may lead watches the beats all the time; only the leader marks. A new leader therefore knows at once how
-//! long each beat has stood still, and a leader that died with its pool costs no second lease.
+//! Every node that may lead watches the beats all the time; only the leader marks a session dead. A new leader
+//! therefore knows at once how long each beat has stood still, and a leader that died with its pool costs no second
+//! lease.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         }
         let term = terms.borrow_and_update().clone();
         if let Err(error) = watch(&shared, &mut beats, term.as_ref()).await {
-            // What could not be read cannot be judged: start measuring anew.
+            // A failed read proves nothing about the sessions, so measuring starts anew.
             tracing::warn!(%error, "watching the sessions");
             beats = Standing::default();
         }

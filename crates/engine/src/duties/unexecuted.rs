@@ -1,5 +1,5 @@
-//! Counts the task runs that ended with their run and were never executed: what a failure upstream, a cancellation or a
-//! trigger rule ended. They are read from what is kept of the run, off the lane.
+//! Counts task runs that ended with their run and were never executed, because of an upstream failure, a cancellation
+//! or a trigger rule. They are read from the history of the run, off the lane.
 
 use std::sync::Arc;
 

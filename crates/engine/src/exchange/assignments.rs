@@ -20,7 +20,7 @@ use crate::node::Shared;
 use crate::spans;
 use crate::specs::Spec;
 
-/// How long a node takes nothing more of what it did not understand.
+/// How long a node leaves a route to other nodes after a claim that it did not understand.
 const LEFT_TO_OTHERS: Duration = Duration::from_secs(5);
 
 /// Gives claimed attempts to the workforce.
@@ -87,12 +87,12 @@ pub(crate) async fn execute(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     }
 }
 
-/// Only what was tried before can have been given something else by an operator.
+/// Only a task that was attempted before can have an operator's override.
 fn may_be_overridden(claim: &Claimed) -> bool {
     claim.token.attempt > 1 || claim.generation > 0
 }
 
-/// What operators gave these claims, however long the store is away. `None` when the node stops.
+/// The overrides of operators for these claims. Retries while the store is unreachable; `None` when the node stops.
 async fn overrides(shared: &Shared, claims: &[WithSpec]) -> Option<HashMap<TaskKey, i64>> {
     let keys: Vec<TaskKey> =
         claims.iter().filter(|(claim, _)| may_be_overridden(claim)).map(|(claim, _)| claim.token.key).collect();
@@ -105,7 +105,7 @@ async fn overrides(shared: &Shared, claims: &[WithSpec]) -> Option<HashMap<TaskK
     }
 }
 
-/// The order with everything that does not come from expressions.
+/// The order, without the parts that come from expressions.
 async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_core::Scope) -> Result<Order, Failure> {
     let needed = spec.workflow.secrets_for(index);
     if let Some(name) = needed.iter().find(|name| !shared.client.secrets.knows(&spec.workflow.namespace, name)) {
@@ -132,8 +132,8 @@ async fn order(shared: &Shared, spec: &Spec, index: usize, scope: &mainspring_co
     Ok(order)
 }
 
-/// Evaluates conditions and hands the decisions in with the next exchange. What is not executed by a worker, or is
-/// repeated over a list, goes a way of its own.
+/// Evaluates conditions and hands the decisions in with the next exchange. Tasks that no worker executes and tasks
+/// repeated over a list are parked.
 pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
     let mut waiting: Vec<WithSpec> = Vec::with_capacity(claimed.len());
     let mut parking: Vec<WithSpec> = Vec::new();
@@ -154,7 +154,7 @@ pub(crate) async fn decide(shared: &Arc<Shared>, claimed: Vec<Claimed>) {
         }
     }
     if !parking.is_empty() {
-        // Units of their own: the lane goes on meanwhile.
+        // Parking has units of its own, so the lane does not wait.
         tokio::spawn(parked::decide(Arc::clone(shared), parking));
     }
     let Some(data) = load(shared, &waiting, |task| vec![&task.condition_reads]).await else { return };
@@ -208,7 +208,8 @@ fn assignment(claim: &Claimed, order: Arc<Order>, traces: &HashMap<RunId, RunTra
     }
 }
 
-/// An attempt that this node does not understand: another node may. Its route is left to the others for a while.
+/// Hands back an attempt that this node does not understand, because another node may. Its route is left to other nodes
+/// for a while.
 fn hand_back(shared: &Shared, claim: &Claimed) {
     let now = shared.client.clock.now();
     let mut gatherer = shared.gatherer();
@@ -225,7 +226,7 @@ fn hand_back(shared: &Shared, claim: &Claimed) {
     shared.client.bus.signals().wake_lane(lane);
 }
 
-/// The same for a decision.
+/// Leaves a decision that this node does not understand to other nodes.
 async fn leave_undecided(shared: &Shared, claim: &Claimed) {
     shared.gatherer().avoid_deciding(Instant::now() + LEFT_TO_OTHERS);
     while let Err(error) = shared.client.store.leave_undecided(shared.client.now(), claim.token).await {
@@ -236,7 +237,7 @@ async fn leave_undecided(shared: &Shared, claim: &Claimed) {
     }
 }
 
-/// An attempt that cannot even begin.
+/// Fails an attempt that cannot begin.
 fn fail(shared: &Shared, claim: &Claimed, failure: Failure) {
     let now = shared.client.clock.now();
     let mut gatherer = shared.gatherer();

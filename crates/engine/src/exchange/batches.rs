@@ -17,14 +17,14 @@ const BATCH: usize = 500;
 /// … and at most this many bytes of outputs and errors.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// What was asked for of a route, what was claimed, and the rank and time of the furthest claim.
+/// The demand of a route, what was claimed, and the rank and time of the last claim.
 type Answered = (i32, i32, Option<(i16, Micros)>);
 
-/// What one exchange carries, kept until it is known to be applied.
+/// The content of one exchange, kept until it is known to be applied.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) exchange: Exchange,
-    /// What permits some of its demand.
+    /// Tickets that permit a part of the demand.
     pub(super) tickets: Vec<Ticket>,
 }
 
@@ -33,14 +33,14 @@ impl Batch {
         self.exchange.ended.len() + self.exchange.continued.len() + self.exchange.starts.len()
     }
 
-    /// The session of the node itself, which decides.
+    /// The session of the node itself, under which it decides.
     pub(crate) fn own(&self) -> i64 {
         self.exchange.decide_session
     }
 }
 
 impl Gatherer {
-    /// The next exchange, if there is reason for one.
+    /// The next exchange, if there is a reason for one.
     pub(crate) fn take(&mut self, lane: usize, now: Instant) -> Option<Batch> {
         if !self.is_current(self.own) {
             return None;
@@ -63,8 +63,8 @@ impl Gatherer {
         Some(batch)
     }
 
-    /// Whether an exchange that hands nothing in may bring something. A node that drains takes nothing more, but what it
-    /// still holds may be cancelled.
+    /// Whether an exchange without results may bring something. A node that drains claims nothing more, but attempts
+    /// that it holds may be cancelled.
     fn has_reason_to_look(&self, now: Instant) -> bool {
         if self.draining {
             return self.look_for_undecided && self.sessions.values().any(|inbox| inbox.count() > 0);
@@ -90,7 +90,7 @@ impl Gatherer {
         }
     }
 
-    /// Names the sessions that appear, and those that hold something: the exchange says which of it is to be cancelled.
+    /// Names the sessions that appear, and those that hold attempts: the reply lists the attempts to cancel.
     fn add_sessions(&self, exchange: &mut Exchange) {
         let holding = self.sessions.iter().filter(|(_, inbox)| inbox.count() > 0 && !inbox.lost).map(|(id, _)| *id);
         exchange.sessions = sessions_of(exchange).chain(holding).collect();
@@ -107,7 +107,8 @@ impl Gatherer {
         served_by.iter().any(|session| self.sessions.get(session).is_some_and(|inbox| inbox.free(class) > 0))
     }
 
-    /// Shares the free slots of every session among the routes that may have work. They are reserved until the reply is in.
+    /// Divides the free slots of every session among the routes that may have work. The slots stay reserved until the
+    /// reply arrives.
     fn add_wants(&mut self, batch: &mut Batch, now: Instant) {
         let mut routes = std::mem::take(&mut self.routes);
         let chosen = routes.choose(now, |route| self.room_for(route.class, &route.served_by));
@@ -115,7 +116,7 @@ impl Gatherer {
             let Some(route) = routes.get_mut(chosen[position].route) else { continue };
             let (class, served_by) = (route.class, route.served_by.clone());
             if !self.room_for(class, &served_by) {
-                // Others have taken the last slots: it is asked the next time.
+                // Other routes took the last slots, so this one waits for the next exchange.
                 continue;
             }
             let mut permitted = route.permitted();
@@ -138,7 +139,7 @@ impl Gatherer {
                 let asked = wants.iter().map(|want| want.slots).sum();
                 batch.tickets.extend(route.take_tickets(asked).map(|entry| Ticket { route: id, entry }));
             }
-            // Rows are claimed in this order: a big worker must not take what would have been enough for the small ones.
+            // Rows are claimed in this order, so that a big worker does not take what would suffice for the small ones.
             wants.sort_by_key(|want| want.slots);
             batch.exchange.want.extend(if few && wants.len() > 1 { dealt_in_rounds(&wants) } else { wants });
         }
@@ -146,7 +147,7 @@ impl Gatherer {
         self.rotation.rotate_left(1);
     }
 
-    /// Slots of the node's own pool for first tasks of runs that are being made, reserved until the unit is settled.
+    /// Reserves slots of the node's own pool for the first tasks of new runs, until the unit is settled.
     pub(crate) fn reserve_first(&mut self, rows: &BTreeMap<i32, i32>) -> Vec<Want> {
         let (own, mut wants, now) = (self.own, Vec::new(), Instant::now());
         if self.draining || !self.is_current(own) {
@@ -165,7 +166,7 @@ impl Gatherer {
         wants
     }
 
-    /// What was reserved so was used for these, or not. Returns the claims that are ours.
+    /// Settles the slots reserved for first tasks. Returns the claims that belong to this node.
     pub(crate) fn started_first(&mut self, wants: &[Want], claimed: Vec<Claimed>) -> Vec<Claimed> {
         let mut used: HashMap<(i64, i32), i32> = HashMap::new();
         let mut new = Vec::with_capacity(claimed.len());
@@ -182,8 +183,8 @@ impl Gatherer {
         new
     }
 
-    /// The batch was applied and this is what it claimed. Only what was reserved and not used is free again. Returns the
-    /// claims that were not known before, and whether there is probably more to claim.
+    /// Settles an applied batch with its claims. Slots that were reserved and not used are free again. Returns the new
+    /// claims, and whether there is probably more to claim.
     pub(crate) fn applied(&mut self, batch: &Batch, claimed: Vec<Claimed>, now: Instant) -> (Vec<Claimed>, bool) {
         let mut answers: HashMap<i32, Answered> = HashMap::new();
         for want in &batch.exchange.want {
@@ -198,7 +199,7 @@ impl Gatherer {
             *used.entry((claim.token.session, claim.route)).or_default() += 1;
             let class = self.class_of(claim.route);
             let inbox = self.sessions.get_mut(&claim.token.session).filter(|inbox| !inbox.lost);
-            // What a session claimed that is lost or gone is not ours any more.
+            // Claims of a lost or departed session do not belong to this node any more.
             if inbox.is_some_and(|inbox| inbox.hold(&claim, class)) {
                 new.push(claim);
             }
@@ -223,14 +224,14 @@ impl Gatherer {
         }
         for ((session, route), used) in used {
             let Some(class) = self.routes.class(*route) else { continue };
-            // A lost session has freed its claims, also those that it was about to receive.
+            // A lost session has freed its claims, including those on their way to it.
             if let Some(inbox) = self.sessions.get_mut(session).filter(|inbox| !inbox.lost) {
                 inbox.take(class, *used);
             }
         }
     }
 
-    /// The batch was not applied: everything goes back, but what belongs to sessions that are gone.
+    /// Puts back a batch that was not applied, except the parts of departed sessions.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         self.settle_reserved(&batch, &HashMap::new());
         self.return_tickets(batch.tickets);
@@ -258,7 +259,7 @@ impl Gatherer {
     }
 }
 
-/// Every session that something of this exchange belongs to.
+/// Every session that this exchange concerns.
 pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
     let ended = exchange.ended.iter().map(|row| row.token.session);
     let continued = exchange.continued.iter().map(|row| row.token.session);
@@ -269,8 +270,8 @@ pub(crate) fn sessions_of(exchange: &Exchange) -> impl Iterator<Item = i64> {
     sessions.into_iter()
 }
 
-/// The same demand in rounds of a quarter of each, so that a few rows are dealt out to all: what the first of them wants would
-/// leave nothing to the others.
+/// Splits the demand into rounds of a quarter each, so that few rows are spread over all sessions instead of going to
+/// the first.
 fn dealt_in_rounds(wants: &[Want]) -> Vec<Want> {
     let mut dealt = Vec::with_capacity(wants.len() * 4);
     let mut left: Vec<i32> = wants.iter().map(|want| want.slots).collect();
@@ -286,7 +287,7 @@ fn dealt_in_rounds(wants: &[Want]) -> Vec<Want> {
     dealt
 }
 
-/// The part of a session's free slots that the first of these routes gets.
+/// The share of a session's free slots for the first of these routes.
 fn share(routes: &[Chosen], known: &Routes, session: i64, class: SlotClass, inbox: &SessionInbox) -> i32 {
     let free = inbox.free(class);
     let competes = |chosen: &&Chosen| {

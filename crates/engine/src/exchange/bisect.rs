@@ -1,4 +1,4 @@
-//! What the store refuses for good: found by halving the batch, and failed.
+//! Finds the row that the store refuses for good, by halving the batch, and fails that row.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +11,13 @@ use super::batches::{Batch, sessions_of};
 use super::lane::{ends_pending, wait};
 use crate::node::Shared;
 
-/// The store refuses something in this batch for good. Halve it until the offender is alone, and fail that one.
+/// The store refuses a row of this batch for good. Halves the batch until the row is alone, and fails it.
 pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
     tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
     let own = batch.own();
     let mut parts = vec![(batch.exchange.ended.clone(), batch.exchange.continued.clone())];
     let starts = batch.exchange.starts.clone();
-    // The demand is withdrawn; what is handed in goes in pieces.
+    // The demand is withdrawn; the results go in pieces.
     let mut demand = batch;
     demand.exchange.ended.clear();
     demand.exchange.continued.clear();
@@ -67,7 +67,7 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
         part.now = shared.client.now();
         match lane.exchange(&part).await {
             Ok(reply) if !reply.dead_sessions.is_empty() => {
-                // Nothing was applied. Results of the sessions that live must not be lost with those of the dead.
+                // Nothing was applied. The results of live sessions must not be lost with those of the dead ones.
                 part = without_sessions(part, &reply.dead_sessions);
                 if reply.dead_sessions.contains(&part.decide_session)
                     || (part.ended.is_empty() && part.continued.is_empty())
@@ -118,7 +118,7 @@ fn without_sessions(mut exchange: Exchange, dead: &[i64]) -> Exchange {
     with_sessions(exchange)
 }
 
-/// A lone offender becomes a failure that says so.
+/// Replaces a refused row with a failure that names the reason.
 fn rejected(part: Exchange, reason: &str) -> Exchange {
     let failure = Failure {
         kind: "store_rejected".into(),

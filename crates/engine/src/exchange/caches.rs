@@ -1,7 +1,7 @@
-//! What claims with `reuse` or `cache` find by their keys, before a worker gets them.
+//! Looks up claims with `reuse` or `cache` by their keys, before a worker gets them.
 //!
-//! A result that is found ends the attempt here, as if a worker had reported it: it is refused like any other if the attempt
-//! is not this session's any more, and a process that dies before leaves an attempt that looks again.
+//! A result that is found ends the attempt as if a worker had reported it. It is refused like any other if the attempt
+//! belongs to another session by then, and after a crash the next attempt looks it up again.
 
 use std::sync::Arc;
 
@@ -17,15 +17,16 @@ use crate::live::Hint;
 use crate::node::Shared;
 use crate::specs::Spec;
 
-/// What becomes of a claim.
+/// The result of the lookup.
 pub(crate) enum LookupResult {
-    /// It is executed; the order has what was found.
+    /// The task is executed; its order has the cached files.
     Execute,
-    /// An earlier result has ended it.
+    /// An earlier result has ended the attempt.
     Reused,
 }
 
-/// Looks for an earlier result, then for files, however long the store is away. `None` when the node stops.
+/// Looks for an earlier result, then for cached files. Retries while the store is unreachable; `None` when the node
+/// stops.
 pub(crate) async fn look_up(
     shared: &Arc<Shared>,
     claim: &Claimed,
@@ -45,7 +46,7 @@ pub(crate) async fn look_up(
             scope: &format!("{}/{}/{}", workflow.namespace, workflow.name, task.name),
             key,
             ttl_micros: micros(reuse.ttl_ms),
-            // An operator who repeats tasks of a run wants them executed.
+            // A task that an operator repeats must be executed.
             anew: claim.generation > 0,
         };
         if let Some(hit) = find(shared, claim, &lookup).await? {

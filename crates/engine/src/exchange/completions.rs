@@ -1,4 +1,4 @@
-//! What the workforce reports, turned into what the next exchange hands in.
+//! Turns the reports of workers into results for the next exchange.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::specs::Spec;
 
 const AT_ONCE: usize = 1_000;
 
-/// Takes completions in until the workforce is gone. A process that may have logged waits until its log is stored, so
+/// Receives completions until the workforce is gone. An attempt that may have logged waits until its log is stored, so
 /// that a finished task never lacks its last lines.
 pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedReceiver<Completion>) {
     let mut batch = Vec::with_capacity(AT_ONCE);
@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>, mut completions: mpsc::UnboundedRec
     }
 }
 
-/// Hands in what workers report of attempts that they hold.
+/// Takes in the reports on attempts that their sessions hold.
 pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item = Completion>) {
     let mut logged = Vec::new();
     let mut lanes = Lanes::default();
@@ -55,12 +55,12 @@ pub(crate) fn take_in(shared: &Arc<Shared>, completions: impl IntoIterator<Item 
                     lanes.add(hand_in(shared, completion, held, Some(&spec)));
                 }
             }
-            // Without its version, which another node had read, it is not known what a failure means.
+            // Without the version, which another node has read, the meaning of a failure is unknown.
             _ => logged.extend(gatherer.finish_unlogged(token).map(|held| (completion, held))),
         }
     }
     lanes.ring(shared);
-    // A large file takes its time, and the others do not wait for it.
+    // A large file takes long, and other attempts must not wait for it.
     let is_large = |(completion, _): &(Completion, Held)| {
         completion.artifacts.iter().any(|artifact| matches!(artifact.content, ArtifactContent::File(_)))
     };
@@ -88,22 +88,22 @@ async fn store_and_hand_in(shared: Arc<Shared>, mut logged: Vec<(Completion, Hel
     for ((mut completion, held), spec) in logged.into_iter().zip(specs) {
         let failed = matches!(completion.outcome, Outcome::Failed(_));
         match &spec {
-            // It is executed again when the session is found dead.
+            // The task is executed again when the session is found dead.
             Err(NoSpec::Stopping) => continue,
-            // Nodes that understand the version know whether it is tried again.
+            // Only nodes that understand the version know whether it is retried.
             Err(NoSpec::NotUnderstood) if failed => completion.outcome = Outcome::Released,
             _ => {}
         }
         lanes.add(hand_in(&shared, completion, held, spec.ok().as_deref()));
     }
-    // Only now: a node that stops waits for what it has not handed in yet.
+    // Only now: a node that stops waits for results that it has not handed in.
     shared.gatherer().logged(count);
     lanes.ring(&shared);
 }
 
-/// Whether a success of this attempt is to be announced.
+/// Whether a success of this attempt publishes an event.
 fn publishes(spec: &Spec, completion: &Completion) -> bool {
-    // Of a task that is repeated over a list, the whole is announced, not its items.
+    // A task repeated over a list publishes one event, not one per item.
     completion.key.item < 0
         && matches!(completion.outcome, Outcome::Success { .. })
         && !spec.workflow.tasks[completion.key.index as usize].publishes_events.is_empty()
@@ -118,7 +118,7 @@ async fn announce(shared: &Shared, spec: &Spec, completion: &Completion, held: &
     }
 }
 
-/// Lanes that have something to hand in.
+/// Lanes with results to hand in.
 #[derive(Debug, Default)]
 struct Lanes([bool; MAX_LANES]);
 
@@ -136,7 +136,7 @@ impl Lanes {
     }
 }
 
-/// Puts a completion where its lane will find it, and says which lane that is.
+/// Queues a completion for its lane, and returns that lane.
 fn hand_in(shared: &Arc<Shared>, completion: Completion, held: Held, spec: Option<&Spec>) -> usize {
     let token = TaskToken { key: completion.key, session: completion.session, attempt: completion.attempt };
     let mut ended = Ended {
@@ -233,8 +233,8 @@ fn log_end(shared: &Shared, spec: &Spec, completion: &Completion) {
     }
 }
 
-/// An item of a task with `fail_fast` has failed for good: the others are called off. It makes the task end sooner and
-/// changes nothing about how it ends, so a process that dies before it has done that loses nothing but time.
+/// An item of a task with `fail_fast` has failed for good, so the other items are cancelled. This only makes the task
+/// end sooner: after a crash the result is the same.
 fn stop_siblings(shared: &Arc<Shared>, task: &Task, token: TaskToken, failures: u32, failure: &Failure) {
     if token.key.item < 0
         || !task.fail_fast
@@ -253,7 +253,7 @@ fn stop_siblings(shared: &Arc<Shared>, task: &Task, token: TaskToken, failures: 
     });
 }
 
-/// When this failure may be tried again; `None` if it must not be. Whether the budget allows it is the store's word.
+/// When this failure may be retried; `None` if it must not be. The store decides whether the retry budget allows it.
 fn retry_at(shared: &Shared, task: &Task, failures: u32, failure: &Failure) -> Option<i64> {
     if failure.permanent || !task.retry.repeats(failures, failure) {
         return None;

@@ -1,6 +1,6 @@
-//! What the lanes of a node share: what is to be handed in, by which session, and which slots are free for what.
+//! State that the lanes of a node share: results to hand in, sessions, and their free slots.
 //!
-//! Everything here is plain state behind one lock; nothing waits while it is held.
+//! It is plain state behind one lock, and nothing waits while the lock is held.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,25 +34,25 @@ impl Results {
     }
 }
 
-/// What the batches of a node are made of.
+/// Collects what the sessions of a node hand in and want.
 #[derive(Debug)]
 pub(crate) struct Gatherer {
     /// The session of the node itself: its pool executes under it, and the node decides under it.
     pub(super) own: i64,
     pub(super) sessions: HashMap<i64, SessionInbox>,
-    /// The order in which sessions are served within a route, turned after each exchange.
+    /// The order in which sessions are served within a route. It rotates after each exchange.
     pub(super) rotation: Vec<i64>,
-    /// What is to be handed in, by lane: all results of a run go through one lane, so that lanes do not wait for each
-    /// other's lock on it.
+    /// Results by lane. All results of a run go through one lane, so that lanes do not wait for each other's lock on
+    /// the run.
     pub(super) results: Vec<Results>,
-    /// Attempts that are over, but whose log is still being stored before they are handed in.
+    /// Attempts that have ended and whose log is still being stored.
     unlogged: usize,
     pub(super) routes: Routes,
     pub(super) look_for_undecided: bool,
     pub(super) draining: bool,
-    /// Only where queues are dispatched by streams.
+    /// Present only if streams dispatch queues.
     pub(super) tickets: Option<TicketOffice>,
-    /// Decisions are left to other nodes until then.
+    /// Until then, decisions are left to other nodes.
     pub(super) undecided_until: Option<Instant>,
 }
 
@@ -76,7 +76,7 @@ impl Gatherer {
         self.own
     }
 
-    /// Learns the routes and the sessions that serve them.
+    /// Adds routes and the sessions that serve them.
     pub(crate) fn learn_routes(&mut self, rows: &[RouteRow], now: Instant) {
         let new: HashSet<i32> = rows.iter().filter(|row| self.routes.learn(row)).map(|row| row.id).collect();
         if new.is_empty() {
@@ -87,7 +87,7 @@ impl Gatherer {
         }
     }
 
-    /// A remote worker's session joins. Nothing changes if it is known.
+    /// Adds a remote worker's session, unless it is known.
     pub(crate) fn join(&mut self, session: i64, served: Served, now: Instant) {
         if self.sessions.contains_key(&session) {
             return;
@@ -98,7 +98,8 @@ impl Gatherer {
         self.rotation.push(session);
     }
 
-    /// A remote worker's session goes, to another node or for good: nothing is claimed or handed in for it here any more.
+    /// Removes a remote worker's session that moved to another node or ended. Nothing is claimed or handed in for it
+    /// here any more.
     pub(crate) fn leave(&mut self, session: i64) {
         if session == self.own || self.sessions.remove(&session).is_none() {
             return;
@@ -130,7 +131,7 @@ impl Gatherer {
         self.sessions.get_mut(&session)
     }
 
-    /// Says how many more tasks a remote worker can take. What it serves is looked at again.
+    /// Sets how many more tasks a remote worker can take, and looks at its routes again.
     pub(crate) fn want(&mut self, session: i64, wanted: Slots) {
         let Some(inbox) = self.sessions.get_mut(&session) else { return };
         inbox.set_free(wanted);
@@ -140,13 +141,13 @@ impl Gatherer {
         self.notify_ticket_reader();
     }
 
-    /// Something may be claimable anywhere.
+    /// Any route may have become claimable.
     pub(crate) fn look_everywhere(&mut self) {
         self.routes.all_hungry();
         self.look_for_undecided = true;
     }
 
-    /// Something may be claimable on these routes.
+    /// These routes may have become claimable.
     pub(crate) fn look_at(&mut self, routes: &ClaimableRoutes) {
         match routes {
             ClaimableRoutes::Any => self.look_everywhere(),
@@ -161,42 +162,42 @@ impl Gatherer {
         }
     }
 
-    /// There may be something to decide.
+    /// There may be decisions to claim.
     pub(crate) fn look_for_decisions(&mut self) {
         self.look_for_undecided = true;
     }
 
-    /// What waits on a route is left to other nodes for a while.
+    /// Leaves a route to other nodes until then.
     pub(crate) fn avoid(&mut self, route: i32, until: Instant) {
         if let Some(route) = self.routes.get_mut(route) {
             route.avoid(until);
         }
     }
 
-    /// The same for what is to be decided.
+    /// Leaves decisions to other nodes until then.
     pub(crate) fn avoid_deciding(&mut self, until: Instant) {
         self.undecided_until = Some(until);
     }
 
-    /// The node takes no new work from now on, for none of its sessions.
+    /// Stops claiming for all sessions of the node.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// One session takes no new work.
+    /// Stops claiming for one session.
     pub(crate) fn drain_session(&mut self, session: i64) {
         if let Some(inbox) = self.sessions.get_mut(&session) {
             inbox.draining = true;
         }
     }
 
-    /// The lane that a run's results go through.
+    /// The lane for the results of a run.
     fn lane_of(&self, run: RunId) -> usize {
         // The last bits of a UUID v7 are random.
         (run.as_u128() as usize) % self.results.len()
     }
 
-    /// Each returns the lane that has to hand it in.
+    /// Queues an ended row and returns its lane.
     pub(crate) fn push_ended(&mut self, ended: Ended) -> usize {
         let lane = self.lane_of(ended.token.key.run);
         self.results[lane].ended.push_back(ended);
@@ -215,21 +216,21 @@ impl Gatherer {
         lane
     }
 
-    /// A worker is done with an attempt. `None` if its session does not hold it (any more).
+    /// Frees an attempt that its worker has ended. `None` if its session does not hold it any more.
     pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
         let held = self.sessions.get_mut(&token.session)?.finish(token)?;
         self.notify_ticket_reader();
         Some(held)
     }
 
-    /// Like [`Gatherer::finish`], for an attempt that is handed in only when its log is stored.
+    /// Like [`Gatherer::finish`], for an attempt whose log must be stored before it is handed in.
     pub(crate) fn finish_unlogged(&mut self, token: TaskToken) -> Option<Held> {
         let held = self.finish(token)?;
         self.unlogged += 1;
         Some(held)
     }
 
-    /// The logs of `count` attempts are stored, and their results were pushed.
+    /// The logs of `count` attempts are stored and their results are queued.
     pub(crate) fn logged(&mut self, count: usize) {
         self.unlogged -= count;
     }
@@ -258,18 +259,18 @@ impl Gatherer {
         self.sessions.get(&self.own).map_or(0, SessionInbox::count)
     }
 
-    /// The pool holds nothing, and nothing waits to be handed in.
+    /// Whether the pool holds nothing and nothing waits to be handed in.
     pub(crate) fn is_idle(&self) -> bool {
         self.held() == 0 && self.unlogged == 0 && self.results.iter().all(Results::is_empty)
     }
 
-    /// Whether this node carries the session, and it is alive as far as we know.
+    /// Whether this node carries the session and does not know it to be dead.
     pub(crate) fn is_current(&self, session: i64) -> bool {
         self.sessions.get(&session).is_some_and(|inbox| !inbox.lost)
     }
 
-    /// The node's own session is dead: nothing that it holds or wanted to hand in counts any more. True for the first
-    /// caller, which then opens another.
+    /// Marks the node's own session dead: nothing that it holds counts any more. True for the first caller, which then
+    /// opens a new session.
     pub(crate) fn mark_lost(&mut self, session: i64) -> bool {
         let Some(inbox) = self.sessions.get_mut(&session).filter(|inbox| !inbox.lost) else { return false };
         inbox.mark_lost();
@@ -277,7 +278,7 @@ impl Gatherer {
         true
     }
 
-    /// A new session begins in the place of the node's own that was lost.
+    /// Replaces the node's own lost session.
     pub(crate) fn start_over(&mut self, session: i64) {
         if let Some(mut inbox) = self.sessions.remove(&self.own) {
             inbox.lost = false;

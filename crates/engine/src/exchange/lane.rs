@@ -14,7 +14,7 @@ use crate::live::Hint;
 use crate::metering;
 use crate::node::Shared;
 
-/// How long after an exchange that handed something in more is expected soon.
+/// How long after an exchange with results more of them are expected.
 const BUSY_FOR: Duration = Duration::from_secs(2);
 const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
 
@@ -61,7 +61,7 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
     }
 }
 
-/// Opens the lane, however long the store is away.
+/// Opens the lane. Retries while the store is unreachable.
 async fn open(shared: &Shared) -> Option<Lane> {
     let mut backoff = Duration::from_millis(20);
     while !shared.stop.is_cancelled() {
@@ -74,7 +74,7 @@ async fn open(shared: &Shared) -> Option<Lane> {
     None
 }
 
-/// Applies a batch, once, whatever happens to the connection on the way.
+/// Applies a batch exactly once, whatever happens to the connection.
 async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
     let mut backoff = Duration::from_millis(5);
     loop {
@@ -125,7 +125,7 @@ pub(super) async fn wait(shared: &Shared, backoff: &mut Duration) {
     *backoff = (*backoff * 2).min(LONGEST_BACKOFF);
 }
 
-/// Whether the answer to an exchange says which of its results were refused.
+/// Whether the reply of an exchange names the results that were refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefusedResults {
     Named,
@@ -146,7 +146,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, refused_resul
     }
     notify_subscribers(shared, &batch.exchange, &reply);
     for run in reply.ended_runs {
-        // The receiver may be gone.
+        // There may be no receiver.
         let _ = shared.ended_runs.send(run);
     }
     wake_for_retries(shared, &batch.exchange);
@@ -168,7 +168,7 @@ async fn applied(shared: &Arc<Shared>, batch: Batch, reply: Reply, refused_resul
     }
 }
 
-/// Nothing was applied, because sessions of the batch are dead. What belongs to the others goes back.
+/// Nothing was applied, because sessions of the batch are dead. The rows of the other sessions go back.
 async fn refused(shared: &Arc<Shared>, batch: Batch, dead: &[i64]) {
     let own = batch.own();
     for session in dead.iter().filter(|session| **session != own) {
@@ -182,7 +182,8 @@ async fn refused(shared: &Arc<Shared>, batch: Batch, dead: &[i64]) {
     shared.client.bus.signals().wake_lanes();
 }
 
-/// Runs with subscribers have ended: the leader counts them. Other processes get the message only if the leader is one of them.
+/// Runs with followers have ended, and the leader must count them. Other processes get the message only if one of them
+/// leads.
 pub(super) fn ends_pending(shared: &Shared) {
     if shared.term.borrow().is_some() {
         shared.client.bus.signals().events_pending();
@@ -191,7 +192,7 @@ pub(super) fn ends_pending(shared: &Shared) {
     }
 }
 
-/// Names the runs that this exchange has changed, and what began, if there are subscribers.
+/// Sends hints for the runs that this exchange changed and the attempts that began, if there are subscribers.
 fn notify_subscribers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     let hints = &shared.client.bus.hints();
     if !hints.wanted() {
@@ -211,8 +212,8 @@ fn notify_subscribers(shared: &Shared, exchange: &Exchange, reply: &Reply) {
     }
 }
 
-/// Stops attempts of ours that were asked to end. The request repeats until they have ended; why is read
-/// from the store once, beside the lane.
+/// Stops attempts that were asked to end. The request repeats until they have ended; the reason is read from the store
+/// once, off the lane.
 fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
     let mut unexplained = Vec::new();
     for token in tokens {
@@ -249,7 +250,7 @@ fn stop_attempts(shared: &Arc<Shared>, tokens: &[TaskToken]) {
     });
 }
 
-/// Tells the due loop of retries that it must not sleep through.
+/// Wakes the promotion loop in time for the next retry.
 fn wake_for_retries(shared: &Shared, exchange: &Exchange) {
     let soonest = exchange
         .continued
@@ -261,7 +262,7 @@ fn wake_for_retries(shared: &Shared, exchange: &Exchange) {
     }
 }
 
-/// Our session was marked dead. Kill what runs, forget it, and begin anew.
+/// The node's session was marked dead. Kills its attempts, forgets them, and opens a new session.
 pub(crate) async fn start_over(shared: &Arc<Shared>, dead: i64) {
     if !shared.gatherer().mark_lost(dead) {
         return;

@@ -16,7 +16,7 @@ const AT_ONCE: usize = 256;
 /// Counters of attempts that have logged; forgotten when there are many, since numbers only have to rise.
 const COUNTERS_KEPT: usize = 20_000;
 
-/// Waits until everything that was logged so far is stored.
+/// Waits until everything logged so far is stored.
 #[derive(Debug)]
 pub(crate) struct LogBarrier {
     requests: mpsc::UnboundedSender<oneshot::Sender<()>>,
@@ -32,7 +32,7 @@ impl LogBarrier {
     pub(crate) async fn stored(&self) {
         let (done, stored) = oneshot::channel();
         if self.requests.send(done).is_ok() {
-            // A writer that stopped will store nothing more: no reason to wait.
+            // A writer that stopped stores nothing more, so there is nothing to wait for.
             let _ = stored.await;
         }
     }
@@ -55,7 +55,7 @@ pub(crate) async fn run(
                 while let Ok(barrier) = barriers.try_recv() {
                     waiting.push(barrier);
                 }
-                // What was sent before the barrier is in the channel by now.
+                // Chunks sent before the barrier are in the channel by now.
                 while let Ok(chunk) = logs.try_recv() {
                     chunks.push(chunk);
                 }
@@ -93,7 +93,8 @@ fn notify_subscribers(shared: &Shared, chunks: &[StoredChunk]) {
     }
 }
 
-/// Stores, however long the store is away. Meanwhile the channel fills and tasks that print are slowed down.
+/// Stores chunks and retries while the store is unreachable. The channel fills meanwhile, and tasks that print are
+/// slowed down.
 async fn store(shared: &Shared, chunks: Vec<StoredChunk>) {
     let mut backoff = Duration::from_millis(20);
     loop {

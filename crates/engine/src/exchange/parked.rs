@@ -1,8 +1,8 @@
-//! Task runs that are not executed by a worker: child runs, approvals, waits, and tasks repeated over a list.
+//! Task runs that no worker executes: child runs, approvals, waits, and tasks repeated over a list.
 //!
-//! Such a row is decided twice. First it is parked: a child is made, items are made, or it is written down what it waits
-//! for. Whatever then happens makes it decidable again, and it is concluded from what is written down. Every step requires
-//! the decision's token, so a step whose reply was lost is simply tried again and found fenced.
+//! Such a row is decided twice. First it is parked: a child run or items are created, or a row in `waits` records what
+//! it waits for. A later event makes it decidable again, and then it is concluded from that record. Every step requires
+//! the decision's token, so a step whose reply was lost is repeated and found fenced.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::node::Shared;
 use crate::spans::within_trace;
 use crate::specs::Spec;
 
-/// A task's output is at most this large.
+/// The largest output of a task.
 const MAX_OUTPUT: usize = 1 << 20;
 
 pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
@@ -40,7 +40,7 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
             match one.decide().await {
                 Ok(()) => break,
                 Err(Error::Repeat(error)) => tracing::debug!(%error, task = %key, "repeating a decision"),
-                // It would be refused again and again, and hold up everything behind it.
+                // The store would refuse it again and again, and every decision behind it would wait.
                 Err(error) if !error.is_transient() => {
                     tracing::error!(%error, task = %key, "deciding");
                     let failure = failure("internal", error.to_string());
@@ -58,7 +58,7 @@ pub(crate) async fn decide(shared: Arc<Shared>, claims: Vec<WithSpec>) {
     }
 }
 
-/// One task run that is being decided.
+/// A task run that is being decided.
 struct ParkedTask<'d> {
     shared: &'d Arc<Shared>,
     claim: &'d Claimed,
@@ -70,7 +70,7 @@ struct ParkedTask<'d> {
 impl ParkedTask<'_> {
     async fn decide(&self) -> Result<()> {
         match self.shared.client.store.wait(self.claim.token.key).await? {
-            // What an earlier attempt waited for is not what this one waits for.
+            // A wait of an earlier attempt does not count for this one.
             Some(wait) if wait.attempt == self.claim.token.attempt => self.conclude(wait).await,
             _ => self.begin().await,
         }
@@ -175,7 +175,7 @@ impl ParkedTask<'_> {
                 parking.event = Some((workflow.namespace.clone(), name.clone()));
                 parking.key = key;
                 self.park(parking).await?;
-                // Whatever was announced since the run was made counts; what comes from now on finds us waiting.
+                // Events since the creation of the run count; later events find the row in `waits`.
                 match self.shared.client.store.wait(self.claim.token.key).await? {
                     Some(wait) => self.shared.client.tell_first(&wait).await,
                     None => Ok(()),
@@ -215,7 +215,7 @@ impl ParkedTask<'_> {
         }
     }
 
-    /// The run that the child will be. What is wrong with it is the task's failure.
+    /// The child run. An error in its definition is the task's failure.
     async fn child_run(&self) -> Result<std::result::Result<NewRun, Failure>> {
         let client = &self.shared.client;
         let (namespace, name, inputs) = match self.spec.workflow.child(self.index(), &self.scope) {
@@ -260,7 +260,7 @@ impl ParkedTask<'_> {
             }
             Err(SubmitError::Store(error)) => Err(error),
             Err(SubmitError::Inputs(problems)) => {
-                // Their places refer to a generated text.
+                // The places are left out, because they refer to a generated text.
                 let problems: Vec<&str> = problems.iter().map(|problem| problem.message.as_str()).collect();
                 Ok(Err(failure("inputs", format!("the inputs do not fit workflow `{name}`: {}", problems.join("; ")))))
             }
@@ -268,7 +268,7 @@ impl ParkedTask<'_> {
         }
     }
 
-    /// What has to be poked after a unit.
+    /// Wakes the loops that continue after a unit.
     fn after(&self, parked: Parked, due_at: Option<Micros>) {
         if parked == Parked::Fenced {
             tracing::debug!(task = %self.claim.token.key, "a decision came too late");
@@ -310,7 +310,7 @@ impl ParkedTask<'_> {
         self.fail(rejected(by, wait.reason.as_deref()))
     }
 
-    /// It has waited for as long as it may. Only a sub-workflow is tried again.
+    /// The wait has timed out. Only a sub-workflow is retried.
     async fn time_out(&self) -> Result<()> {
         match self.spec.workflow.lapse(self.index()) {
             Lapse::Success(output) => self.succeed(output).await,
@@ -324,7 +324,7 @@ impl ParkedTask<'_> {
         let key = self.claim.token.key;
         let results = self.shared.client.store.item_results(key.run, key.index).await?;
         let failed: Vec<&ItemResult> = results.iter().filter(|result| result.failed).collect();
-        // One that was called off because of another does not say why.
+        // An item that was cancelled because of another does not name the cause.
         let first = failed.iter().find(|result| result.state == TaskState::Failed).or(failed.first());
         if let Some(first) = first {
             let named: Vec<String> =
@@ -360,7 +360,7 @@ impl ParkedTask<'_> {
         self.fail_attempt(child_failed(&run, summary.state, error)).await
     }
 
-    /// The first task of a run that failed, and its error, for the message of the task that waited for the run.
+    /// The first failed task of a run and its error, for the message of the waiting task.
     async fn first_error(&self, run: RunId) -> Result<Option<(String, String)>> {
         let spec = self.shared.client.spec(self.shared.client.store.run_summary(run).await?.version).await?;
         let tasks = self.shared.client.store.ended_tasks(run, &[]).await?;
@@ -371,7 +371,7 @@ impl ParkedTask<'_> {
         }))
     }
 
-    /// An attempt failed: again later if the task allows it, else that was it.
+    /// Fails the attempt: it is retried if the task allows that, else the failure is final.
     async fn fail_attempt(&self, failure: Failure) -> Result<()> {
         let failures = u32::try_from(self.claim.failures).unwrap_or(0) + 1;
         if !self.task.retry.tries_again(failures, &failure) {
@@ -402,7 +402,7 @@ fn failure(kind: &str, message: String) -> Failure {
     Failure { kind: kind.to_owned(), message, permanent: true, ..Failure::default() }
 }
 
-/// Which workflows led to a run, as what is written down about its start says.
+/// The workflows that led to a run, from its recorded trigger.
 pub(crate) fn chain_of(trigger: Option<&Value>) -> Vec<String> {
     let chain = trigger.and_then(|trigger| trigger.get("chain")).and_then(Value::as_array);
     chain.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

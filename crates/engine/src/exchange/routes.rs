@@ -1,4 +1,4 @@
-//! Where there may be work, and whose turn it is: routes in turn within a namespace, namespaces by weight.
+//! Which routes may have work, and their order: routes rotate within a namespace, namespaces share by weight.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -7,11 +7,11 @@ use mainspring_core::Micros;
 use mainspring_core::workflow::SlotClass;
 use mainspring_store::RouteRow;
 
-/// How many routes one exchange looks at.
+/// How many routes one exchange asks.
 const ROUTES_PER_EXCHANGE: usize = 12;
-/// How long a route that gave work is looked at again without being asked to.
+/// How long a route that gave work is asked again without a wake-up.
 const ROUTE_STAYS_WARM: Duration = Duration::from_secs(1);
-/// The floor of a route is dropped this often, for a full look at what a late commit may have left behind it.
+/// The floor of a route is dropped this often, so that a late commit below it is found.
 const FLOOR_LASTS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -21,36 +21,36 @@ pub(crate) struct Route {
     pub(crate) served_by: Vec<i64>,
     /// There may be rows to claim.
     pub(crate) hungry: bool,
-    /// The last claim found fewer rows than it asked for: nothing better waits.
+    /// The last claim found fewer rows than it asked for, so nothing of a better rank waits.
     drained: bool,
     last_rank: i16,
     floor: Option<(i16, Micros)>,
     floor_since: Instant,
     warm_until: Option<Instant>,
-    /// Whether any look at it was answered: before that it is unknown what waits.
+    /// Whether a claim on this route was ever answered. Until then it is unknown what waits.
     answered_once: bool,
-    /// It is asked as often as there are tickets, and not for any other reason.
+    /// The route is asked only as often as there are tickets.
     pub(crate) by_ticket: bool,
     pub(crate) tickets: VecDeque<String>,
-    /// The next look is for everything.
+    /// The next claim ignores tickets.
     beyond_tickets: bool,
-    /// It is left to other nodes until then.
+    /// Until then the route is left to other nodes.
     avoided_until: Option<Instant>,
 }
 
 impl Route {
-    /// There may be rows to claim; where tickets say so, only they do.
+    /// The route may have rows to claim. A route with tickets is woken only by tickets.
     pub(crate) fn wake(&mut self) {
         self.hungry |= !self.by_ticket;
     }
 
-    /// How many tasks may be asked for now, if not as many as there are slots.
+    /// How many tasks may be asked for now, if fewer than there are slots.
     pub(crate) fn permitted(&self) -> Option<i32> {
         let by_ticket = self.by_ticket && !self.beyond_tickets;
         by_ticket.then(|| i32::try_from(self.tickets.len()).unwrap_or(i32::MAX))
     }
 
-    /// So many tasks are asked for: the tickets that permit it.
+    /// Takes the tickets that permit a claim of this many tasks.
     pub(crate) fn take_tickets(&mut self, asked: i32) -> impl Iterator<Item = String> + '_ {
         let count = usize::try_from(asked).unwrap_or(0).min(self.tickets.len());
         self.beyond_tickets = false;
@@ -58,8 +58,8 @@ impl Route {
         self.tickets.drain(..count)
     }
 
-    /// Up to which rank dependents may skip the queue, and where the last claim stood. It is asked now: another lane need
-    /// not ask the same until the answer is in.
+    /// The rank up to which dependents may skip the queue, and the position of the last claim. Another lane need not
+    /// ask the same until the answer arrives.
     pub(crate) fn ask(&mut self, now: Instant) -> (i16, Option<(i16, Micros)>) {
         self.hungry = false;
         if now.duration_since(self.floor_since) > FLOOR_LASTS {
@@ -69,7 +69,8 @@ impl Route {
         (if self.drained { i16::MAX } else { self.last_rank }, self.floor)
     }
 
-    /// What an exchange that asked for `wanted` rows claimed, the furthest at this position. True if there is probably more.
+    /// Notes the claim of an exchange that asked for `wanted` rows, and the position of its last row. True if there is
+    /// probably more.
     pub(crate) fn answered(
         &mut self,
         wanted: i32,
@@ -79,14 +80,14 @@ impl Route {
     ) -> bool {
         let full = claimed >= wanted;
         self.answered_once = true;
-        // A look that was asked for meanwhile stays asked for.
+        // A wake-up that came meanwhile stays pending.
         self.hungry |= if self.by_ticket { !self.tickets.is_empty() } else { full };
         self.drained = !full;
         if claimed > 0 {
             self.warm_until = Some(now + ROUTE_STAYS_WARM);
         }
         match furthest {
-            // Behind a full claim lies more of the same; in front of it only what is dead, taken or late.
+            // Behind a full claim there is more of the same; in front of it only rows that are dead, taken or late.
             Some(position) if full => {
                 self.last_rank = position.0;
                 self.floor = Some(position);
@@ -104,12 +105,12 @@ impl Route {
         self.avoided_until.is_some_and(|until| until > now)
     }
 
-    /// Whether a look that found less than it asked for was the last.
+    /// Whether the last claim found less than it asked for.
     pub(crate) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Up to which rank new runs may start without having waited, because no earlier row waits.
+    /// The rank up to which new runs may start at once, because no earlier row waits.
     pub(crate) fn start_rank(&self, now: Instant) -> Option<i16> {
         if self.is_avoided(now) {
             return None;
@@ -130,11 +131,11 @@ impl Route {
 #[derive(Debug)]
 struct Namespace {
     weight: u32,
-    /// Turned after each exchange, so that all get their turn.
+    /// The routes, rotated after each exchange.
     routes: Vec<i32>,
 }
 
-/// A route to ask, with its part of the slots: parts are relative to those of the other routes that are asked.
+/// A route to ask, and its share of the slots relative to the other chosen routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Chosen {
     pub(crate) route: i32,
@@ -144,14 +145,14 @@ pub(crate) struct Chosen {
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
     routes_by_id: HashMap<i32, Route>,
-    /// Every route that was read, also those that no session serves yet.
+    /// Every route that was read, including those without a session.
     rows: HashMap<i32, RouteRow>,
     namespaces: Vec<Namespace>,
     namespace_names: HashMap<String, usize>,
     weights: BTreeMap<String, u32>,
     /// The namespace that is asked first.
     next_namespace: usize,
-    /// Queues that streams dispatch, and whether those are heard.
+    /// Queues that streams dispatch, and whether the streams are connected.
     dispatched_queues: BTreeSet<String>,
     dispatch_is_heard: bool,
 }
@@ -173,7 +174,7 @@ impl Routes {
         self.rows.get(&id).map(RouteRow::class)
     }
 
-    /// Learns of a route. True if it is new.
+    /// Adds a route. True if it is new.
     pub(crate) fn learn(&mut self, row: &RouteRow) -> bool {
         if self.rows.contains_key(&row.id) {
             return false;
@@ -182,7 +183,7 @@ impl Routes {
         true
     }
 
-    /// A session serves these of the routes that are known.
+    /// Notes that a session serves these known routes.
     pub(crate) fn serve(&mut self, session: i64, takes: impl Fn(&RouteRow) -> bool, now: Instant) {
         let rows: Vec<RouteRow> = self.rows.values().filter(|row| takes(row)).cloned().collect();
         for row in rows {
@@ -228,21 +229,21 @@ impl Routes {
         self.routes_by_id.iter().filter(|(_, route)| route.served_by.contains(&session)).map(|(id, _)| *id).collect()
     }
 
-    /// A session serves nothing any more.
+    /// Removes a session from all routes.
     pub(crate) fn forget(&mut self, session: i64) {
         for route in self.routes_by_id.values_mut() {
             route.served_by.retain(|served_by| *served_by != session);
         }
     }
 
-    /// Another session stands in for one.
+    /// Replaces a session by another.
     pub(crate) fn replace(&mut self, old: i64, new: i64) {
         for route in self.routes_by_id.values_mut() {
             route.served_by.iter_mut().filter(|session| **session == old).for_each(|session| *session = new);
         }
     }
 
-    /// What a session serves is looked at.
+    /// Wakes the routes that a session serves.
     pub(crate) fn hungry_for(&mut self, session: i64) {
         for route in self.routes_by_id.values_mut().filter(|route| route.served_by.contains(&session)) {
             route.wake();
@@ -262,7 +263,7 @@ impl Routes {
         self.rows.values().filter(|row| self.dispatched_queues.contains(&row.queue)).map(|row| row.id).collect()
     }
 
-    /// Routes that are asked by tickets now.
+    /// Routes that are asked by tickets at the moment.
     pub(crate) fn by_ticket(&self) -> impl Iterator<Item = (i32, &Route)> {
         self.routes_by_id.iter().filter(|(_, route)| route.by_ticket).map(|(id, route)| (*id, route))
     }
@@ -286,12 +287,12 @@ impl Routes {
         }
     }
 
-    /// Whether some route may have work for which a slot is free.
+    /// Whether a route may have work for a free slot.
     pub(crate) fn any_hungry(&self, now: Instant, has_room: impl Fn(&Route) -> bool) -> bool {
         self.routes_by_id.values().any(|route| route.hungry && has_room(route) && !route.is_avoided(now))
     }
 
-    /// The routes to ask now: of each namespace in turn as many as its weight says, until there are enough.
+    /// The routes to ask now: of each namespace in turn as many as its weight allows, up to the limit.
     pub(crate) fn choose(&mut self, now: Instant, has_room: impl Fn(&Route) -> bool) -> Vec<Chosen> {
         let mut waiting: Vec<Vec<i32>> = self
             .namespaces
@@ -322,7 +323,7 @@ impl Routes {
         chosen.iter().map(|(namespace, route)| Chosen { route: *route, part: part(*namespace) }).collect()
     }
 
-    /// Those that were asked go behind the others.
+    /// Moves the chosen routes behind the others.
     fn advance(&mut self, chosen: &[(usize, i32)]) {
         for (namespace, route) in chosen {
             let routes = &mut self.namespaces[*namespace].routes;

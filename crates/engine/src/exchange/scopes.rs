@@ -1,4 +1,4 @@
-//! What expressions look at: loaded once per batch, made into one scope per task run.
+//! The data of expressions: loaded once per batch, made into one scope per task run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::specs::Spec;
 /// A claim with the version it belongs to.
 pub(crate) type WithSpec = (Claimed, Arc<Spec>);
 
-/// Why a version could not be had.
+/// Why a version is not available.
 pub(crate) enum NoSpec {
-    /// This program does not understand it: perhaps a newer one has written it.
+    /// This program does not understand the version; a newer one may have written it.
     NotUnderstood,
     /// The node stops.
     Stopping,
 }
 
-/// Reads a version, however long the store is away; the claim is ours meanwhile.
+/// Reads a version. Retries while the store is unreachable, because the claim belongs to this node.
 pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Result<Arc<Spec>, NoSpec> {
     loop {
         match shared.client.specs.get(version).await {
@@ -40,22 +40,23 @@ pub(crate) async fn load_spec(shared: &Shared, version: i64) -> Result<Arc<Spec>
     }
 }
 
-/// What the expressions of some claims look at.
+/// The data of the expressions of some claims.
 #[derive(Default)]
 pub(crate) struct Loaded {
     data: ExpressionData,
-    /// Of runs with an expression that looks at what failed.
+    /// Present for runs with an expression that reads failures.
     failures: HashMap<RunId, EndedTasks>,
 }
 
 impl Loaded {
-    /// For expressions that cannot look at what failed.
+    /// For expressions that cannot read failures.
     pub(crate) fn without_failures(data: ExpressionData) -> Self {
         Self { data, failures: HashMap::new() }
     }
 }
 
-/// Reads what the expressions of these claims look at, however long the store is away. `None` when the node stops.
+/// Loads the data of the expressions of these claims. Retries while the store is unreachable; `None` when the node
+/// stops.
 pub(crate) async fn load(shared: &Shared, claims: &[WithSpec], reads: impl Fn(&Task) -> Vec<&Reads>) -> Option<Loaded> {
     for (claim, spec) in claims.iter().filter(|(_, spec)| !spec.workflow.secrets.is_empty()) {
         let names = spec.workflow.secrets_for(claim.token.key.index as usize);
@@ -110,7 +111,7 @@ async fn load_failures(shared: &Shared, run: RunId) -> Option<EndedTasks> {
     }
 }
 
-/// What the expressions of one task run see.
+/// The scope of the expressions of one task run.
 pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads], loaded: &Loaded) -> Scope {
     let data = &loaded.data;
     let failures = loaded.failures.get(&key.run);
@@ -142,7 +143,7 @@ pub(crate) fn scope(client: &Client, spec: &Spec, key: TaskKey, reads: &[&Reads]
     }
 }
 
-/// A moment for the store to come back. `None` when the node stops.
+/// Waits a moment before a retry. `None` when the node stops.
 pub(crate) async fn pause(shared: &Shared) -> Option<()> {
     shared.stop.run_until_cancelled(tokio::time::sleep(Duration::from_millis(200))).await
 }

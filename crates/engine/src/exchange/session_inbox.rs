@@ -1,4 +1,4 @@
-//! What one session runs, which slots it has free, and which routes it serves.
+//! The state of one session: its attempts, its free slots, and the routes that it serves.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use mainspring_core::recent::Recent;
 use mainspring_core::workflow::SlotClass;
 use mainspring_store::{Claimed, RouteRow, TaskToken};
 
-/// So many finished attempts of a remote session are remembered.
+/// How many finished attempts of a remote session are remembered.
 const REMEMBERED: usize = 1_000;
 
 /// Slots by [`SlotClass`].
@@ -23,7 +23,7 @@ pub(crate) struct Held {
     pub(crate) class: SlotClass,
 }
 
-/// Which tasks a worker may execute.
+/// The tasks that a worker may execute.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Served {
     /// Empty means all.
@@ -31,9 +31,9 @@ pub(crate) struct Served {
     pub(crate) labels: BTreeMap<String, String>,
     /// `None` means all.
     pub(crate) namespaces: Option<Vec<String>>,
-    /// Whether it has slots of that class at all.
+    /// Whether the worker has slots of each class.
     pub(crate) classes: [bool; 3],
-    /// Tasks for remote workers occupy slots of functions: the pool of the node itself has no others.
+    /// Tasks for remote workers occupy function slots, because the node's own pool has no other slots for them.
     pub(crate) remote_as_function: bool,
 }
 
@@ -55,21 +55,21 @@ impl Served {
 pub(crate) struct SessionInbox {
     served: Served,
     held: HashMap<TaskToken, Held>,
-    /// What a remote worker has finished lately. An answer of the database may be so late that it tells of a claim that is
-    /// over: a worker that got it again would execute it again.
+    /// Attempts that a remote worker finished lately. A late reply of the database can name a claim that is over, and
+    /// the worker must not execute it again.
     finished: Recent<TaskToken>,
-    /// Why attempts that are held must stop, as far as it is known.
+    /// Known reasons why held attempts must stop.
     reasons: HashMap<TaskToken, Arc<str>>,
     free: Slots,
-    /// Asked for by exchanges whose answer is not in yet.
+    /// Slots reserved by exchanges in flight.
     reserved: Slots,
-    /// Takes no more work.
+    /// The session claims no more work.
     pub(crate) draining: bool,
     /// The session was found dead.
     pub(crate) lost: bool,
-    /// Whether it asks for work now.
+    /// Whether the session asks for work now.
     asks: bool,
-    /// A finished attempt frees its slot here; a remote worker says itself how many it has.
+    /// Whether a finished attempt frees its slot here. A remote worker reports its free slots itself.
     frees_slots: bool,
 }
 
@@ -79,7 +79,7 @@ impl SessionInbox {
         Self { frees_slots: true, asks: true, ..Self::remote(served).with_free(free) }
     }
 
-    /// The session of a remote worker, which wants nothing until it asks.
+    /// The session of a remote worker. It wants nothing until it asks.
     pub(crate) fn remote(served: Served) -> Self {
         Self {
             served,
@@ -104,14 +104,14 @@ impl SessionInbox {
         &self.served
     }
 
-    /// Free slots for tasks of this class of route.
+    /// Free slots for tasks of this class.
     pub(crate) fn free(&self, class: SlotClass) -> i32 {
         if self.draining || self.lost || !self.asks { 0 } else { self.free[self.served.slot_class(class) as usize] }
     }
 
-    /// Says how many more tasks the worker can take, beyond those that are on their way to it.
+    /// Sets how many more tasks the worker can take, beyond those on their way to it.
     pub(crate) fn set_free(&mut self, wanted: Slots) {
-        // What an exchange under way brings back unused is not free once the worker has stopped asking.
+        // Unused slots of an exchange in flight are not free if the worker has stopped asking.
         self.asks = wanted.iter().any(|slots| *slots > 0);
         for (class, wanted) in wanted.into_iter().enumerate() {
             self.free[class] = (wanted - self.reserved[class]).max(0);
@@ -124,19 +124,19 @@ impl SessionInbox {
         self.reserved[class] += slots;
     }
 
-    /// An exchange that had reserved `reserved` slots used some of them.
+    /// Settles an exchange that reserved slots and used some of them.
     pub(crate) fn settle_reserved(&mut self, class: SlotClass, reserved: i32, used: i32) {
         let class = self.served.slot_class(class) as usize;
         self.reserved[class] -= reserved;
         self.free[class] += reserved - used;
     }
 
-    /// These were claimed for it.
+    /// Takes slots for claims.
     pub(crate) fn take(&mut self, class: SlotClass, claimed: i32) {
         self.free[self.served.slot_class(class) as usize] -= claimed;
     }
 
-    /// A claim is this session's. False if it was known already.
+    /// Adds a claim to the session. False if it was known.
     pub(crate) fn hold(&mut self, claim: &Claimed, class: SlotClass) -> bool {
         if self.finished.contains(&claim.token) {
             return false;
@@ -150,7 +150,7 @@ impl SessionInbox {
         self.held.insert(claim.token, held).is_none()
     }
 
-    /// The worker is done with an attempt. `None` if the session does not hold it.
+    /// Removes an attempt that the worker ended. `None` if the session does not hold it.
     pub(crate) fn finish(&mut self, token: TaskToken) -> Option<Held> {
         let held = self.held.remove(&token)?;
         self.reasons.remove(&token);
@@ -162,13 +162,13 @@ impl SessionInbox {
         Some(held)
     }
 
-    /// Whether the session holds an attempt, and whether the worker has it, is for the database to say.
+    /// Forgets an attempt: the database decides whether the session holds it.
     pub(crate) fn forget(&mut self, token: TaskToken) {
         self.held.remove(&token);
         self.reasons.remove(&token);
     }
 
-    /// Everything that is held is for the database to say.
+    /// Forgets all held attempts: the database decides which ones the session holds.
     pub(crate) fn forget_held(&mut self) {
         self.held.clear();
         self.reasons.clear();
@@ -196,7 +196,7 @@ impl SessionInbox {
         self.reasons.get(&token).cloned()
     }
 
-    /// Forgets what was held: it belongs to other sessions now.
+    /// Marks the session lost and forgets its attempts, which belong to other sessions now.
     pub(crate) fn mark_lost(&mut self) {
         self.lost = true;
         if self.frees_slots {

@@ -1,8 +1,8 @@
 //! Tickets: entries of a dispatch stream that permit one claim each on a route whose queue is dispatched by Redis.
 //!
-//! While the streams are heard, such a route is asked for as many tasks as there are tickets, and not because a message or a
-//! poll says so; a ticket is used up when the exchange that asked for it is applied, whether or not a task was left to claim.
-//! While the streams are not heard, the route is like any other.
+//! While the streams are connected, such a route is asked for as many tasks as there are tickets, and not because a
+//! message or a poll says so; a ticket is used up when the exchange that asked for it is applied, whether or not a task
+//! was left to claim. While the streams are not heard, the route is like any other.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::gatherer::Gatherer;
 
-/// Permits one claim on a route.
+/// A permit for one claim on a route.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub(crate) route: i32,
@@ -19,18 +19,18 @@ pub(crate) struct Ticket {
     pub(crate) entry: String,
 }
 
-/// What the reader of the streams shares with the gatherer.
+/// State that the reader of the streams shares with the gatherer.
 #[derive(Debug)]
 pub(super) struct TicketOffice {
-    /// To be acknowledged.
+    /// Used tickets that must be acknowledged.
     pub(super) used: Vec<Ticket>,
-    /// A slot became free, or a ticket was used.
+    /// Notified when a slot became free or a ticket was used.
     pub(super) changed: Arc<Notify>,
 }
 
 impl Gatherer {
-    /// These queues are dispatched by streams as soon as those are heard. Returns what is notified when there is something to
-    /// read for or to acknowledge.
+    /// Dispatches these queues by streams, once the streams are connected. Returns the signal that the reader has
+    /// something to read for or to acknowledge.
     pub(crate) fn dispatch(&mut self, queues: &BTreeSet<String>) -> Arc<Notify> {
         let changed = Arc::new(Notify::new());
         self.routes.dispatch(queues);
@@ -38,7 +38,7 @@ impl Gatherer {
         changed
     }
 
-    /// Whether the streams are heard from now on. If not, tickets that wait are void: their routes are looked at.
+    /// Notes whether the streams are connected. If not, waiting tickets are void and their routes are asked directly.
     pub(crate) fn set_dispatch_heard(&mut self, heard: bool) {
         self.routes.set_dispatch_heard(heard);
         if let Some(office) = &mut self.tickets {
@@ -46,7 +46,7 @@ impl Gatherer {
         }
     }
 
-    /// All routes whose queue is dispatched, served here or not.
+    /// All routes with a dispatched queue, whether or not this node serves them.
     pub(crate) fn dispatched_routes(&self) -> Vec<i32> {
         self.routes.dispatched()
     }
@@ -71,7 +71,7 @@ impl Gatherer {
         self.sessions.len() > 1 || self.held() > 0
     }
 
-    /// One more claim on a route is permitted.
+    /// Adds a ticket.
     pub(crate) fn grant(&mut self, ticket: Ticket) {
         if let Some(route) = self.routes.get_mut(ticket.route)
             && !route.tickets.contains(&ticket.entry)
@@ -81,7 +81,7 @@ impl Gatherer {
         }
     }
 
-    /// Looks at routes for what has no ticket: an entry that was lost, or never written.
+    /// Asks routes for rows without a ticket: an entry may have been lost, or never written.
     pub(crate) fn look_beyond_tickets(&mut self) {
         self.routes.look_beyond_tickets();
     }
@@ -90,7 +90,7 @@ impl Gatherer {
         self.tickets.as_mut().map(|office| std::mem::take(&mut office.used)).unwrap_or_default()
     }
 
-    /// The exchange that asked for these was applied.
+    /// The exchange that used these tickets was applied.
     pub(super) fn use_tickets(&mut self, tickets: &[Ticket]) {
         if let Some(office) = self.tickets.as_mut().filter(|_| !tickets.is_empty()) {
             office.used.extend_from_slice(tickets);
@@ -98,7 +98,7 @@ impl Gatherer {
         }
     }
 
-    /// … or not.
+    /// The exchange that used these tickets was not applied.
     pub(super) fn return_tickets(&mut self, tickets: Vec<Ticket>) {
         for ticket in tickets.into_iter().rev() {
             if let Some(route) = self.routes.get_mut(ticket.route).filter(|route| route.by_ticket) {
@@ -108,7 +108,7 @@ impl Gatherer {
         }
     }
 
-    /// A slot may have become free.
+    /// Wakes the reader, because a slot may have become free.
     pub(super) fn notify_ticket_reader(&self) {
         if let Some(office) = &self.tickets {
             office.changed.notify_one();

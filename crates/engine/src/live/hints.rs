@@ -15,7 +15,7 @@ const MOST_HINTS: usize = 4_096;
 /// How long other nodes receive hints after they asked; they ask again before.
 const WANTED_FOR: Duration = Duration::from_secs(15);
 
-/// Something that followers may want to look at.
+/// A change that subscribers may want to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hint {
     /// The run has a new number, or a new state.
@@ -73,11 +73,11 @@ impl Hint {
     }
 }
 
-/// What was gathered since the last look.
+/// Hints since the last pass.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     pub(crate) hints: BTreeSet<Hint>,
-    /// There were more than could be kept.
+    /// Some hints did not fit the queue.
     pub(crate) lost_some: bool,
 }
 
@@ -111,7 +111,7 @@ impl HintQueue {
     }
 }
 
-/// Where hints go. Clones of a client share one.
+/// The hints of a process. Clones of a client share them.
 #[derive(Debug)]
 pub(crate) struct Hints {
     /// For the hub of this process.
@@ -137,7 +137,7 @@ impl Default for Hints {
 }
 
 impl Hints {
-    /// Whether there are subscribers. Cheap: asked before anything is put together.
+    /// Whether there are subscribers. It is cheap, so callers ask before they build a hint.
     pub(crate) fn wanted(&self) -> bool {
         self.inward_wanted.load(Ordering::Relaxed) || self.outward_wanted()
     }
@@ -188,14 +188,14 @@ impl Hints {
         self.outward_until.store(until.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// What another process has seen happen.
+    /// Takes a hint of another process.
     pub(crate) fn receive(&self, hint: Hint) {
         if self.inward_wanted.load(Ordering::Relaxed) {
             self.inward.add(hint);
         }
     }
 
-    /// Other processes have seen more than they can name, or could not be heard.
+    /// Other processes have more hints than they can send, or are disconnected.
     pub(crate) fn receive_many(&self) {
         if self.inward_wanted.load(Ordering::Relaxed) {
             self.inward.mark_lossy();

@@ -21,26 +21,26 @@ use crate::bus::{Bus, BusMessage};
 use crate::clock::SystemClock;
 use crate::specs::{Spec, Specs};
 
-/// Messages without a number that a subscription of a run may be behind.
+/// How many unnumbered messages a subscriber of a run may lag behind.
 const UNNUMBERED: usize = 256;
 /// How many runs one statement reads.
 const LOOK_AT_ONCE: usize = 1_000;
-/// Followers that read at the same time.
+/// How many subscribers read at the same time.
 const READS_AT_ONCE: usize = 4;
 const LOOK_WHEN_IDLE: Duration = Duration::from_secs(1);
 const LOOK_WHEN_BUSY: Duration = Duration::from_millis(50);
 const BUSY_FOR: Duration = Duration::from_secs(2);
-/// Between two passes, so that what comes in a burst is looked at together.
+/// The pause between two passes, so that a burst of changes is read together.
 const PASS_PAUSE: Duration = Duration::from_millis(5);
-/// Others tell us for 15 seconds after each time that we ask.
+/// Other processes send hints for 15 seconds after each request.
 const ASK_EVERY: Duration = Duration::from_secs(5);
 const HEARTBEATS_EVERY: Duration = Duration::from_secs(5);
-/// Chunks of log lines that are read for followers in one pass.
+/// Chunks of log lines that are read for subscribers in one pass.
 const CHUNKS_PER_PASS: usize = 200;
 /// Runs without a subscriber of their own whose starts and log lines are sent in one pass.
 const OTHERS_PER_PASS: usize = 500;
 
-/// What may be followed. Clones share one hub.
+/// Live updates. Clones share one hub.
 #[derive(Debug, Clone)]
 pub struct Live(Arc<Inner>);
 
@@ -54,9 +54,9 @@ pub(super) struct Inner {
     topics: Mutex<HashMap<RunId, Weak<Topic>>>,
     wide_subscribers: Mutex<WideSubscribers>,
     followers: AtomicUsize,
-    /// Whether the loop works.
+    /// Whether the loop runs.
     works: Mutex<bool>,
-    /// How many subscribers read at once: the rest of this process needs the database too.
+    /// Limits how many subscribers read at once, because the rest of this process needs the database too.
     reads: Semaphore,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Topic {
 }
 
 impl Topic {
-    /// The run has given numbers up to this one.
+    /// Raises the last known number of the run.
     pub(super) fn raise_to(&self, seq: i64) {
         self.marks.send_if_modified(|mark| {
             let changed = seq > mark.seq;
@@ -79,7 +79,7 @@ impl Topic {
         });
     }
 
-    /// The last number is this one, whatever was believed before.
+    /// Sets the last number of the run, even to a lower one.
     pub(super) fn set_to(&self, seq: i64) {
         self.marks.send_modify(|mark| mark.seq = seq);
     }
@@ -120,7 +120,7 @@ impl Live {
         }))
     }
 
-    /// Follows a run from behind a number on: first where it stands, then every event once and in order.
+    /// Subscribes to a run behind a number: first its state, then every event once and in order.
     /// `types` that are empty mean all.
     pub async fn subscribe_to_run(&self, run: RunId, after: i64, types: Vec<MessageType>) -> Result<RunSubscription> {
         let summary = self.0.store.run_summary(run).await?;
@@ -129,7 +129,7 @@ impl Live {
         Ok(RunSubscription::new(Arc::clone(&self.0), topic, summary, spec, after.max(0), types))
     }
 
-    /// Follows what changes within a filter: first where open and recent runs stand, then what happens.
+    /// Subscribes to changes within a filter: first the state of open and recent runs, then messages.
     pub async fn subscribe(&self, filter: WideFilter) -> Result<WideSubscription> {
         self.0.enter();
         let subscription = self.0.wide_subscribers().join(Arc::clone(&self.0), filter);
@@ -137,7 +137,7 @@ impl Live {
         Ok(subscription)
     }
 
-    /// How many follow something now, runs that several follow counted once.
+    /// The number of subscriptions; a run with several subscribers counts once.
     pub fn followers(&self) -> usize {
         self.0.followers.load(Ordering::Relaxed)
     }
@@ -156,7 +156,7 @@ impl Inner {
         &self.store
     }
 
-    /// Waits for the turn to read. There is no error: it is never closed.
+    /// Waits for the permit to read. The semaphore is never closed, so there is no error.
     pub(super) async fn read_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.reads.acquire().await.ok()
     }
@@ -210,7 +210,7 @@ impl Inner {
         self.topics().get(&run).and_then(Weak::upgrade)
     }
 
-    /// Where these topics stand.
+    /// Reads the last numbers of these topics. True if one is new.
     async fn look(&self, topics: &[Arc<Topic>]) -> Result<bool> {
         let mut changed = false;
         for some in topics.chunks(LOOK_AT_ONCE) {
@@ -291,11 +291,11 @@ impl Inner {
     }
 }
 
-/// What is known of runs within one pass.
+/// Run heads that were read in this pass.
 #[derive(Default)]
 pub(super) struct RunHeads(HashMap<RunId, Option<Head>>);
 
-/// A run, and the version it is of.
+/// A run and its version.
 type Head = (Arc<RunSummary>, Arc<Spec>);
 
 impl RunHeads {
@@ -321,7 +321,7 @@ impl RunHeads {
     }
 }
 
-/// Works until the last subscriber is gone.
+/// Runs until the last subscriber leaves.
 async fn run(hub: Arc<Inner>) {
     let asking = tokio::spawn(ask(Arc::clone(&hub)));
     let mut sent_runs = SentRuns::default();
@@ -361,7 +361,7 @@ async fn run(hub: Arc<Inner>) {
     asking.abort();
 }
 
-/// Ends the loop, unless a subscriber came in this very moment.
+/// Ends the loop, unless a subscriber joined at this moment.
 fn stop_if_unused(hub: &Inner) -> bool {
     let mut works = hub.works.lock().unwrap_or_else(PoisonError::into_inner);
     if hub.followers.load(Ordering::Acquire) > 0 {
@@ -372,7 +372,7 @@ fn stop_if_unused(hub: &Inner) -> bool {
     true
 }
 
-/// Looks at what the hints name, or at everything that is followed. True if something was new.
+/// Reads the runs that the hints name, or all runs with subscribers. True if something changed.
 async fn pass(hub: &Arc<Inner>, sent_runs: &mut SentRuns, gathered: &Gathered, looks: bool) -> Result<bool> {
     let mut run_heads = RunHeads::default();
     hub.send_unnumbered(gathered, &mut run_heads).await?;

@@ -18,7 +18,7 @@ const PAGE: i64 = 50;
 /// Lines of another process are not always announced: it looks also without an announcement.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Follows the log of a task run from a place on. Dropping it ends that.
+/// A subscription to the log of a task run from a cursor on. Dropping it unsubscribes.
 #[derive(Debug)]
 pub struct LogSubscription {
     store: Store,
@@ -32,7 +32,7 @@ pub struct LogSubscription {
 }
 
 impl Live {
-    /// Follows what a task run prints behind a cursor; of one attempt if it is given.
+    /// Subscribes to the log of a task run behind a cursor, or to that of one attempt.
     pub fn subscribe_to_logs(&self, key: TaskKey, attempt: Option<i32>, after: LogCursor) -> LogSubscription {
         let topic = self.topic(key.run);
         let (marks, unnumbered) = (topic.marks.subscribe(), topic.unnumbered.subscribe());

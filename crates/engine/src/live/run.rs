@@ -17,11 +17,11 @@ const PAGE: i64 = 100;
 /// For this many task runs a subscriber remembers which attempt has ended.
 const REMEMBERED: usize = 10_000;
 
-/// What is known of a followed run.
+/// The last known state of a run with subscribers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) seq: i64,
-    /// The run is not there any more.
+    /// The run was deleted.
     pub(super) gone: bool,
 }
 
@@ -29,11 +29,11 @@ pub(super) struct Mark {
 #[derive(Debug, Clone)]
 pub enum LiveUpdate {
     Message(LiveMessage),
-    /// There will be nothing more, and why.
+    /// The subscription has ended, for this reason.
     Over(&'static str),
 }
 
-/// Follows one run from a number on. Dropping it ends that.
+/// A subscription to one run from a number on. Dropping it unsubscribes.
 #[derive(Debug)]
 pub struct RunSubscription {
     hub: Arc<Inner>,

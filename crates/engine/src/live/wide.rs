@@ -21,9 +21,9 @@ use super::message::{LiveMessage, MessageType};
 use super::run::{LiveUpdate, wants};
 use crate::specs::Spec;
 
-/// Messages that a subscription may be behind.
+/// How many messages a subscriber may lag behind.
 const QUEUE: usize = 512;
-/// Between two snapshots for one subscription.
+/// The shortest time between two snapshots for a subscriber.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(1);
 /// Runs in a snapshot, of each kind.
 const SNAPSHOT: i64 = 100;
@@ -35,11 +35,11 @@ const EVENTS_PER_RUN: i64 = 200;
 /// Runs that are remembered, and how long after their end.
 const MOST_SENT_RUNS: usize = 20_000;
 const KEPT_AFTER_END: Duration = Duration::from_secs(30);
-/// Between two looks at every open run that was sent, and at what was made late under an early id.
+/// The time between two reads of every open run that was sent, and at what was made late under an early id.
 const SWEEP_EVERY: Duration = Duration::from_secs(2);
 const LATE: Micros = 3_000_000;
 
-/// What a subscription wants to see.
+/// The runs and messages of a subscription.
 #[derive(Debug, Clone, Default)]
 pub struct WideFilter {
     /// Only runs of these namespaces; `None` is all.
@@ -56,7 +56,7 @@ impl WideFilter {
     }
 }
 
-/// Those who follow many runs.
+/// Subscribers of many runs.
 #[derive(Debug, Default)]
 pub(super) struct WideSubscribers {
     members: HashMap<u64, Member>,
@@ -73,7 +73,7 @@ struct Member {
     behind: Arc<MissedMessages>,
 }
 
-/// Whether a subscription has missed something, and why.
+/// Whether a subscriber has missed messages, and why.
 #[derive(Debug, Default)]
 struct MissedMessages {
     is: AtomicBool,
@@ -128,7 +128,7 @@ impl WideSubscribers {
         self.members.values().any(|member| member.filter.lets_run(namespace, workflow))
     }
 
-    /// Puts a message into the queues of those who want it; `of` is the namespace and the workflow it is about.
+    /// Sends a message to the subscribers that want it; `of` is the namespace and the workflow it is about.
     pub(super) fn send(&self, of: Option<(&str, &str)>, message: &LiveMessage) {
         for member in self.members.values() {
             let wanted = wants(&member.filter.types, message.kind)
@@ -146,13 +146,13 @@ impl WideSubscribers {
     pub(super) fn fall_behind(&self, why: &'static str) {
         for member in self.members.values() {
             member.behind.fall(why);
-            // Wakes a subscription that waits for a message.
+            // Wakes a subscriber that waits for a message.
             let _ = member.queue.try_send(LiveMessage::resync(why));
         }
     }
 }
 
-/// Follows what changes within a filter. Dropping it ends that.
+/// A subscription to changes within a filter. Dropping it unsubscribes.
 #[derive(Debug)]
 pub struct WideSubscription {
     hub: Arc<Inner>,
@@ -256,7 +256,7 @@ struct SentRun {
 pub(super) struct SentRuns {
     runs: HashMap<RunId, SentRun>,
     backlog: BTreeSet<RunId>,
-    /// Everything up to here was looked at; `None` before the first pass.
+    /// The newest run that was read; `None` before the first pass.
     newest: Option<(RunId, Uuid)>,
     /// Runs made after this are sent from their beginning.
     since: RunId,
@@ -268,7 +268,7 @@ impl SentRuns {
         *self = Self::default();
     }
 
-    /// Looks for what has changed and tells it. True if there was something.
+    /// Reads what has changed and sends it. True if there was something.
     pub(super) async fn pass(
         &mut self,
         hub: &Inner,
@@ -361,7 +361,7 @@ impl SentRuns {
             Some(sent) => sent.seq,
             None => {
                 hub.wide_subscribers().send(of, &LiveMessage::snapshot(run));
-                // Of an older run only what happens from now on is news.
+                // For an older run only later changes are sent.
                 if run.id > self.since { 0 } else { run.seq }
             }
         };

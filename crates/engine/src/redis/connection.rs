@@ -21,7 +21,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 pub(crate) enum RedisError {
     #[error("{place}: {cause}")]
     Unreachable { place: String, cause: String },
-    /// It answered that it will not.
+    /// The server refused the command.
     #[error("{place} refuses: {message}")]
     Refused { place: String, message: String },
 }
@@ -76,12 +76,12 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Asks something that is answered at once.
+    /// Sends a command that is answered at once.
     pub(crate) async fn ask(&mut self, arguments: &[&str]) -> Result<Reply, RedisError> {
         self.ask_within(arguments, PATIENCE).await
     }
 
-    /// Asks something that may take as long as this, besides the way there and back.
+    /// Sends a command that may block for this long.
     pub(crate) async fn ask_blocking(&mut self, arguments: &[&str], block: Duration) -> Result<Reply, RedisError> {
         self.ask_within(arguments, block + PATIENCE).await
     }
@@ -109,7 +109,7 @@ async fn secure(
     host: &str,
     stream: TcpStream,
 ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
-    // Read anew for every connection: certificates are renewed while a node runs.
+    // Read for every connection, because certificates are renewed while a node runs.
     let roots = match &settings.ca {
         None => RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned()),
         Some(file) => authorities(file).map_err(std::io::Error::other)?,
@@ -124,7 +124,7 @@ async fn secure(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// What a URL writes as %XX.
+/// Decodes %XX in a URL.
 fn percent_decoded(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

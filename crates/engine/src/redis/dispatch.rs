@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::resp::Reply;
 
-/// How a node dispatches by Redis.
+/// The settings of dispatch by Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DispatchConfig {
     /// The queues that streams dispatch; none by default.
     pub queues: BTreeSet<String>,
-    /// The group that shares the entries.
+    /// The consumer group that shares the entries.
     pub group: String,
     /// How many entries a node reads at once.
     pub batch: usize,

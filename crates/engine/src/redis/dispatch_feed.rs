@@ -13,12 +13,12 @@ use super::outward::{RelayError, while_leading};
 use super::settings::{Redis, RedisSettings};
 use crate::node::Shared;
 
-/// No more entries of a route are outstanding: later rows follow when earlier ones are claimed.
+/// The most outstanding entries of a route. Later rows follow when earlier ones are claimed.
 const AHEAD: i64 = 500;
-/// Beyond this, entries that no node reads are forgotten. They are added again.
+/// The stream is trimmed to this length. Trimmed entries are added again.
 const KEPT: &str = "10000";
 const COMPARE_EVERY: Duration = Duration::from_secs(2);
-/// Rows also become claimable without a message.
+/// Rows can become claimable without a message.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// A claimable task run: its id, and how many attempts it has had.
@@ -28,7 +28,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
     while_leading(&shared, &redis.status, "what is claimable", || feed(&shared, &redis.settings)).await;
 }
 
-/// Feeds until something is amiss.
+/// Feeds the streams until an error.
 async fn feed(shared: &Shared, settings: &RedisSettings) -> Result<(), RelayError> {
     let mut redis = Connection::open(settings).await?;
     let mut added: HashMap<i32, HashSet<Claimable>> = HashMap::new();

@@ -37,7 +37,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
             looked: Instant::now(),
         };
         let ended = shared.stop.run_until_cancelled(reader.read_on(&settings)).await;
-        // The routes are claimed from by ordinary exchanges meanwhile.
+        // Ordinary exchanges claim from the routes meanwhile.
         shared.gatherer().set_dispatch_heard(false);
         shared.client.bus.signals().wake_lanes();
         if let Some(Err(error)) = ended {
@@ -61,7 +61,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads until something is amiss.
+    /// Reads until an error.
     async fn read_on(&mut self, settings: &RedisSettings) -> Result<(), RedisError> {
         let mut redis = Connection::open(settings).await?;
         self.shared.gatherer().set_dispatch_heard(true);
@@ -83,7 +83,7 @@ impl Reader<'_> {
                 continue;
             }
             match self.read(&mut redis, &room, block).await {
-                // A flushed Redis has forgotten the groups.
+                // A flushed Redis has lost the groups.
                 Err(RedisError::Refused { message, .. }) if is_forgotten(&message) => self.groups.clear(),
                 read => read?,
             }
@@ -96,7 +96,7 @@ impl Reader<'_> {
                 self.make_group(redis, *route).await?;
             }
         }
-        // Routes share slots: none gets more tickets than its part.
+        // Routes share slots, so none gets more tickets than its share.
         let smallest = room.iter().map(|(_, room)| *room).min().unwrap_or(0);
         let count = (smallest / room.len()).clamp(1, self.config.batch).to_string();
         if self.claimed.elapsed() >= self.shared.config.lease_ttl {
@@ -121,7 +121,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What another node has read and not used within a lease.
+    /// Claims entries that another node has read and not used within a lease.
     async fn take_abandoned(
         &self,
         redis: &mut Connection,
@@ -153,7 +153,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Removes entries whose claims are committed, or found nothing.
+    /// Removes entries whose claims are committed or found nothing.
     async fn acknowledge(&self, redis: &mut Connection) -> Result<(), RedisError> {
         let mut used: BTreeMap<i32, Vec<String>> = BTreeMap::new();
         for ticket in self.shared.gatherer().take_used_tickets() {
@@ -176,7 +176,7 @@ impl Reader<'_> {
     }
 }
 
-/// The stream or its group is gone.
+/// Whether the stream or its group does not exist any more.
 fn is_forgotten(message: &str) -> bool {
     message.starts_with("NOGROUP") || message.starts_with("UNBLOCKED")
 }

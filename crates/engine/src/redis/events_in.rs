@@ -64,7 +64,7 @@ impl Entry {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// The event that it asks for, and the id that makes a repetition harmless.
+    /// The event, and the id that makes a repetition harmless.
     fn event(&self) -> Result<(Uuid, NewEvent), String> {
         let name = self.field("event_name").ok_or("it has no field `event_name`")?.to_owned();
         let namespace = self.field("namespace").filter(|name| !name.is_empty()).unwrap_or("default").to_owned();
@@ -78,7 +78,7 @@ impl Entry {
     }
 }
 
-/// The sender's id, if it is one of ours to keep; otherwise one that follows from what the sender gave, or the entry.
+/// The sender's id if it is a UUID that can be kept; otherwise an id derived from the sender's id or the entry.
 fn event_id(namespace: &str, given: Option<&str>, entry: &str) -> Uuid {
     let (kind, text) = given.map_or(("entry", entry), |given| ("id", given));
     let mut hash = Sha256::new();
@@ -92,7 +92,7 @@ fn event_id(namespace: &str, given: Option<&str>, entry: &str) -> Uuid {
 }
 
 impl Reader<'_> {
-    /// Reads until something is amiss.
+    /// Reads until an error.
     async fn read_on(&mut self, settings: &RedisSettings) -> Result<(), RedisError> {
         let mut redis = Connection::open(settings).await?;
         make_group(&mut redis).await?;
@@ -117,7 +117,7 @@ impl Reader<'_> {
                     let read = reply.list().first().and_then(|stream| stream.list().get(1));
                     entries.extend(read.map_or(&[][..], Reply::list).iter().filter_map(Entry::read));
                 }
-                // A flushed Redis has forgotten the group.
+                // A flushed Redis has lost the group.
                 Err(RedisError::Refused { message, .. }) if message.starts_with("NOGROUP") => {
                     make_group(&mut redis).await?;
                 }
@@ -129,7 +129,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What another consumer has left lying.
+    /// Claims entries that another consumer abandoned.
     async fn abandoned(&mut self, redis: &mut Connection) -> Result<Vec<Entry>, RedisError> {
         if self.claimed.is_some_and(|last| last.elapsed() < ABANDONED_AFTER / 2) {
             return Ok(Vec::new());
@@ -144,7 +144,8 @@ impl Reader<'_> {
         }
     }
 
-    /// One that is stored is not announced again: its sender repeated it, or this node died before the acknowledgement.
+    /// Stores an event. An event that is stored already is not announced again: its sender repeated it, or this node
+    /// died before the acknowledgement.
     async fn store(&self, id: Uuid, event: NewEvent) -> Result<(), AnswerError> {
         match self.client.store.event(id).await? {
             Some(_) => Ok(()),
@@ -181,7 +182,7 @@ impl Reader<'_> {
 }
 
 async fn make_group(redis: &mut Connection) -> Result<(), RedisError> {
-    // From the first entry on: what was sent before any node listened counts too.
+    // From the first entry on, because entries that were sent before any node listened count too.
     match redis.ask(&["XGROUP", "CREATE", STREAM, GROUP, "0", "MKSTREAM"]).await {
         Err(RedisError::Refused { message, .. }) if message.starts_with("BUSYGROUP") => Ok(()),
         made => made.map(|_| ()),

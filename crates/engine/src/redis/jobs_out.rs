@@ -18,7 +18,7 @@ use super::settings::{Redis, RedisSettings};
 use crate::node::Shared;
 
 const POSITION: &str = "scheduler:events.out:jobs";
-/// How long a commit may take that had its time before.
+/// How long a commit may take after the time of its event.
 const OVERLAP: Micros = 120_000_000;
 /// How far back events are sent again when Redis has no position.
 const SENT_AGAIN: Micros = 3_600_000_000;
@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
     while_leading(&shared, &redis.status, "events of jobs", relay).await;
 }
 
-/// Sends until an error.
+/// Relays until an error.
 async fn relay(shared: &Shared, settings: &RedisSettings) -> Result<(), RelayError> {
     let mut redis = Connection::open(settings).await?;
     let mut sent: BTreeMap<(Micros, Uuid), ()> = BTreeMap::new();
@@ -57,7 +57,7 @@ async fn relay(shared: &Shared, settings: &RedisSettings) -> Result<(), RelayErr
             }
         }
         let reached = sent.last_key_value().map_or(now - OVERLAP, |((at, _), ())| *at);
-        // Only where there is one: a Redis that was flushed since it was read has lost what was just sent, too.
+        // A position is written only where there is one: a flushed Redis has lost the events too.
         let reached = reached.max(position.unwrap_or(from)).to_string();
         redis.ask(&["SET", POSITION, &reached, "XX"]).await?;
         tokio::time::sleep(LOOK_EVERY).await;

@@ -1,4 +1,4 @@
-//! What the relays to Redis have in common: they work while this node leads and begin again after an error; those to
+//! The common part of the relays to Redis: they run while this node leads and restart after an error, and those to
 //! `stream:scheduler:events.out` append to one stream of bounded length.
 
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::settings::RedisStatus;
 use crate::node::Shared;
 
 const STREAM: &str = "stream:scheduler:events.out";
-/// How many entries the stream keeps, about.
+/// The approximate length of the stream.
 const KEPT: &str = "100000";
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 

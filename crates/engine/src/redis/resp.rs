@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// Nothing that is asked for here is larger.
+/// Larger replies are refused; none is expected.
 const LARGEST: i64 = 16 << 20;
 const DEEPEST: usize = 8;
 

@@ -1,4 +1,4 @@
-//! How to reach Redis, and how that goes.
+//! How to reach Redis, and the status of the connection.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use url::Url;
 #[derive(Clone)]
 pub struct RedisSettings {
     pub(crate) url: Url,
-    /// Trusts what this PEM file holds, instead of the public authorities.
+    /// Trust the authorities of this PEM file instead of the public ones.
     pub(crate) ca: Option<PathBuf>,
 }
 
@@ -23,7 +23,7 @@ impl std::fmt::Debug for RedisSettings {
 }
 
 impl RedisSettings {
-    /// Fails with what is wrong with the URL, without showing its password.
+    /// Fails with the fault of the URL, without showing its password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let url = Url::parse(text).map_err(|error| format!("it is not a URL ({error})"))?;
         if !matches!(url.scheme(), "redis" | "rediss") || !url.has_host() {
@@ -36,7 +36,7 @@ impl RedisSettings {
         Ok(Self { url, ca: None })
     }
 
-    /// The same, trusting the authorities of a PEM file instead of the public ones. Fails with what is wrong with the file.
+    /// Trusts the authorities of a PEM file instead of the public ones. Fails with the fault of the file.
     pub fn with_ca(mut self, file: PathBuf) -> Result<Self, String> {
         if self.url.scheme() != "rediss" {
             return Err("it means nothing without a redis.url that begins with rediss://".into());
@@ -74,7 +74,7 @@ pub(crate) struct Redis {
     pub(crate) status: Arc<RedisStatus>,
 }
 
-/// What is the matter with Redis, if anything, for the health report.
+/// The current problem with Redis, if any, for the health report.
 #[derive(Debug, Default)]
 pub(crate) struct RedisStatus(Mutex<Option<String>>);
 

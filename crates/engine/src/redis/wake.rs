@@ -1,4 +1,4 @@
-//! The bus over a stream of Redis. Each node reads from its own position; what was trimmed away is found by polling.
+//! The bus over a stream of Redis. Each node reads from its own position; polling covers entries that were trimmed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::settings::{RedisSettings, RedisStatus};
 use crate::bus::transport::{BoxFuture, BusError, BusTransport, Subscription};
 
 const STREAM: &str = "stream:scheduler:wake";
-/// Entries that are kept: nodes that are further behind look by themselves anyway.
+/// The length of the stream. Nodes that are further behind poll anyway.
 const KEPT: &str = "10000";
 const LONGEST_TEXT: usize = 64 * 1024;
 const BLOCK: Duration = Duration::from_secs(5);
@@ -89,7 +89,7 @@ impl BusTransport for RedisWake {
 struct Reading {
     connection: Connection,
     position: String,
-    /// Texts that were read and not yet returned, the last first.
+    /// Texts that were read and not yet returned, in reverse order.
     pending: Vec<String>,
     status: Arc<RedisStatus>,
 }
@@ -115,7 +115,8 @@ impl Reading {
         Ok(())
     }
 
-    /// A flushed Redis numbers anew only if its clock went back; but a stream that is gone has nothing behind us.
+    /// Detects a flushed Redis: its ids restart only if its clock went back, but a stream that was deleted has no entry
+    /// at our position.
     async fn notice_a_flush(&mut self) -> Result<(), RedisError> {
         let newest = self.connection.ask(&["XREVRANGE", STREAM, "+", "-", "COUNT", "1"]).await?;
         if newest.list().is_empty() {

@@ -1,4 +1,4 @@
-//! The exchange of a remote worker: it hands in, says what it holds and wants, and takes what there is.
+//! The exchange of a remote worker: it reports results, what it holds and what it wants, and receives its claims.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::session::RemoteSession;
 use crate::exchange::completions;
 use crate::node::Shared;
 
-/// The longest wait for something to answer.
+/// The longest wait for an answer with content.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What became of an attempt.
+/// The result of an attempt.
 #[derive(Debug, Clone)]
 pub struct WorkerResult {
     pub key: TaskKey,
@@ -27,31 +27,31 @@ pub struct WorkerResult {
     pub finished_at: Micros,
 }
 
-/// One request.
+/// A request of the worker.
 #[derive(Debug, Clone)]
 pub struct WorkerExchange {
     pub seq: i64,
     pub finished: Vec<WorkerResult>,
     /// Every attempt that the worker has, and whether it has begun.
     pub holding: Vec<(TaskKey, i32, bool)>,
-    /// How many more it can take: processes, functions, remote tasks.
+    /// How many more attempts the worker can take: processes, functions, remote tasks.
     pub want: [i32; 3],
     pub wait: Duration,
 }
 
-/// Its answer.
+/// The answer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WorkerAnswer {
     pub seq: i64,
     pub assignments: Vec<Assignment>,
     pub cancel: Vec<(TaskToken, String)>,
-    /// Results that count, perhaps since an earlier exchange.
+    /// Results that were applied, perhaps in an earlier exchange.
     pub acknowledged: Vec<TaskToken>,
     /// Results that were refused: the attempt was not this session's any more.
     pub fenced: Vec<TaskToken>,
-    /// What others could begin at once: the worker hands back what it has not begun.
+    /// Attempts in the worker's backlog that other workers could begin at once; the worker hands them back.
     pub release: Vec<TaskToken>,
-    /// The worker is to finish what it has and take no more.
+    /// The worker should finish its attempts and claim no more.
     pub drain: bool,
 }
 
@@ -71,7 +71,7 @@ impl WorkerGate {
             let _guard = session.request_lock.lock().await;
             self.pass_guard(&session, &request).await?;
             session.state().begin(seq);
-            // An earlier request that still waits has nothing more to wait for.
+            // An earlier request that still waits is answered now.
             session.wake();
             session.state().set_backlog(session.id, &request.holding);
             self.repair(&session, &request).await?;
@@ -86,11 +86,11 @@ impl WorkerGate {
         contact.done(answer)
     }
 
-    /// Says what the worker wants, and hands in its results: both go into the same exchange of the node.
+    /// Notes the worker's demand and hands in its results, so that both go into the same exchange of the node.
     async fn take_in(&self, session: &Arc<RemoteSession>, request: &WorkerExchange) -> Result<(), WorkerError> {
         let shared = &self.shared;
         if shared.gatherer().session(session.id).is_none() {
-            // What it hands in would look like another's.
+            // The attempt would look like that of another session.
             return Err(WorkerError::Moved);
         }
         let (completions, unknown) = self.sort_results(session, request);
@@ -100,7 +100,7 @@ impl WorkerGate {
             let state = session.state();
             if let Some(inbox) = gatherer.session(session.id) {
                 let known: HashSet<TaskToken> = named(session, request).collect();
-                // Assignments on their way to the worker are not yet among those that it reports as held.
+                // Assignments on their way to the worker are not yet among its held attempts.
                 let is_new = |held: &&TaskToken| {
                     !known.contains(held) && state.delivered.get(held).is_none_or(|seq| seq + 1 >= request.seq)
                 };
@@ -123,7 +123,7 @@ impl WorkerGate {
         Ok(())
     }
 
-    /// Results to hand in, and those of attempts that the session does not hold.
+    /// Separates results to hand in from results of attempts that the session does not hold.
     fn sort_results(&self, session: &RemoteSession, request: &WorkerExchange) -> (Vec<Completion>, Vec<TaskToken>) {
         let (mut completions, mut unknown) = (Vec::new(), Vec::new());
         let gatherer = self.shared.gatherer();
@@ -147,7 +147,7 @@ fn token(session: &RemoteSession, result: &WorkerResult) -> TaskToken {
     TaskToken { key: result.key, session: session.id, attempt: result.attempt }
 }
 
-/// Every attempt that the worker names.
+/// Every attempt that the worker's request names.
 fn named<'r>(session: &'r RemoteSession, request: &'r WorkerExchange) -> impl Iterator<Item = TaskToken> + 'r {
     let finished = request.finished.iter().map(|result| token(session, result));
     let holding =
@@ -163,13 +163,13 @@ fn completion(session: i64, result: &WorkerResult) -> Completion {
         started_at: result.started_at,
         finished_at: result.finished_at,
         outcome: result.outcome.clone(),
-        // Files and log lines came before, in requests of their own.
+        // Files and log lines came earlier, in separate requests.
         artifacts: Vec::new(),
         logged: false,
     }
 }
 
-/// Waits until there is something to say, at most to the deadline.
+/// Waits until there is something to answer, at most until the deadline.
 async fn wait(
     session: &RemoteSession,
     seq: i64,
@@ -190,7 +190,7 @@ async fn wait(
             }
             let settled = !handed_in.iter().any(|token| state.is_pending(*token));
             if state.seq > seq {
-                // A later one has begun: it gets what there is.
+                // A later request has begun and takes what there is.
                 return Ok(state.empty_answer(seq));
             }
             if Instant::now() >= deadline || (settled && state.has_updates()) {
@@ -204,7 +204,8 @@ async fn wait(
     }
 }
 
-/// The worker is heard from as long as it is answered. If its connection breaks instead, it has to be heard again.
+/// Counts the worker as connected while its request is being answered. If the connection breaks instead, the worker
+/// must make contact again.
 struct ContactGuard<'a> {
     shared: &'a Arc<Shared>,
     session: &'a Arc<RemoteSession>,
@@ -236,7 +237,7 @@ impl Drop for ContactGuard<'_> {
             state.seq <= self.seq
         };
         if is_latest {
-            // It wants nothing until it asks again.
+            // The worker wants nothing until it asks again.
             self.shared.gatherer().want(self.session.id, [0; 3]);
         }
     }

@@ -1,9 +1,9 @@
-//! Remote workers at this node: their sessions, what goes to them and what comes back.
+//! Remote workers at this node: their sessions and their requests.
 //!
-//! A session lives in the database; any node can carry it, and the one that is asked does. What this node remembers of it is
-//! rebuilt from the database when the worker comes from another node. `session` holds what is on its way to a worker,
-//! `exchange` answers its requests, `repair` compares what the worker holds with what the database says it holds, `uploads`
-//! takes log lines and files, `stealing` moves what waits to workers that are idle.
+//! A session lives in the database. The node that a worker asks carries it, and rebuilds its state from the database
+//! when the worker comes from another node. `session` holds what is on its way to a worker, `exchange` answers its
+//! requests, `repair` compares what the worker holds with what the database says, `uploads` takes log lines and files,
+//! `stealing` moves backlogs to idle workers.
 
 mod exchange;
 mod registry;

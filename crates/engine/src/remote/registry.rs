@@ -1,4 +1,4 @@
-//! The sessions that this node carries, and how workers get in.
+//! The remote sessions that this node carries, and their registration.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::node::Shared;
 /// Why a request of a worker is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// Not there, or not this worker's: the difference is nothing that a stranger should learn.
+    /// The session does not exist, or the token is not its own. The caller cannot tell which.
     #[error("there is no such session")]
     UnknownSession,
     #[error("the session was found dead: its tasks run again elsewhere; stop them and register anew")]
@@ -24,7 +24,7 @@ pub enum WorkerError {
     OutOfOrder { seq: i64, last: i64 },
     #[error("the attempt is not held by this session")]
     Fenced,
-    /// Another node has carried it since the request came.
+    /// Another node has carried the session since the request arrived.
     #[error("the session went to another node meanwhile: repeat the exchange")]
     Moved,
     /// The node is stopping.
@@ -36,29 +36,29 @@ pub enum WorkerError {
     Store(#[from] mainspring_store::Error),
 }
 
-/// A worker that registers. What it says of itself was checked before.
+/// A worker that registers. Its fields were checked before.
 #[derive(Debug, Clone, Default)]
 pub struct NewWorker {
     pub worker: String,
     pub hostname: String,
     pub queues: Vec<String>,
     pub labels: BTreeMap<String, String>,
-    /// Where it may take tasks; `None` is everywhere.
+    /// Namespaces that it may take tasks from; `None` means all.
     pub namespaces: Option<Vec<String>>,
     /// Processes, functions, remote tasks.
     pub slots: [i32; 3],
     pub handlers: Vec<String>,
     pub version: String,
-    /// Of the session's token.
+    /// The hash of the session's token.
     pub token_hash: Vec<u8>,
 }
 
-/// Which session a request belongs to, and how it shows that it may use it.
+/// The session of a request, and its credentials.
 #[derive(Debug, Clone)]
 pub struct WorkerSession {
     pub id: i64,
     pub token_hash: Vec<u8>,
-    /// Where the API token of the request may take tasks; `None` is everywhere.
+    /// Namespaces that the API token permits; `None` means all.
     pub namespaces: Option<Vec<String>>,
 }
 
@@ -85,14 +85,14 @@ impl RemoteSessions {
         self.sessions().is_empty()
     }
 
-    /// Those that were heard from within half of the lease.
+    /// Sessions with contact within half of the lease.
     pub(crate) fn heard_recently(&self, shared: &Shared) -> Vec<i64> {
         let sessions = self.sessions();
         let within = shared.config.lease_ttl / 2;
         sessions.values().filter(|session| session.was_in_contact_within(within)).map(|session| session.id).collect()
     }
 
-    /// Forgets sessions that have been silent for long: another node carries them, or they are found dead.
+    /// Forgets sessions that were silent for long: another node carries them, or they are found dead.
     pub(crate) fn forget_silent(&self, shared: &Shared) {
         let within = shared.config.lease_ttl * 4;
         let silent: Vec<i64> = {
@@ -104,7 +104,7 @@ impl RemoteSessions {
         }
     }
 
-    /// A session is dead. Its worker learns of it with its next request, wherever it makes it.
+    /// Marks a session dead. Its worker learns it with its next request, at any node.
     pub(crate) fn lost(&self, shared: &Shared, session: i64) {
         if let Some(session) = self.sessions().remove(&session) {
             tracing::warn!(session = session.id, "the session of a remote worker was found dead");
@@ -113,14 +113,14 @@ impl RemoteSessions {
         shared.gatherer().leave(session);
     }
 
-    /// A session is carried by another node, or was not heard from: nothing more is claimed for it here.
+    /// Forgets a session that another node carries or that is silent: nothing more is claimed for it here.
     pub(crate) fn forget(&self, shared: &Shared, session: i64) {
         self.sessions().remove(&session);
         shared.gatherer().leave(session);
     }
 
-    /// Tells workers what became of results. Where the answer of an exchange was lost, they are handed in once more: the
-    /// store then says which of them were refused.
+    /// Notes the results that an exchange settled. Where the reply was lost, the results are handed in once more, and
+    /// the store then names the refused ones.
     pub(crate) fn handed_in(&self, shared: &Shared, exchange: &Exchange, fenced: &[TaskToken], known: bool) {
         if self.is_empty() {
             return;
@@ -150,7 +150,7 @@ impl RemoteSessions {
     }
 }
 
-/// Where remote workers enter a node.
+/// The entry point of remote workers at a node.
 #[derive(Debug, Clone)]
 pub struct WorkerGate {
     pub(crate) shared: Arc<Shared>,
@@ -158,7 +158,7 @@ pub struct WorkerGate {
 
 #[boxed]
 impl WorkerGate {
-    /// How long a session lives without being heard from.
+    /// How long a session lives without contact.
     pub fn lease_ttl(&self) -> std::time::Duration {
         self.shared.config.lease_ttl
     }
@@ -196,7 +196,7 @@ impl WorkerGate {
         Ok(id)
     }
 
-    /// The session of a request, taken over from another node if need be.
+    /// The session of a request, taken over from another node if necessary.
     pub(crate) async fn session(&self, wanted: &WorkerSession) -> Result<Arc<RemoteSession>, WorkerError> {
         self.refuse_when_stopping()?;
         if let Some(session) = self.shared.remote.get(wanted.id) {
@@ -233,8 +233,8 @@ impl WorkerGate {
         session
     }
 
-    /// Moves the guard of a worker's exchange to this one. What this node remembers of a session that another one carried
-    /// meanwhile is out of date: it reads what the session is to execute from the database.
+    /// Moves the guard of a worker's exchange to this one. If another node carried the session meanwhile, this node's
+    /// state is out of date, and it reads the session's claims from the database.
     pub(crate) async fn pass_guard(
         &self,
         session: &RemoteSession,
@@ -269,7 +269,7 @@ impl WorkerGate {
         }
     }
 
-    /// Ends a session: what it has not finished is returned.
+    /// Ends a session and returns its unfinished attempts.
     pub async fn end(&self, wanted: &WorkerSession) -> Result<u64, WorkerError> {
         let session = self.session(wanted).await?;
         let client = &self.shared.client;

@@ -1,4 +1,4 @@
-//! Repairs lost answers: what the worker holds is compared with what the database says it holds.
+//! Repairs lost answers: compares what the worker holds with what the database says it holds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::registry::{WorkerError, WorkerGate};
 use super::session::RemoteSession;
 use crate::exchange::assignments;
 
-/// However sure both sides are, the database is asked this often: another node may have claimed for this session.
+/// The database is asked this often even if both sides agree, because another node may have claimed for this session.
 const REPAIR_EVERY: Duration = Duration::from_secs(5);
 
 impl WorkerGate {
-    /// Delivers again what the worker should have and has not, and stops what it has and should not.
+    /// Delivers attempts that the worker should have and lacks, and stops attempts that it should not have.
     pub(super) async fn repair(
         &self,
         session: &Arc<RemoteSession>,
@@ -52,7 +52,7 @@ impl WorkerGate {
         session.state().repaired.is_none_or(|repaired| repaired.elapsed() > REPAIR_EVERY)
     }
 
-    /// Whether the worker names attempts that this node does not know of.
+    /// Whether the worker names attempts that this node does not know.
     fn knows_less<'t>(&self, session: &RemoteSession, named: impl Iterator<Item = &'t TaskToken>) -> bool {
         let gatherer = self.shared.gatherer();
         let state = session.state();
@@ -60,8 +60,9 @@ impl WorkerGate {
         named.any(|token| gatherer.get(*token).is_none() && !state.is_pending(*token))
     }
 
-    /// Forgets what was delivered and has not arrived. The answer to the exchange before this one may still be on its way: a
-    /// worker may send the next one meanwhile. True if there was any: the database says what of it is to be delivered again.
+    /// Forgets delivered attempts that did not arrive; the database then says which to deliver again. The answer to the
+    /// previous exchange may still be under way, because a worker may send the next one meanwhile. True if there were
+    /// any.
     fn forget_missing(&self, session: &RemoteSession, seq: i64, named: impl Fn(&TaskToken) -> bool) -> bool {
         let mut gatherer = self.shared.gatherer();
         let mut state = session.state();
@@ -77,8 +78,8 @@ impl WorkerGate {
         !missing.is_empty()
     }
 
-    /// Learns of every claim of the session. Those that the worker has not got are on their way to it, and what is not
-    /// claimed any more is forgotten.
+    /// Reads every claim of the session. Claims that the worker lacks are queued for it, and attempts that are not
+    /// claimed any more are forgotten.
     async fn read_claims(
         &self,
         session: &Arc<RemoteSession>,
@@ -86,7 +87,7 @@ impl WorkerGate {
         finished: &HashSet<TaskToken>,
         seq: i64,
     ) -> Result<(), WorkerError> {
-        // What was held before the question, and is not in its answer, was ended by another node.
+        // Attempts held before the query and missing in its result were ended by another node.
         let held: Vec<TaskToken> = match self.shared.gatherer().session(session.id) {
             Some(inbox) => inbox.held().copied().collect(),
             None => return Err(WorkerError::Moved),

@@ -17,7 +17,7 @@ const MOST_ASSIGNMENTS: usize = 200;
 /// … of about this many bytes.
 const MOST_BYTES: usize = 512 << 10;
 
-/// How long a worker that handed something back for others gets nothing new.
+/// How long a worker that handed back attempts for others gets no new ones.
 const SHARING_LASTS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -26,15 +26,15 @@ pub(crate) struct RemoteSession {
     pub(crate) token_hash: Vec<u8>,
     pub(crate) served: Served,
     state: Mutex<SessionState>,
-    /// Something for the worker has come up.
+    /// Notified when there is something for the worker.
     changed: Notify,
-    /// Requests of one session are begun one after the other.
+    /// Requests of one session begin one after the other.
     pub(crate) request_lock: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct SessionState {
-    /// When the worker was heard from; `None` when its connection broke.
+    /// The last contact with the worker; `None` when its connection broke.
     last_contact: Option<Instant>,
     /// When an exchange or the registration last moved the session to this node; `None` before the first.
     carried: Option<Instant>,
@@ -46,14 +46,14 @@ pub(crate) struct SessionState {
     outbox: Vec<Assignment>,
     /// What the worker was given, with the last exchange whose answer carried it.
     pub(crate) delivered: HashMap<TaskToken, i64>,
-    /// Handed in and not known to be applied.
+    /// Results that were handed in and are not known to be applied.
     pending: HashSet<TaskToken>,
     /// Results that are settled and not yet acknowledged: true if they count.
     settled: HashMap<TaskToken, bool>,
     cancels: HashMap<TaskToken, Cancel>,
-    /// What the worker has and has not begun, the oldest first.
+    /// Attempts that the worker has not begun, the oldest first.
     backlog: Vec<TaskToken>,
-    /// What it is to hand back.
+    /// Attempts that the worker should hand back.
     release: Vec<TaskToken>,
     /// When another worker was last asked to share.
     pub(crate) asked_to_share: Option<Instant>,
@@ -97,7 +97,7 @@ impl RemoteSession {
         self.changed.notified()
     }
 
-    /// Whether this node carries the session, and the worker was heard from lately.
+    /// Whether this node carries the session, and the worker was in contact lately.
     pub(crate) fn was_in_contact_within(&self, time: Duration) -> bool {
         let state = self.state();
         state.carried.is_some() && state.last_contact.is_some_and(|at| at.elapsed() <= time)
@@ -108,7 +108,7 @@ impl RemoteSession {
         self.state().carried.is_some_and(|carried| carried >= time)
     }
 
-    /// Whether nothing was heard for so long, not even a connection that broke.
+    /// Whether there was no contact for this long, not even a connection that broke.
     pub(crate) fn is_silent_for(&self, time: Duration) -> bool {
         self.state().touched.is_none_or(|touched| touched.elapsed() > time)
     }
@@ -146,13 +146,13 @@ impl SessionState {
         self.carried = Some(Instant::now());
     }
 
-    /// The connection broke while the worker waited: it says itself when it lives.
+    /// The connection broke while the worker waited. The worker makes contact again if it lives.
     pub(crate) fn clear_contact(&mut self) {
         self.last_contact = None;
         self.touched = Some(Instant::now());
     }
 
-    /// An exchange begins: earlier ones that still wait are answered now.
+    /// Begins an exchange. Earlier ones that still wait are answered now.
     pub(crate) fn begin(&mut self, seq: i64) {
         if seq > self.seq {
             self.answer = None;
@@ -160,26 +160,26 @@ impl SessionState {
         self.seq = seq;
     }
 
-    /// The answer that was given to this exchange, if it was.
+    /// The answer of this exchange, if it was answered before.
     pub(crate) fn given(&self, seq: i64) -> Option<WorkerAnswer> {
         self.answer.as_ref().filter(|answer| answer.seq == seq).cloned()
     }
 
-    /// Notes that a result is being handed in. False if it is already.
+    /// Notes that a result is being handed in. False if it already is.
     pub(crate) fn hand_in(&mut self, token: TaskToken) -> bool {
         self.forget(token);
         self.log_ends.remove(&token);
         self.pending.insert(token)
     }
 
-    /// The worker is told nothing more of an attempt, and above all not to execute it.
+    /// Forgets an attempt: the worker is not asked to execute it.
     pub(crate) fn forget(&mut self, token: TaskToken) {
         self.delivered.remove(&token);
         self.cancels.remove(&token);
         self.outbox.retain(|assignment| TaskToken::of(assignment) != token);
     }
 
-    /// Another node has carried the session meanwhile: only what was handed in here, and perhaps not applied yet, is known.
+    /// Another node carried the session meanwhile, so only the results that were handed in here remain known.
     pub(crate) fn start_over(&mut self) {
         *self = Self {
             last_contact: self.last_contact,
@@ -206,7 +206,7 @@ impl SessionState {
         self.backlog = waiting.map(|(key, attempt, _)| TaskToken { key: *key, session, attempt: *attempt }).collect();
     }
 
-    /// Asks the worker for the newest of what it has not begun. Returns how many that are.
+    /// Asks the worker for the newest attempts of its backlog. Returns how many.
     pub(crate) fn share(&mut self, count: usize) -> usize {
         let keep = self.backlog.len().saturating_sub(count);
         let shared = self.backlog.split_off(keep);
@@ -218,12 +218,12 @@ impl SessionState {
         count
     }
 
-    /// What it has just handed back is for others to claim.
+    /// Whether the worker just handed attempts back for others.
     pub(crate) fn is_sharing(&self) -> bool {
         self.shared_at.is_some_and(|shared_at| shared_at.elapsed() < SHARING_LASTS)
     }
 
-    /// Whether there is something that the worker should know at once.
+    /// Whether there is something that the worker should receive at once.
     pub(crate) fn has_updates(&self) -> bool {
         !self.outbox.is_empty()
             || self.cancels.values().any(|cancel| !cancel.delivered)
@@ -232,7 +232,7 @@ impl SessionState {
             || self.settled.values().any(|counts| !counts)
     }
 
-    /// Everything that is known for the worker now.
+    /// The answer with everything known now.
     pub(crate) fn answer(&mut self, seq: i64) -> WorkerAnswer {
         let assignments = self.take_assignments(seq);
         let (mut acknowledged, mut fenced) = (Vec::new(), Vec::new());
@@ -254,7 +254,7 @@ impl SessionState {
         answer
     }
 
-    /// For an exchange that was overtaken.
+    /// The answer of an exchange that was overtaken.
     pub(crate) fn empty_answer(&self, seq: i64) -> WorkerAnswer {
         let drain = self.draining;
         WorkerAnswer { seq, drain, ..WorkerAnswer::default() }

@@ -1,6 +1,6 @@
-//! Work stealing: an idle worker asks for a share of what another one holds and has not begun.
+//! Work stealing: an idle worker gets a share of the backlog of another one.
 //!
-//! The thief leaves a request in the database; the node that carries the victim asks it, with its next answer, to hand some
+//! The thief leaves a request in the database. The node that carries the victim asks it, with its next answer, to hand
 //! attempts back. They are released and claimed like any other, so none runs twice.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::node::Shared;
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 impl WorkerGate {
-    /// A worker had free slots for a whole wait and got nothing: another may have more than it can begin.
+    /// A worker had free slots for a whole wait and got nothing, while others may have a backlog.
     pub(super) async fn steal_for(&self, session: &Arc<RemoteSession>, want: [i32; 3]) {
         {
             let mut state = session.state();
@@ -36,7 +36,7 @@ impl WorkerGate {
     }
 }
 
-/// Asks workers of this node to hand back what others asked for.
+/// Asks workers of this node to hand back what other workers requested.
 pub(crate) async fn share(shared: &Shared) {
     let sessions = shared.remote.ids();
     if sessions.is_empty() {

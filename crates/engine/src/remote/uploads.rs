@@ -1,4 +1,4 @@
-//! Log lines and files: what workers send besides results, and what they need besides orders.
+//! Log lines and files of remote workers.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::session::RemoteSession;
 use crate::artifacts::{ArtifactUpload, OpenedArtifact};
 use crate::live::Hint;
 
-/// More lines of one attempt are not kept.
+/// Further lines of an attempt are dropped.
 const MOST_LINES: i64 = 1_000_000;
 
 /// Some consecutive lines of one attempt.
@@ -25,16 +25,16 @@ pub struct LogUpload {
     pub lines: Vec<LogLine>,
 }
 
-/// What became of it.
+/// The result of a log upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogAnswer {
     pub key: TaskKey,
     pub attempt: i32,
     /// How many of the lines are new and stored.
     pub accepted: i64,
-    /// Where to go on.
+    /// The offset of the next upload.
     pub next_offset: i64,
-    /// The attempt is not this session's, or has ended.
+    /// The attempt belongs to another session, or has ended.
     pub fenced: bool,
 }
 
@@ -48,7 +48,7 @@ impl WorkerGate {
     ) -> Result<Vec<LogAnswer>, WorkerError> {
         let session = self.session(wanted).await?;
         session.state().note_contact();
-        // One request after the other: what is stored decides what is new.
+        // Requests are handled one after the other, because stored lines decide which lines are new.
         let _guard = session.request_lock.lock().await;
         let mut chunks = Vec::new();
         let mut answers = Vec::with_capacity(uploads.len());
@@ -103,7 +103,7 @@ impl WorkerGate {
         Ok(answer(accepted, end + accepted, false))
     }
 
-    /// Keeps a file that an attempt left, as it comes. The same name again replaces it.
+    /// Stores a file of an attempt while it is received. The same name again replaces it.
     pub async fn keep_artifact(
         &self,
         wanted: &WorkerSession,
@@ -136,7 +136,7 @@ impl WorkerGate {
         Ok(self.shared.client.open_artifact(left_by, left_attempt, name).await?)
     }
 
-    /// Opens a file of a cache for the attempt that was given it.
+    /// Opens a file of a cache for an attempt that was given it.
     pub async fn open_cached_file(
         &self,
         wanted: &WorkerSession,

@@ -1,7 +1,7 @@
-//! The loop that makes up for the past on request: on the leader, a few runs of each backfill at a time.
+//! The loop of backfills: on the leader, a few runs of each backfill at a time.
 //!
-//! The throttle is the number of open runs. Which ones are open is asked of the store when this node begins to lead, and
-//! remembered from then on; that a run has ended is heard from the lanes or found out by looking.
+//! The number of open runs is the throttle. The open runs are read from the store when this node begins to lead, and
+//! remembered from then on; ends are reported by the lanes or found by polling.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::schedule::firing::{FireError, Fires};
 use crate::schedule::staging::settle_created;
 
 const AT_ONCE: i64 = 20;
-/// How many runs one step makes at most.
+/// How many runs one pass creates.
 const RUNS_PER_STEP: usize = 500;
 const WHILE_ACTIVE: Duration = Duration::from_millis(250);
 /// A backfill of more instants than this is refused.
 const MOST_INSTANTS: usize = 1_000_000;
-/// By how much its runs stand behind those of today.
+/// How much lower the priority of its runs is.
 const BEHIND: i16 = 250;
 
-/// A range of a trigger's past to be made up for.
+/// A past range of a trigger to be run.
 #[derive(Debug, Clone)]
 pub struct BackfillRequest {
     pub trigger: TriggerRow,
     /// The first instant that belongs to it.
     pub from: Micros,
-    /// The first that does not.
+    /// The first instant beyond it.
     pub to: Micros,
     pub max_parallel: Option<u32>,
     /// Lower than the workflow's unless given.
@@ -49,7 +49,7 @@ pub struct BackfillRequest {
 
 #[boxed]
 impl Client {
-    /// The nominal times that a backfill makes up for, in order.
+    /// The nominal times of a backfill, in order.
     pub async fn backfill_fires(&self, request: &BackfillRequest) -> Result<Vec<Micros>> {
         let row = &request.trigger;
         if request.to <= request.from {
@@ -76,7 +76,7 @@ impl Client {
         Ok(fires)
     }
 
-    /// Begins a backfill; the node that leads makes its runs.
+    /// Starts a backfill; the leader creates its runs.
     pub async fn start_backfill(&self, request: &BackfillRequest) -> Result<BackfillRow> {
         let row = &request.trigger;
         let max_parallel = request.max_parallel.unwrap_or(1);
@@ -103,7 +103,7 @@ impl Client {
         self.store.backfill(new.id).await
     }
 
-    /// The schedule of a trigger as if it had always been there: neither its making nor its start and end bound it.
+    /// The schedule of a trigger without the bounds of its creation, start and end.
     async fn past_schedule(&self, row: &TriggerRow, from: Micros) -> Result<Schedule> {
         if !row.trigger.source.has_past() {
             let kind = row.trigger.source.kind();
@@ -160,7 +160,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Does what can be done for every active backfill; whether there is any.
+/// Advances every active backfill; returns whether there is any.
 async fn tick(shared: &Shared, term: &Term, open: &mut HashMap<Uuid, Vec<RunId>>) -> Result<bool> {
     let active = shared.client.store.active_backfills(AT_ONCE).await?;
     open.retain(|id, _| active.iter().any(|backfill| backfill.id == *id));
@@ -215,7 +215,7 @@ async fn step(shared: &Shared, term: &Term, backfill: &BackfillRow, room: usize,
         position = nominal;
     }
     let exhausted = following(&schedule, position).is_none_or(|nominal| nominal >= backfill.to_at);
-    // It is done when its last run has ended.
+    // A backfill is done when its last run has ended.
     let done = exhausted && fires.is_empty() && open.is_empty();
     if fires.is_empty() && !done {
         return Ok(());

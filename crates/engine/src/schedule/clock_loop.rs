@@ -24,19 +24,20 @@ use crate::node::Shared;
 use crate::schedule::due::{Pending, Timetable, send_all};
 use crate::schedule::staging::Units;
 
-/// How many fires one unit makes at most. It makes as few as are configured if not many are due: the first do not wait for
-/// the others, and several units go side by side.
+/// How many fires one unit has at most. With few due it has as few as configured, so that the first do not wait for the
+/// others, and several units go in parallel.
 const MOST_PER_UNIT: usize = 1_000;
-/// How many triggers a turn takes, and how many at most if there are always more.
+/// How many triggers a pass takes.
 const AT_ONCE: usize = 1_000;
 const MOST_AT_ONCE: usize = 16_000;
 /// How many parsed schedules are kept, twice: those used lately and those before.
 const MOST_TIMETABLES: usize = 10_000;
-/// So long before something is due it is read and prepared, and then made.
+/// How long before it is due a fire is read and prepared.
 const LOOK_AHEAD: Duration = Duration::from_millis(200);
 /// How many fires are made ahead at most; more would not be ready in time.
 const MOST_AHEAD: usize = 1_000;
-/// Later than that it is not late but the clock was set: what becomes of the time in between has to be asked again.
+/// A fire that is later than this is not late: the clock was set, and the schedule must decide about the time in
+/// between.
 const GOOD_FOR: Micros = 1_000_000;
 const AFTER_ERROR: Duration = Duration::from_millis(200);
 
@@ -97,14 +98,14 @@ struct Keeper {
     ahead: Option<Ahead>,
 }
 
-/// What is due next, prepared before it is. Dropping it takes back what was made.
+/// The next fires, prepared before they are due. Dropping them rolls them back.
 struct Ahead {
     at: Micros,
     /// How many there are altogether.
     count: usize,
-    /// Made, and waiting for the time.
+    /// Staged units that wait for their commit.
     units: Units,
-    /// What has to be made when it is due.
+    /// Fires that must be staged when they are due.
     pending: Vec<Pending>,
 }
 
@@ -120,7 +121,7 @@ impl Ahead {
 }
 
 impl Keeper {
-    /// Fires what is due and says how long nothing will be.
+    /// Fires what is due, and returns how long to sleep.
     async fn tick(&mut self, shared: &Arc<Shared>, term: &Term) -> Result<Duration> {
         let store = &shared.client.store;
         let wall = shared.client.clock.wall();
@@ -137,20 +138,20 @@ impl Keeper {
         let next = store.next_fire().await?;
         if next.is_none_or(|next| next.0 > wall) {
             self.limit = AT_ONCE;
-            // What fires next may have been made since; where others are settled is remembered.
+            // The next fire may have been added since; the time that is settled elsewhere is remembered.
             let settled = next.map_or(Micros::MIN, |next| next.1.max(self.latest));
             shared.client.timekeeping.note_behind(settled.saturating_sub(wall));
             return self.look_ahead(shared, term, next.map(|next| next.0)).await;
         }
         if store.fire_policy().writes_alone {
-            // These would wait for what is prepared, and that for its time.
+            // These would wait for the prepared units, which wait for their time.
             self.ahead = None;
         }
         let due = store.due_triggers(wall, self.limit as i64).await?;
         self.fire_all(shared, term, due, wall).await
     }
 
-    /// Prepares what is due next if that is soon and nothing is prepared; says how long to sleep.
+    /// Prepares the next fires if they are due soon and nothing is prepared; returns how long to sleep.
     async fn look_ahead(&mut self, shared: &Arc<Shared>, term: &Term, next: Option<Micros>) -> Result<Duration> {
         let until = |next: Micros| {
             let left = next.saturating_sub(shared.client.clock.wall());
@@ -204,7 +205,7 @@ impl Keeper {
         Ok(Ahead { at, count, units, pending: left })
     }
 
-    /// The time has come for what was prepared.
+    /// Commits the prepared fires at their time.
     async fn fire_ahead(&mut self, shared: &Shared, ahead: Ahead) -> Result<Duration> {
         let Ahead { at, count, mut units, pending } = ahead;
         units.commit();
@@ -219,7 +220,7 @@ impl Keeper {
         self.limit = if count == self.limit { (self.limit * 4).min(MOST_AT_ONCE) } else { AT_ONCE };
     }
 
-    /// What each due trigger does now. One that cannot be understood is taken out of sight, with the reason.
+    /// What each due trigger does now. A trigger that cannot be evaluated is parked with the reason.
     async fn pending(
         &mut self,
         shared: &Shared,
@@ -293,8 +294,8 @@ impl Keeper {
         self.timetables.insert(due.id, (due.revision, Arc::clone(timetable)));
     }
 
-    /// Fires everything in units of bounded size: while one is under way the next is prepared. A unit that is stale ends the
-    /// turn: the next one looks again.
+    /// Fires everything in units of bounded size; the next unit is prepared while one is under way. A stale unit ends
+    /// the pass, and the next pass looks again.
     async fn fire_all(
         &mut self,
         shared: &Arc<Shared>,
@@ -316,13 +317,13 @@ impl Keeper {
     }
 }
 
-/// How many fires a unit makes if `due` are due.
+/// How many fires one unit has if `due` are due.
 fn unit_size(shared: &Shared, due: usize) -> usize {
     let fewest = shared.config.schedule_batch.clamp(1, MOST_PER_UNIT);
     (due / 4).clamp(fewest, MOST_PER_UNIT)
 }
 
-/// Waits for what is under way; says how long to sleep.
+/// Waits for the units under way, and returns how long to sleep.
 async fn end_tick(shared: &Shared, mut units: Units, mut fired: Fired) -> Result<Duration> {
     if matches!(fired, Fired::Done(_)) {
         fired = units.finish().await?;

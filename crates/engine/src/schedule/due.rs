@@ -114,7 +114,7 @@ impl Pending {
     }
 }
 
-/// Sends what is due in units.
+/// Sends the due fires in units.
 pub(crate) async fn send_all(
     shared: &Shared,
     units: &mut Units,
@@ -125,7 +125,7 @@ pub(crate) async fn send_all(
     while at < pending.len() {
         let mut unit: Vec<Firing> = Vec::new();
         let mut room = size;
-        // What a trigger does next builds on what it did before.
+        // The next fire of a trigger builds on its previous one.
         let goes_on = pending[at].done > 0;
         while at < pending.len() && room > 0 {
             let firing = pending[at].next_part(shared, room, None).await?;

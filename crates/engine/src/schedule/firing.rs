@@ -16,7 +16,7 @@ use crate::client::{Client, Submission, SubmitError, run_scope};
 use crate::limits::{LimitName, is_exclusive};
 use crate::specs::Spec;
 
-/// A trigger that fires once.
+/// A fire of a trigger.
 #[derive(Debug, Clone, Copy)]
 pub struct Fires<'a> {
     /// The row of the trigger.
@@ -26,13 +26,13 @@ pub struct Fires<'a> {
     pub trigger: &'a Trigger,
     /// The version to run.
     pub spec: &'a Spec,
-    /// The time it is meant for: `run.scheduled_for`.
+    /// The nominal time: `run.scheduled_for`.
     pub nominal: Micros,
-    /// `{id, name, data}` of what it listened to.
+    /// `{id, name, data}` of the event that fired it.
     pub event: Option<&'a Value>,
-    /// How many runs in a row have started each other by events.
+    /// How many runs in a row were started by events.
     pub depth: u32,
-    /// What is at the beginning of them.
+    /// The cause at the start of the chain.
     pub cause: Option<Uuid>,
     /// The backfill that it belongs to and the priority of its runs.
     pub backfill: Option<(Uuid, i16)>,
@@ -47,7 +47,7 @@ impl Fires<'_> {
 
 #[derive(Debug, thiserror::Error)]
 pub enum FireError {
-    /// This fire makes no run; the next may.
+    /// This fire makes no run; the next one may.
     #[error("{}", .0.message)]
     Failed(Failure),
     #[error(transparent)]
@@ -56,7 +56,7 @@ pub enum FireError {
 
 #[boxed]
 impl Client {
-    /// The run that a fire starts, ready to be made.
+    /// Prepares the run of a fire.
     pub async fn prepare_fire(&self, fires: Fires<'_>) -> Result<NewRun, FireError> {
         let Fires { trigger, spec, .. } = fires;
         let origin = origin(&fires);
@@ -97,7 +97,7 @@ impl Client {
     }
 }
 
-/// What is kept with the run about what started it.
+/// The trigger that is stored with the run.
 fn origin(fires: &Fires<'_>) -> Value {
     let mut origin = json!({
         "kind": if fires.is_check() { "check" } else { fires.trigger.source.kind() },

@@ -23,14 +23,14 @@ use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::metering::seconds;
 use crate::node::Shared;
 
-/// The database works on one while another is prepared and sent.
+/// The database works on one unit while another is prepared and sent.
 const AT_ONCE: usize = 2;
-/// Runs that were made wait so long at most for the others of their turn.
+/// How long created runs wait to be announced together with the others of their pass.
 const LONGEST_SILENCE: Duration = Duration::from_millis(100);
 
-/// A unit is made so long before its time at most: others wait for its triggers, or to write at all.
+/// How long before its time a unit is staged at most, because its triggers, or all writers, are locked.
 const LONGEST_LEAD: Duration = Duration::from_millis(120);
-/// How long before its time a unit begins that other writers wait for; twice what its fires take comes on top.
+/// How long before its time a unit begins when other writers wait for it. Twice the time of its fires is added.
 const MARGIN: Duration = Duration::from_millis(5);
 /// The time per fire is estimated from units of at least this size.
 const MIN_SAMPLE: usize = 100;
@@ -40,7 +40,7 @@ pub(crate) struct Units {
     term: Term,
     wall: Micros,
     under_way: JoinSet<Result<Fired>>,
-    /// Gives the word to each that was made ahead.
+    /// Signals the commit to each staged unit.
     commit_signals: Vec<oneshot::Sender<()>>,
     /// Since when there are runs that were not announced.
     silent_since: Option<Instant>,
@@ -51,7 +51,7 @@ impl Units {
         Self { shared, term, wall, under_way: JoinSet::new(), commit_signals: Vec::new(), silent_since: None }
     }
 
-    /// Makes a unit that waits for [`Units::commit`]; on PostgreSQL one that locks nothing but its triggers.
+    /// Stages a unit that waits for [`Units::commit`]; on PostgreSQL it locks nothing but its triggers.
     pub(crate) fn make_ahead(&mut self, unit: Vec<Firing>) {
         let (signal, commit_signal) = oneshot::channel();
         let (shared, term, at) = (Arc::clone(&self.shared), self.term.clone(), self.wall);
@@ -59,16 +59,16 @@ impl Units {
         self.commit_signals.push(signal);
     }
 
-    /// The time has come for what was made ahead.
+    /// Commits the staged units.
     pub(crate) fn commit(&mut self) {
         for signal in self.commit_signals.drain(..) {
-            // One that has ended needs none.
+            // A unit that has ended needs no signal.
             _ = signal.send(());
         }
     }
 
-    /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Says how an earlier one ended that
-    /// did not go well; this one was not sent then.
+    /// Sends a unit as soon as it may go; `after_others` if it builds on those before it. Returns the result of an
+    /// earlier unit that failed, in which case this one was not sent.
     pub(crate) async fn send(&mut self, unit: Vec<Firing>, after_others: bool) -> Result<Fired> {
         let fired = self.wait_for_fewer_than(if after_others { 1 } else { AT_ONCE }).await?;
         if !matches!(fired, Fired::Done(_)) {
@@ -79,7 +79,7 @@ impl Units {
         Ok(fired)
     }
 
-    /// Waits for all that are under way.
+    /// Waits for all units under way.
     pub(crate) async fn finish(&mut self) -> Result<Fired> {
         self.wait_for_fewer_than(1).await
     }
@@ -109,11 +109,11 @@ impl Units {
 
 impl Drop for Units {
     fn drop(&mut self) {
-        // Staged units are rolled back where they were staged.
+        // A dropped signal rolls a staged unit back.
         if !self.commit_signals.is_empty() {
             self.under_way.detach_all();
         }
-        // One that is given up may have been done.
+        // A cancelled unit may have been committed.
         if !self.under_way.is_empty() {
             self.silent_since.get_or_insert_with(Instant::now);
         }
@@ -129,7 +129,7 @@ async fn fire(shared: &Shared, term: &Term, unit: &[Firing], wall: Micros) -> Re
             after(shared, unit, &created).await?;
             Ok(Fired::Done(created))
         }
-        // The database refuses something of it: find out what.
+        // The database refuses one fire of the unit; the fires are tried one by one.
         Err(Error::Rejected(error)) if unit.len() > 1 => {
             tracing::warn!(%error, "a batch of fires was refused; trying one by one");
             for firing in unit {
@@ -179,7 +179,7 @@ async fn fire_ahead(
     client.timekeeping.note_made_ahead(unit.len());
     shared.pace.note(unit.len(), began.elapsed());
     if !matches!(tokio::time::timeout(policy.longest_wait, commit_signal).await, Ok(Ok(()))) {
-        // Dropped: nothing has happened.
+        // The signal was dropped, so nothing happened.
         return Ok(Fired::Stale);
     }
     match staged.commit().await {
@@ -196,7 +196,7 @@ fn failed_ahead(error: &Error) -> Fired {
     Fired::Stale
 }
 
-/// What making a fire took lately.
+/// The recent cost of a fire.
 #[derive(Debug)]
 pub(crate) struct Pace {
     nanos: AtomicU64,
@@ -224,7 +224,7 @@ impl Pace {
     }
 }
 
-/// What has to happen when a unit is done.
+/// Follows up on a committed unit.
 async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<()> {
     let wall = shared.client.clock.wall();
     let fires = unit.iter().flat_map(|firing| &firing.fires);
@@ -246,7 +246,7 @@ async fn after(shared: &Shared, unit: &[Firing], created: &[Created]) -> Result<
     settle_created(shared, fires.filter_map(NewFire::run).zip(created)).await
 }
 
-/// Big runs are made in chunks, and one that waits may ask others to make room.
+/// Big runs are created in chunks, and a waiting run may cancel others to make room.
 pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (&NewRun, &Created)>) -> Result<()> {
     for (run, created) in runs {
         if *created == Created::Queued(run.id) {
@@ -259,7 +259,7 @@ pub(crate) async fn settle_created(shared: &Shared, runs: impl Iterator<Item = (
     Ok(())
 }
 
-/// The same fire with the reason instead of its runs.
+/// The same fire with a failure reason instead of its runs.
 fn without_runs(firing: &Firing, reason: &str) -> Firing {
     let mut firing = firing.clone();
     firing.next = firing.next.or(firing.next_if_refused);

@@ -1,4 +1,4 @@
-//! What the loop that fires triggers tells of itself.
+//! The status of the clock loop.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use mainspring_core::Micros;
 
-/// A clock that is behind by less has not been set.
+/// A clock that is behind by less than this was not set back.
 const NOTABLE: Micros = 2_000_000;
 /// Lags are counted by the millisecond up to here.
 const LAGS: usize = 4_096;
 
-/// What others may know of the loop.
+/// The counters of the loop.
 #[derive(Debug)]
 pub(crate) struct Timekeeping {
     pub(crate) leads: AtomicBool,
@@ -23,21 +23,21 @@ pub(crate) struct Timekeeping {
     lags: Mutex<Vec<u64>>,
 }
 
-/// How the loop that fires triggers is doing on this node.
+/// The status of the clock loop on this node.
 #[derive(Debug, Clone)]
 pub struct TimekeepingStatus {
     pub leads: bool,
-    /// How often it has looked.
+    /// How many passes it made.
     pub turns: u64,
-    /// How long that took altogether.
+    /// How long the passes took in total.
     pub busy: Duration,
-    /// How many nominal instants it has settled by a fire.
+    /// How many nominal instants it settled with a fire.
     pub fired: u64,
-    /// How many triggers it has prepared before they were due, with nothing left to do but the commit.
+    /// How many triggers were prepared before they were due, so that only the commit was left.
     pub made_ahead: u64,
-    /// The machine's clock was set back: nothing fires until so much time has passed.
+    /// The machine's clock was set back: nothing fires for this long.
     pub behind: Option<Duration>,
-    /// Fires by lateness in milliseconds; the last counter takes all that were later.
+    /// Fires by lateness in milliseconds; the last counter has all later ones.
     pub lags: Vec<u64>,
 }
 
@@ -87,7 +87,7 @@ impl Timekeeping {
         }
     }
 
-    /// Notes how far the clock is behind what is settled; logged once per time it goes back.
+    /// Notes how far the clock is behind the settled time; logged once per setback.
     pub(crate) fn note_behind(&self, behind: Micros) {
         let behind = if behind > NOTABLE { behind } else { 0 };
         let before = self.behind_us.swap(behind, Ordering::Relaxed);

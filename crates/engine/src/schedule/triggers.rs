@@ -1,4 +1,4 @@
-//! What people do with schedules: look ahead, pause, resume, change calendars.
+//! Operations on schedules: look ahead, pause, resume, change calendars.
 
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;
@@ -21,14 +21,14 @@ impl Client {
         Ok(row)
     }
 
-    /// Lets a paused trigger fire again; what it missed is up to its catch-up policy.
+    /// Resumes a trigger. Its catch-up policy decides about missed fires.
     pub async fn resume_trigger(&self, id: Uuid) -> Result<TriggerRow> {
         let row = self.repeat(|| self.store.resume_trigger(self.clock.wall(), id)).await?;
         self.schedules_changed().await;
         Ok(row)
     }
 
-    /// Says whether the triggers of a workflow fire.
+    /// Enables or disables the triggers of a workflow.
     pub async fn set_workflow_active(&self, workflow_id: Uuid, active: bool, expected: Option<Edition>) -> Result<()> {
         self.repeat(|| self.store.set_workflow_active(self.clock.wall(), workflow_id, active, expected)).await?;
         self.schedules_changed().await;
@@ -40,13 +40,13 @@ impl Client {
         self.store.delete_calendar(namespace, name).await
     }
 
-    /// The next fires of a trigger, whether or not it is paused.
+    /// The next fires of a trigger, even if it is paused.
     pub async fn next_fires(&self, row: &TriggerRow, count: usize) -> Result<Vec<Fire>> {
         if !row.trigger.source.is_scheduled() || row.next.is_none() {
             return Ok(Vec::new());
         }
         let schedule = self.schedule_of(row).await?;
-        // What lies behind while it is paused or the clock loop is late is not "next".
+        // Fires that were missed while it was paused, or because the loop is late, are not "next".
         let covered = row.covered_at.max(self.clock.wall());
         Ok(following(&schedule, covered, row.fired, count))
     }
@@ -59,15 +59,15 @@ impl Client {
         row.schedule(calendar.as_ref()).map_err(Error::Invalid)
     }
 
-    /// Makes or replaces a calendar; returns how many triggers name it.
+    /// Creates or replaces a calendar; returns how many triggers name it.
     pub async fn put_calendar(&self, namespace: &str, name: &str, spec: &CalendarSpec) -> Result<usize> {
         let named = self.repeat(|| self.store.put_calendar(self.clock.wall(), namespace, name, spec)).await?;
         self.schedules_changed().await;
         Ok(named)
     }
 
-    /// Wakes the loop that fires triggers, wherever it runs.
-    /// Moves the next fires of triggers to what the time zones say now; how many were moved.
+    /// Recomputes the next fires after a change of the time zones, and wakes the clock loop. Returns how many were
+    /// moved.
     pub async fn realign_schedules(&self) -> Result<usize> {
         const AT_ONCE: i64 = 500;
         let mut moved = 0;
@@ -124,7 +124,7 @@ fn following(schedule: &Schedule, covered: Micros, fired: u64, count: usize) -> 
 }
 
 fn shortest_interval(trigger: &Trigger, now: Micros) -> Option<Micros> {
-    // Calendars only take fires away.
+    // Calendars only remove fires.
     let open = Trigger { calendar: None, max_executions: None, ..trigger.clone() };
     let fires = following(&Schedule::new(&open, now, None).ok()?, now, 0, LOOKED_AT);
     fires.windows(2).map(|pair| pair[1].nominal - pair[0].nominal).min()

@@ -22,14 +22,14 @@ use crate::node::Shared;
 const PATIENCE: Duration = Duration::from_secs(3);
 const LONGEST_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Slots that are reserved for first tasks, and who executes them.
+/// Slots that are reserved for first tasks, and the node that executes them.
 pub(super) struct Slots {
     node: Arc<Shared>,
     wants: Vec<Want>,
 }
 
 impl Slots {
-    /// Free slots of this process's node for the first tasks of these runs; perhaps none. `None` where there is no node.
+    /// Reserves free slots of the local node for the first tasks of these runs. `None` without a node.
     pub(super) fn reserve(client: &Client, submissions: &[PlainSubmission]) -> Option<Self> {
         let node = client.local_node()?;
         let mut rows: BTreeMap<i32, i32> = BTreeMap::new();
@@ -40,7 +40,8 @@ impl Slots {
         Some(Self { node, wants })
     }
 
-    /// Makes the runs and starts what fits; whether something is left for others. The slots are used or free afterwards.
+    /// Creates the runs and starts what fits; returns whether task runs are left for others. Afterwards the slots are
+    /// used or free.
     pub(super) async fn submit(self, now: Micros, submissions: &[PlainSubmission]) -> Result<bool> {
         let held = self.lane().take();
         let lane = match held.filter(|lane| lane.node() == self.node.id) {
@@ -68,7 +69,7 @@ impl Slots {
         outcome
     }
 
-    /// Only one unit is under way at a time: it finds the lane here, and puts it back.
+    /// Only one unit is under way at a time: it takes the lane and puts it back.
     fn lane(&self) -> MutexGuard<'_, Option<Lane>> {
         self.node.client.submitter.lane.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +106,7 @@ impl Slots {
         self.wants.iter().map(|want| want.session).take(1).collect()
     }
 
-    /// Asks what became of a unit until the store answers, because the unit may have claimed tasks.
+    /// Asks the store for the result of a unit until it answers, because the unit may have claimed tasks.
     async fn find_out(self, mut lane: Lane, now: Micros) {
         let mut backoff = LONGEST_BACKOFF;
         loop {
@@ -118,7 +119,7 @@ impl Slots {
                     self.settle(now, Vec::new());
                     break;
                 }
-                // The session ends with its node, and what it holds goes back.
+                // The session ends with its node, and its claims are returned.
                 Err(_) if self.node.stop.is_cancelled() => return,
                 Err(error) => tracing::debug!(%error, "resolving a unit of submissions"),
             }
@@ -126,7 +127,7 @@ impl Slots {
         }
     }
 
-    /// Gives what was claimed to the workers; the other slots are free again.
+    /// Assigns the claims to workers and frees the other slots.
     fn settle(&self, now: Micros, claimed: Vec<Claimed>) {
         let claimed = self.node.gatherer().started_first(&self.wants, claimed);
         if claimed.is_empty() {

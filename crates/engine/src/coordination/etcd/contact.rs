@@ -6,21 +6,21 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-/// How long an ended lease is remembered; by then the beats in the database tell it too.
+/// How long an ended lease is remembered. After that the beats in the database show it too.
 const REMEMBERED: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 pub(super) struct Contact {
-    /// When the renewal that was answered last was sent.
+    /// When the last answered renewal was sent.
     renewed: Option<Instant>,
-    /// Since when renewals were answered without a gap.
+    /// Since when renewals have been answered without a gap.
     steady_since: Option<Instant>,
     /// Members whose lease was seen to end, and when.
     ended: HashMap<Uuid, Instant>,
 }
 
 impl Contact {
-    /// A renewal that was sent then was answered.
+    /// Notes that a renewal sent at this time was answered.
     pub(super) fn renewed(&mut self, sent: Instant, ttl: Duration) {
         let unbroken = self.renewed.is_some_and(|last| sent.saturating_duration_since(last) < ttl);
         if !unbroken || self.steady_since.is_none() {
@@ -30,12 +30,12 @@ impl Contact {
         self.ended.retain(|_, ended| sent.saturating_duration_since(*ended) < REMEMBERED);
     }
 
-    /// Whether any lease was seen to end lately.
+    /// Whether any lease ended lately.
     pub(super) fn has_seen_ends(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// This node's own lease is gone, or the watch broke off: nothing can be concluded from what is seen now.
+    /// Notes that this node's own lease ended or the watch broke off: nothing can be concluded from what it sees now.
     pub(super) fn interrupted(&mut self) {
         self.steady_since = None;
         self.renewed = None;
@@ -49,8 +49,8 @@ impl Contact {
         self.ended.remove(&node);
     }
 
-    /// Whether that member is gone: its lease was seen to end while this node was in steady contact for a whole lease, and
-    /// contact was proven after it.
+    /// Whether a member is gone: its lease ended while this node was in steady contact for a whole lease, and contact
+    /// was proven after it.
     pub(super) fn is_gone(&self, node: Uuid, ttl: Duration) -> bool {
         let (Some(ended), Some(renewed), Some(since)) = (self.ended.get(&node), self.renewed, self.steady_since) else {
             return false;
@@ -93,17 +93,17 @@ mod tests {
         let start = Instant::now();
         let at = |second: u64| start + Duration::from_secs(second);
         let node = Uuid::from_u128(1);
-        // It answered until the fifth second, stood still until the twentieth, and then ended every lease.
+        // etcd answered until the fifth second, stood still until the twentieth, and then ended every lease.
         let mut contact = steady(start, 0..5);
         contact.ended(node, at(20));
         contact.renewed(at(21), TTL);
         assert!(!contact.is_gone(node, TTL));
-        // A node that has only just come cannot say either.
+        // A node that has just started cannot tell either.
         let mut contact = steady(start, 0..2);
         contact.ended(node, at(1));
         contact.renewed(at(2), TTL);
         assert!(!contact.is_gone(node, TTL));
-        // Nor one whose own lease is gone.
+        // Neither can a node whose own lease ended.
         let mut contact = steady(start, 0..9);
         contact.ended(node, at(8));
         contact.interrupted();

@@ -1,4 +1,4 @@
-//! The node's side of etcd: its membership, what it sees of others, and how well that goes.
+//! The node's side of etcd: its membership, its view of other members, and the health of the connection.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ pub(crate) struct EtcdCoordinator {
     state: Mutex<State>,
     /// Members or the leadership have changed.
     changed: Notify,
-    /// Renew now: contact must be proven, or the leadership noted.
+    /// Wakes the renewal, because contact must be proven or the leadership published.
     renew: Notify,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct EtcdCoordinator {
 struct State {
     contact: Contact,
     present: HashSet<Uuid>,
-    /// The snapshot of members was read and is being followed.
+    /// The snapshot of members was read and is watched.
     follows: bool,
     leadership: Option<LeadershipNote>,
     trouble: Option<String>,
@@ -61,7 +61,7 @@ impl EtcdCoordinator {
         })
     }
 
-    /// Asks etcd something, to learn at once whether the settings fit.
+    /// Sends one request, to learn at once whether the settings are valid.
     pub(crate) async fn check(&self) -> Result<(), CoordinationError> {
         let asked = self.gateway.has(&self.gateway.key("election/")).await.map(|_| ());
         if let Err(error) = &asked {
@@ -89,7 +89,7 @@ impl EtcdCoordinator {
         }
     }
 
-    /// Keeps a lease with the membership under it, and another one when that ended.
+    /// Keeps a lease with the membership under it, and replaces the lease when it ends.
     async fn hold_lease(&self, member: &Member, stop: &CancellationToken) {
         while !stop.is_cancelled() {
             let lease = match self.gateway.grant(TTL.as_secs()).await {
@@ -111,7 +111,7 @@ impl EtcdCoordinator {
         }
     }
 
-    /// Renews until the lease is over or the node stops.
+    /// Renews a lease until it is over or the node stops.
     async fn keep_lease(&self, lease: i64, member: &Member, stop: &CancellationToken) -> Result<(), CoordinationError> {
         let value = serde_json::to_value(member).unwrap_or(Value::Null);
         self.gateway.put(&self.gateway.key(&format!("members/{}", member.node)), &value, lease).await?;
@@ -129,7 +129,7 @@ impl EtcdCoordinator {
                     let mut state = self.state();
                     state.contact.renewed(sent, TTL);
                     if state.contact.has_seen_ends() {
-                        // An ended lease of another node may count now.
+                        // The renewal may prove the end of another node's lease.
                         self.changed.notify_one();
                     }
                 }
@@ -144,7 +144,7 @@ impl EtcdCoordinator {
         }
     }
 
-    /// Says where candidates watch which node leads, or takes back what this one said: never what its successor says.
+    /// Publishes which node leads, or withdraws this node's own entry. It never deletes the entry of a successor.
     async fn write_leadership(
         &self,
         noted: Option<LeadershipNote>,
@@ -160,7 +160,8 @@ impl EtcdCoordinator {
         }
     }
 
-    /// Follows who is there. Members that are missing after a gap are not known to be gone: etcd may have been wiped.
+    /// Watches the members. Members that are missing after a gap are not known to be gone, because etcd may have been
+    /// wiped.
     async fn follow(&self) {
         loop {
             if let Err(error) = self.follow_once().await {

@@ -33,7 +33,7 @@ pub(super) struct Gateway {
     endpoints: Vec<Url>,
     tls: TlsConnector,
     credentials: Option<(String, String)>,
-    /// What etcd gave for the credentials.
+    /// The token that etcd issued for the credentials.
     token: Mutex<Option<String>>,
     /// The endpoint that answered last.
     preferred: AtomicUsize,
@@ -75,7 +75,7 @@ impl Gateway {
         format!("{}/{rest}", self.prefix)
     }
 
-    /// Calls until one endpoint has answered. An answer that says no is the answer.
+    /// Calls endpoints until one has answered. A refusal is an answer.
     pub(super) async fn call(&self, path: &str, body: &Value) -> Result<Value> {
         let (url, response) = self.send_to_any(path, body).await?;
         match tokio::time::timeout(PATIENCE, read_answer(url, response)).await {
@@ -84,7 +84,7 @@ impl Gateway {
         }
     }
 
-    /// Opens a call whose answer goes on and on.
+    /// Opens a streaming call.
     pub(super) async fn open(&self, path: &str, body: &Value) -> Result<Incoming> {
         let (url, response) = self.send_to_any(path, body).await?;
         match response.status() {
@@ -176,7 +176,7 @@ impl Gateway {
         };
         match self.tls.connect(name, stream).await {
             Ok(stream) => Ok(Box::new(stream)),
-            // A certificate that does not fit will not fit next time either.
+            // A certificate that does not match will not match on a retry.
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Err(CoordinationError::Refused(format!(
                 "no secure connection to etcd at {}: {error}; see etcd.ca, etcd.cert and etcd.key",
                 origin(url)
@@ -220,7 +220,7 @@ async fn read_answer(url: &Url, response: Response<Incoming>) -> Result<Value> {
         .await
         .map_err(|error| CoordinationError::Unreachable(format!("{}: the answer broke off: {error}", origin(url))))?
         .to_bytes();
-    // A stream of one answer wraps it.
+    // A stream wraps its single answer.
     let answer =
         serde_json::Deserializer::from_slice(&body).into_iter::<Value>().next().and_then(std::result::Result::ok);
     let Some(answer) = answer else {
@@ -238,7 +238,7 @@ async fn read_answer(url: &Url, response: Response<Incoming>) -> Result<Value> {
     }
 }
 
-/// etcd said why not. Some of its reasons pass: it has no leader, or is starting.
+/// Classifies a refusal of etcd. Some are temporary: it has no leader, or is starting.
 fn refusal(url: &Url, message: &Value, code: Option<&Value>) -> CoordinationError {
     const UNAVAILABLE: u64 = 14;
     const DEADLINE_EXCEEDED: u64 = 4;
@@ -258,7 +258,7 @@ pub(super) fn decoded(value: Option<&Value>) -> Option<String> {
     String::from_utf8(STANDARD.decode(value?.as_str()?).ok()?).ok()
 }
 
-/// The end of the range of all keys that begin like this.
+/// The end of the range of all keys with this prefix.
 pub(super) fn range_end(prefix: &str) -> String {
     let mut bytes = prefix.as_bytes().to_vec();
     if let Some(last) = bytes.last_mut() {

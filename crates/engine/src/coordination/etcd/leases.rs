@@ -1,4 +1,4 @@
-//! Leases: granted, kept, and what is put under them.
+//! Leases, and the keys under them.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ impl Gateway {
         number(answer.get("ID")).ok_or_else(|| CoordinationError::Refused("etcd granted a lease without an id".into()))
     }
 
-    /// False if the lease is over.
+    /// Renews a lease; false if it is over.
     pub(super) async fn keep_alive(&self, lease: i64) -> Result<bool> {
         let answer = self.call("/v3/lease/keepalive", &json!({"ID": lease.to_string()})).await?;
         let answer = answer.get("result").unwrap_or(&answer);
@@ -39,13 +39,13 @@ impl Gateway {
         self.call("/v3/kv/txn", &body).await.map(|_| ())
     }
 
-    /// Whether a key is there.
+    /// Whether a key exists.
     pub(super) async fn has(&self, key: &str) -> Result<bool> {
         let answer = self.call("/v3/kv/range", &json!({"key": encoded(key), "count_only": true})).await?;
         Ok(number(answer.get("count")).unwrap_or(0) > 0)
     }
 
-    /// Makes a key if there is none; returns the revision that made it.
+    /// Creates a key if it does not exist, and returns the revision.
     pub(super) async fn create(&self, key: &str, value: &Value, lease: i64) -> Result<Option<i64>> {
         let key = encoded(key);
         let put = json!({"key": key, "value": encoded(&value.to_string()), "lease": lease.to_string()});

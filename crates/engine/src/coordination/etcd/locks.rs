@@ -10,7 +10,7 @@ use crate::bus::transport::BoxFuture;
 use crate::coordination::CoordinationError;
 use crate::coordination::lock_guard::{LockGuard, LockLease};
 
-/// Between two tries for a lock that another process holds.
+/// The pause between two tries for a lock that another process holds.
 const TRY_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) async fn lock(gateway: &Arc<Gateway>, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {

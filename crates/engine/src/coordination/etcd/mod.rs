@@ -1,8 +1,9 @@
-//! Coordination beside the database by etcd: leases that end a few seconds after their process, and watches that say so.
+//! Coordination beside the database by etcd: leases that end a few seconds after their process, and watches that report
+//! it.
 //!
-//! etcd never decides. A lease that is seen to end permits the compare-and-swap of the term at once; everything else stays
-//! as it is without etcd. Its revisions are compared with nothing but themselves: a wiped etcd starts over.
-//! It is spoken to through its JSON gateway (`/v3/…`), which every etcd since 3.4 serves on its client port: a gRPC stack
+//! etcd never decides. A lease that is seen to end permits the compare-and-swap of the term at once; everything else
+//! stays as it is without etcd. Its revisions are compared with nothing but themselves: a wiped etcd starts over. It is
+//! spoken to through its JSON gateway (`/v3/…`), which every etcd since 3.4 serves on its client port: a gRPC stack
 //! would double what this program depends on for one call a second.
 
 mod contact;

@@ -25,7 +25,7 @@ pub(super) struct Watch {
 }
 
 impl Gateway {
-    /// The keys that begin like this, and the revision they were read at.
+    /// The keys with this prefix, and the revision of the snapshot.
     pub(super) async fn keys(&self, prefix: &str) -> Result<(Vec<String>, i64)> {
         let body = json!({"key": encoded(prefix), "range_end": range_end(prefix), "keys_only": true});
         let answer = self.call("/v3/kv/range", &body).await?;

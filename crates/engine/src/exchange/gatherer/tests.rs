@@ -79,7 +79,7 @@ fn every_session_asks_for_its_own_slots_and_one_that_asks_for_none_gets_none() {
         batch.exchange.want.iter().filter(|want| want.session == session).map(|want| want.slots).sum()
     };
     assert_eq!((of(7), of(20), of(21)), (4, 2, 0));
-    // The worker asks again while the first answer is out: what is on its way counts.
+    // The worker asks again while the first answer is under way; claims on their way to it count.
     gatherer.want(20, [0, 2, 0]);
     let more = gatherer.take(0, Instant::now());
     assert!(more.is_none_or(|batch| batch.exchange.want.iter().all(|want| want.session != 20)));
@@ -96,7 +96,7 @@ fn a_few_rows_are_dealt_out_to_all_who_want_them() {
     gatherer.join(20, Served { classes: [true; 3], ..Served::default() }, Instant::now());
     gatherer.want(20, [0, 8, 0]);
     let batch = gatherer.take(0, Instant::now()).unwrap();
-    // Six rows, claimed in the order of the demand as the store does it.
+    // Six rows are claimed in the order of the demand, as in the store.
     let (mut rows, mut claims) = (6, Vec::new());
     for want in &batch.exchange.want {
         let got = want.slots.min(rows);
@@ -107,7 +107,7 @@ fn a_few_rows_are_dealt_out_to_all_who_want_them() {
     assert!((2..=4).contains(&mine), "{mine} of 6");
     let (new, _) = gatherer.applied(&batch, claims, Instant::now());
     assert_eq!(new.len(), 6);
-    // What was not used is free again, once.
+    // Unused slots are free again, exactly once.
     gatherer.look_everywhere();
     let batch = gatherer.take(0, Instant::now()).unwrap();
     let wanted: i32 = batch.exchange.want.iter().filter(|want| want.session == 7).map(|want| want.slots).sum();
@@ -216,7 +216,7 @@ fn a_node_that_drains_learns_of_cancels_as_long_as_it_holds_something() {
     assert!(gatherer.take(0, Instant::now()).is_none(), "there is nothing to cancel");
 }
 
-/// Queue `default` is dispatched by streams, which are heard; the first look is over.
+/// A gatherer whose queue `default` is dispatched by connected streams, after the first look.
 fn dispatching() -> Gatherer {
     let mut gatherer = gatherer();
     gatherer.dispatch(&["default".to_owned()].into());
