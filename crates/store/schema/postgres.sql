@@ -757,6 +757,7 @@ table submissions
     run_id uuid not null
     created_at bigint not null
     PRIMARY KEY (namespace, key)
+    CREATE INDEX submissions_by_run ON public.submissions USING btree (run_id)
 
 table task_overrides
     run_id uuid not null

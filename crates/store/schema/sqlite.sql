@@ -692,6 +692,8 @@ CREATE TABLE submissions (
     PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
 
+CREATE INDEX submissions_by_run ON submissions (run_id);
+
 CREATE TABLE task_overrides (
     run_id      BLOB NOT NULL,
     idx         INTEGER NOT NULL,

@@ -77,7 +77,7 @@ pub use runs::operate::{CancelOutcome, Operator};
 pub use runs::parking::{Parked, Parking};
 pub use runs::reopen::{ReopenRequest, Reopened};
 pub use runs::repair::{Repair, Repaired};
-pub use runs::retention::Purged;
+pub use runs::purge::{PurgeScope, Purged};
 pub use runs::submit::{PlainSubmission, Started};
 pub use runs::transitions::Transition;
 pub use runs::waits::{ItemResult, WaitKind, WaitOutcome, WaitResult, WaitRow};

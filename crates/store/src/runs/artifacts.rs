@@ -9,6 +9,7 @@ use mainspring_core::{Micros, RunId, TaskKey};
 use crate::db::{Store, Tx, read, within, write};
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::runs::purge::execute_over_runs;
 
 /// A kept file, without its content.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -226,13 +227,8 @@ impl Store {
 }
 
 /// The objects of a run that is forgotten are written down as unused: the duty that deletes those finds them.
-pub(crate) async fn give_up_objects(tx: &mut Tx, run: RunId) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(
-            "INSERT INTO unused_objects (object, due_at) SELECT object, 0 FROM artifacts WHERE run_id = $1 AND object IS NOT NULL"
-        )
-        .bind(run)
-    );
+pub(crate) async fn give_up_objects(tx: &mut Tx, runs: &[RunId]) -> Result<()> {
+    let objects = "INSERT INTO unused_objects (object, due_at) SELECT object, 0 FROM artifacts WHERE object IS NOT NULL AND run_id";
+    execute_over_runs(tx, objects, runs, "").await?;
     Ok(())
 }

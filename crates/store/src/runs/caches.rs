@@ -12,6 +12,7 @@ use mainspring_core::{Micros, RunId, TaskKey};
 use crate::db::{Store, Tx, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::runs::purge::execute_over_runs;
 
 /// How many entries one call forgets.
 const FORGOTTEN_AT_ONCE: i64 = 500;
@@ -248,18 +249,15 @@ async fn announce_entry(tx: &mut Tx, now: Micros, by: CacheSource, wanted: &Cach
 }
 
 /// What a run that is forgotten has made for others stays: an output is copied, and the success is noted.
-pub(crate) async fn keep_results(tx: &mut Tx, run: RunId) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(sql!(
-            "UPDATE cache_entries SET kept = TRUE, output = (SELECT h.output FROM history h WHERE h.run_id = cache_entries.run_id \
-             AND h.idx = cache_entries.idx AND h.item = cache_entries.item AND cache_entries.kind = {cache.result}) \
-             WHERE run_id = $1 AND EXISTS (SELECT 1 FROM history h WHERE h.run_id = cache_entries.run_id \
-             AND h.idx = cache_entries.idx AND h.item = cache_entries.item AND h.attempt = cache_entries.attempt \
-             AND h.state = {task.success})"
-        ))
-        .bind(run)
+pub(crate) async fn keep_results(tx: &mut Tx, runs: &[RunId]) -> Result<()> {
+    let valid = sql!(
+        "UPDATE cache_entries SET kept = TRUE, output = (SELECT h.output FROM history h WHERE h.run_id = cache_entries.run_id \
+         AND h.idx = cache_entries.idx AND h.item = cache_entries.item AND cache_entries.kind = {cache.result}) \
+         WHERE EXISTS (SELECT 1 FROM history h WHERE h.run_id = cache_entries.run_id \
+         AND h.idx = cache_entries.idx AND h.item = cache_entries.item AND h.attempt = cache_entries.attempt \
+         AND h.state = {task.success}) AND run_id"
     );
+    execute_over_runs(tx, valid, runs, "").await?;
     Ok(())
 }
 

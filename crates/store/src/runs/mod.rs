@@ -15,6 +15,7 @@ pub(crate) mod locked;
 pub(crate) mod operate;
 pub(crate) mod parking;
 pub(crate) mod proceed;
+pub(crate) mod purge;
 pub(crate) mod reopen;
 pub(crate) mod reopen_items;
 pub(crate) mod reopen_open;

@@ -1,114 +1,25 @@
-//! Forgetting: whole runs, oldest first, and what the clock noted of them, in small transactions.
+//! Forgetting what the clock noted, in small transactions, and the months of the history.
 
 use mainspring_boxed::boxed;
+use mainspring_core::Micros;
 use mainspring_core::time::{month_of, month_start};
-use mainspring_core::{Micros, RunId};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use crate::db::{Db, Store, Tx, read, within, write};
+use crate::db::{Db, Store, read, write};
 use crate::error::Result;
-use crate::names::sql;
-use crate::runs::{artifacts, caches};
 use crate::schedules::fires::NO_BACKFILL;
 
-const RUNS_PER_PURGE: i64 = 200;
 /// How many instants of a trigger one transaction forgets.
 const FIRES_PER_STEP: i64 = 1_000;
 
-/// Everything a run leaves behind, children first.
-const TABLES: &[&str] = &[
-    "logs",
-    "attempts",
-    "history",
-    "history_superseded",
-    "operator_actions",
-    "run_transitions",
-    "run_details",
-    "cancel_requests",
-    "unsuccessful_runs",
-    "continuations",
-    "starts",
-    "waits",
-    "items",
-    "artifacts",
-    "cache_uses",
-    "task_overrides",
-];
-
-/// What was deleted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Purged {
-    pub runs: u64,
-    pub task_runs: u64,
-    pub log_chunks: u64,
-}
-
 #[boxed]
 impl Store {
-    /// Deletes runs that ended before `before`, and everything of theirs but dead letters, in one namespace or in all. Runs
-    /// with a pending dead letter stay; closed ones are forgotten by their own age. Call again until no run is deleted.
-    pub async fn purge_runs(&self, before: Micros, namespace: Option<&str>) -> Result<Purged> {
-        let old: Vec<(RunId,)> = read!(self, |conn| {
-            sqlx::query_as(
-            sql!("SELECT r.id FROM runs r WHERE r.state >= {run.success} AND r.finished_at < $1 \
-             AND (CAST($3 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $3)) \
-             AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
-             AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $2")
-        )
-        .bind(before)
-        .bind(RUNS_PER_PURGE)
-        .bind(namespace)
-        .fetch_all(conn)
-        .await?
-        });
-        self.purge_each(old, before).await
-    }
-
-    /// The same for the runs of one workflow.
-    pub async fn purge_runs_of(&self, workflow: Uuid, before: Micros) -> Result<Purged> {
-        let old: Vec<(RunId,)> = read!(self, |conn| {
-            sqlx::query_as(
-            sql!("SELECT r.id FROM runs r WHERE r.workflow_id = $3 AND r.state >= {run.success} AND r.finished_at < $1 \
-             AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
-             AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $2")
-        )
-        .bind(before)
-        .bind(RUNS_PER_PURGE)
-        .bind(workflow)
-        .fetch_all(conn)
-        .await?
-        });
-        self.purge_each(old, before).await
-    }
-
     /// Every workflow: its id, namespace and name.
     pub async fn workflow_names(&self) -> Result<Vec<(Uuid, String, String)>> {
         Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, name FROM workflows ORDER BY id")
             .fetch_all(conn)
             .await?))
-    }
-
-    async fn purge_each(&self, old: Vec<(RunId,)>, before: Micros) -> Result<Purged> {
-        let mut purged = Purged::default();
-        for (id,) in old {
-            let mut tx = self.begin().await?;
-            // The state again, under the row's lock: it may have been reopened.
-            let gone = within!(
-                tx,
-                sqlx::query(sql!("DELETE FROM runs WHERE id = $1 AND state >= {run.success} AND finished_at < $2"))
-                    .bind(id)
-                    .bind(before)
-            );
-            if gone == 1 {
-                let (task_runs, log_chunks) = forget(&mut tx, id).await?;
-                purged.task_runs += task_runs;
-                purged.log_chunks += log_chunks;
-            }
-            tx.commit().await?;
-            purged.runs += gone;
-        }
-        Ok(purged)
     }
 
     /// Forgets what the clock noted before `before`, once the run that it started is gone too; how much that was. The
@@ -177,17 +88,6 @@ impl Store {
         ))
     }
 
-    /// Deletes an ended run and everything of it, whatever waits for a person.
-    pub(crate) async fn forget_run(&self, id: RunId) -> Result<()> {
-        let mut tx = self.begin().await?;
-        let gone = within!(tx, sqlx::query(sql!("DELETE FROM runs WHERE id = $1 AND state >= {run.success}")).bind(id));
-        if gone == 1 {
-            forget(&mut tx, id).await?;
-            within!(tx, sqlx::query("DELETE FROM dead_letters WHERE run_id = $1").bind(id));
-        }
-        tx.commit().await
-    }
-
     /// Makes the partitions of `history` for this month and the next two (PostgreSQL). Rows for which there is none land
     /// in the default partition, so being late loses nothing.
     pub async fn ensure_history_partitions(&self, now: Micros) -> Result<()> {
@@ -216,24 +116,6 @@ impl Store {
         }
         Ok(())
     }
-}
-
-/// Deletes what a run left in other tables, dead letters apart; how many task runs and log chunks that were.
-async fn forget(tx: &mut Tx, id: RunId) -> Result<(u64, u64)> {
-    let (mut task_runs, mut log_chunks) = (0, 0);
-    artifacts::give_up_objects(tx, id).await?;
-    caches::keep_results(tx, id).await?;
-    for table in TABLES {
-        let sql = AssertSqlSafe(format!("DELETE FROM {table} WHERE run_id = $1"));
-        let rows = within!(tx, sqlx::query(sql).bind(id));
-        match *table {
-            "history" => task_runs += rows,
-            "logs" => log_chunks += rows,
-            _ => {}
-        }
-    }
-    within!(tx, sqlx::query("DELETE FROM submissions WHERE run_id = $1").bind(id));
-    Ok((task_runs, log_chunks))
 }
 
 /// The smallest UUID v7 of a month.

@@ -2,7 +2,7 @@
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::{LogLine, LogStream};
-use mainspring_store::{EventRow, LogCursor, StoredChunk};
+use mainspring_store::{EventRow, LogCursor, PurgeScope, StoredChunk};
 use serde_json::Value;
 
 use crate::conformance;
@@ -52,8 +52,9 @@ conformance! {
         let names = w.store.workflow_names().await.unwrap();
         let id = names.iter().find(|(_, namespace, name)| namespace == "default" && name == "short").unwrap().0;
         let ended = w.store.run_summary(short).await.unwrap().finished_at.unwrap();
-        assert_eq!(w.store.purge_runs_of(id, ended).await.unwrap().runs, 0, "not old enough");
-        assert_eq!(w.store.purge_runs_of(id, i64::MAX).await.unwrap().runs, 1);
+        let scope = |before| PurgeScope::ended_before(before).of_workflow(id);
+        assert_eq!(w.store.purge_chunk(&mut scope(ended)).await.unwrap(), None, "not old enough");
+        assert_eq!(w.store.purge_chunk(&mut scope(i64::MAX)).await.unwrap().unwrap().runs, 1);
         assert!(w.store.run(short).await.is_err());
         assert!(w.store.run(kept).await.is_ok());
     }
@@ -64,7 +65,7 @@ conformance! {
         for name in ["before", "since", "unmatched"] {
             let id = w.id();
             let (namespace, name, source) = ("default".to_owned(), name.to_owned(), "test".to_owned());
-            let event = EventRow { id, namespace, name, key: None, data: Value::Null, source, created_at: w.now, run: None, depth: 0, cause: None };
+            let event = EventRow { id, namespace, name, key: None, data: Value::Null, source, created_at: w.now, run: None, depth: 0, cause: None, trace: None };
             w.store.insert_event(&event).await.unwrap();
             announced.push(id);
             if announced.len() == 1 {
@@ -102,9 +103,54 @@ conformance! {
             }
             w.store.create_runs(w.now, &runs).await.unwrap();
         }
-        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 200);
-        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 10);
-        assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, 0);
+        for deleted in [100, 100, 10, 0] {
+            assert_eq!(w.store.purge_runs(i64::MAX, None).await.unwrap().runs, deleted);
+        }
+    }
+
+    async fn many_events_end_a_chunk_before_many_runs_do(w: &mut World) {
+        for _ in 0..3 {
+            w.submit("{name: w, tasks: {a: {run: x}}}").await;
+            w.play(&[], &[]).await;
+            execute(&w.db, "UPDATE runs SET seq = 600").await;
+        }
+        let mut scope = PurgeScope::ended_before(i64::MAX);
+        for _ in 0..3 {
+            assert_eq!(w.store.purge_chunk(&mut scope).await.unwrap().unwrap().runs, 1);
+        }
+        assert_eq!(w.store.purge_chunk(&mut scope).await.unwrap(), None);
+    }
+
+    async fn many_logs_go_before_their_run(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        let line = LogLine { at: w.now, stream: LogStream::Stdout, text: "hello".into() };
+        let key = w.key("a");
+        let chunks: Vec<_> =
+            (1..=1_500).map(|chunk| StoredChunk { key, attempt: 1, chunk, lines: vec![line.clone()] }).collect();
+        w.store.append_logs(&chunks).await.unwrap();
+        w.play(&[], &[]).await;
+        let mut scope = PurgeScope::ended_before(i64::MAX);
+        let first = w.store.purge_chunk(&mut scope).await.unwrap().unwrap();
+        assert_eq!((first.runs, first.log_chunks), (0, 1_000));
+        assert!(w.store.run(w.run).await.is_ok());
+        let second = w.store.purge_chunk(&mut scope).await.unwrap().unwrap();
+        assert_eq!((second.runs, second.task_runs, second.log_chunks), (1, 1, 500));
+        assert_eq!(w.store.purge_chunk(&mut scope).await.unwrap(), None);
+    }
+
+    async fn runs_made_after_the_time_are_not_looked_at(w: &mut World) {
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        let old = w.run;
+        w.play(&[], &[]).await;
+        let ended = w.store.run_summary(old).await.unwrap().finished_at.unwrap();
+        w.pass(SECOND);
+        w.submit("{name: w, tasks: {a: {run: x}}}").await;
+        w.play(&[], &[]).await;
+        let mut scope = PurgeScope::ended_before(ended + 1).in_namespace("default");
+        assert_eq!(w.store.purge_chunk(&mut scope).await.unwrap().unwrap().runs, 1);
+        assert_eq!(w.store.purge_chunk(&mut scope).await.unwrap(), None);
+        assert!(w.store.run(old).await.is_err());
+        assert!(w.store.run(w.run).await.is_ok());
     }
 
     async fn a_purged_run_leaves_nothing_to_do(w: &mut World) {

@@ -59,6 +59,7 @@ CREATE TABLE submissions (
     created_at  bigint NOT NULL,
     PRIMARY KEY (namespace, key)
 );
+CREATE INDEX submissions_by_run ON submissions (run_id);
 
 -- Runs that begin at a time of day to come. Until then they are pending and being made, without task runs or a slot.
 CREATE TABLE starts (
@@ -152,7 +153,7 @@ CREATE TABLE items (
     PRIMARY KEY (run_id, idx, item)
 );
 
--- Ended task runs. A run's id is its time of creation, so lookups by run touch one partition and retention drops whole ones.
+-- Ended task runs. A run's id is its time of creation, so lookups by run touch one partition, and what retention deletes lies together.
 CREATE TABLE history (
     run_id       uuid NOT NULL,
     idx          integer NOT NULL,

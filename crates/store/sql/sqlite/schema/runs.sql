@@ -57,6 +57,7 @@ CREATE TABLE submissions (
     created_at  INTEGER NOT NULL,
     PRIMARY KEY (namespace, key)
 ) WITHOUT ROWID;
+CREATE INDEX submissions_by_run ON submissions (run_id);
 
 -- Runs that begin at a time of day to come. Until then they are pending and being made, without task runs or a slot.
 CREATE TABLE starts (
