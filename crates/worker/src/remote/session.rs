@@ -1,4 +1,4 @@
-//! Calls of the protocol, each retry_until_answered until a server answers.
+//! Calls of the protocol, each repeated until a server answers.
 
 use std::time::{Duration, Instant};
 
