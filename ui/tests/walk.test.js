@@ -88,7 +88,7 @@ for (const kind of DATABASES) {
       const inputs = dialog().getByLabel("Inputs as JSON");
       await inputs.fill("{region: us}");
       await dialog().getByRole("button", { name: "Retry" }).click();
-      await dialog().getByRole("alert").getByText("no JSON").waitFor();
+      await dialog().getByRole("alert").getByText("not JSON").waitFor();
       await inputs.fill('{"region": "mars"}');
       await dialog().getByRole("button", { name: "Retry" }).click();
       await dialog().getByRole("alert").getByText("region").first().waitFor();
@@ -124,7 +124,7 @@ for (const kind of DATABASES) {
       for (const run of runs) await server.ends(run.id, "success");
       await dialog().getByRole("button", { name: "Close" }).last().click();
       await page.reload();
-      await page.getByText("everything in it was taken care of").waitFor();
+      await page.getByText("This group has no pending dead letters").waitFor();
     });
 
     it("skips, and the run goes on", async () => {
@@ -196,7 +196,7 @@ for (const kind of DATABASES) {
       await editor.click();
       await page.keyboard.press("Control+End");
       await page.keyboard.type("  nonsense: {rum: echo}\n");
-      await page.getByText(/wrong\./).waitFor();
+      await page.getByText(/\d problems?\./).waitFor();
       await page.getByRole("button", { name: "Undo all" }).click();
       await page.locator("code-editor .cm-content", { hasText: "nonsense" }).waitFor({ state: "detached" });
       await editor.click();
