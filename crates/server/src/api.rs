@@ -21,7 +21,7 @@ use crate::router::assemble;
 use crate::state::{ApiState, Settings};
 
 const FIRST_TOKEN_TRIES: u32 = 30;
-/// A node that dies while it makes the first token holds others up for this long.
+/// How long a node that dies while it creates the first token delays the others.
 const FIRST_TOKEN_LOCK: Duration = Duration::from_secs(10);
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
@@ -32,10 +32,10 @@ pub struct Api {
     state: ApiState,
 }
 
-/// A request of this very process.
+/// A request of this process.
 #[derive(Debug, Clone, Default)]
 pub struct LocalRequest {
-    /// Who runs the process.
+    /// The user that runs the process.
     pub user: String,
     pub method: String,
     /// Path and query.
@@ -48,28 +48,27 @@ pub struct LocalRequest {
 #[derive(Debug, Clone)]
 pub struct LocalAnswer {
     pub status: u16,
-    /// The edition of what is shown, for `If-Match`.
+    /// The edition of the object, for `If-Match`.
     pub etag: Option<String>,
     pub body: Vec<u8>,
 }
 
 #[boxed]
 impl Api {
-    /// Fails with what is wrong with the settings.
+    /// Fails with the fault of the settings.
     pub fn new(client: Client, settings: Settings) -> Result<Self, String> {
         let (router, state) = assemble(client, settings)?;
         Ok(Self { router, state })
     }
 
-    /// Answers a request of this process itself, with full rights: its user can read and write the database anyway.
-    /// It goes through the same router and the same layers as a request from the network, which can never become one
-    /// of these.
+    /// Answers a request of this process with full rights: its user can read and write the database anyway. The request
+    /// passes the same router and layers as one from the network, which can never become a local one.
     pub async fn call(&self, user: &str, mut request: Request<Body>) -> Response {
         request.extensions_mut().insert(Local(Arc::from(user)));
         self.answer(request).await
     }
 
-    /// The same for callers that do not speak HTTP types.
+    /// [`Api::call`] for callers without HTTP types.
     pub async fn ask(&self, request: LocalRequest) -> LocalAnswer {
         let mut builder = Request::builder().method(request.method.as_str()).uri(&request.target);
         for (name, value) in request.headers {
@@ -88,13 +87,14 @@ impl Api {
         LocalAnswer { status, etag, body }
     }
 
-    /// Makes the first token of an installation that has none: everything, everywhere. `None` if there is one already.
+    /// Creates the first token of an installation, with all rights in all namespaces. `None` if there is a token
+    /// already.
     pub async fn first_token(&self) -> Result<Option<Token>, Problem> {
         let client = self.state.client();
         if client.store().has_tokens(client.now()).await? {
             return Ok(None);
         }
-        // Of several nodes that start on an empty database one makes it.
+        // Only one of several nodes that start on an empty database creates it.
         let lock = client.lock_in_database("first-token", FIRST_TOKEN_LOCK).await.map_err(|error| match error {
             CoordinationError::Store(error) => Problem::from(error),
             _ => Problem::internal(),
@@ -120,7 +120,8 @@ impl Api {
             created_by: "server".into(),
             expires_at: None,
         };
-        // If its reply is lost, the same one is kept again: a token that was never printed would lock all users out.
+        // If the reply is lost, the same token is stored again: a token that was never printed would lock all users
+        // out.
         let mut tries = 0;
         while let Err(error) = client.store().add_token(now, &new).await {
             tries += 1;
@@ -145,7 +146,7 @@ impl Api {
         }
     }
 
-    /// Every method and path, with what each demands.
+    /// Every method and path, with the access it demands.
     pub fn routes(&self) -> &[RouteEntry] {
         self.state.routes()
     }
@@ -155,7 +156,7 @@ impl Api {
         self.state.openapi()
     }
 
-    /// Forgets what has become old. Called now and then by the server.
+    /// Removes expired state. The server calls it periodically.
     pub(crate) async fn tidy(&self) {
         self.state.limits().tidy();
         let client = self.state.client();

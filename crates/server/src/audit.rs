@@ -1,6 +1,6 @@
-//! The trace that requests leave: a log line each, and for every write and every refusal a row in the audit log.
+//! The log line of each request, and the audit row of every write and every refusal.
 //!
-//! Queries and bodies are not recorded: they may hold what is secret.
+//! Queries and bodies are not recorded, because they may hold secrets.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,59 +24,59 @@ const LONGEST_PATH: usize = 500;
 
 /// What the guard learnt about a request. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Seen(Arc<Mutex<Learnt>>);
+pub(crate) struct RequestFacts(Arc<Mutex<Facts>>);
 
 #[derive(Debug, Clone, Default)]
-struct Learnt {
+struct Facts {
     actor: Option<String>,
     address: Option<IpAddr>,
     namespace: Option<String>,
     quiet: bool,
-    /// Its row was written with what it did.
+    /// The audit row was written in the transaction of the request.
     recorded: bool,
 }
 
 /// What is known of a request from its first moment, for its audit row. Clones share what is learnt.
 #[derive(Debug, Clone)]
 pub(crate) struct Trace {
-    pub(crate) seen: Seen,
+    pub(crate) facts: RequestFacts,
     id: RequestId,
     method: Method,
     path: String,
 }
 
 impl Trace {
-    /// The entry of the audit log for this answer, unless it leaves none or has one already.
+    /// The audit row for this answer, unless the request leaves none or has one already.
     pub(crate) fn row(&self, state: &ApiState, status: StatusCode) -> Option<AuditRow> {
-        let learnt = self.seen.with(|learnt| learnt.clone());
-        is_recorded(&self.method, status, &learnt).then(|| row(state, self, status, learnt))
+        let facts = self.facts.with(|facts| facts.clone());
+        is_recorded(&self.method, status, &facts).then(|| row(state, self, status, facts))
     }
 }
 
-impl Seen {
+impl RequestFacts {
     pub(crate) fn actor(&self, actor: &str) {
-        self.with(|learnt| learnt.actor = Some(actor.to_owned()));
+        self.with(|facts| facts.actor = Some(actor.to_owned()));
     }
 
     pub(crate) fn address(&self, address: IpAddr) {
-        self.with(|learnt| learnt.address = Some(address));
+        self.with(|facts| facts.address = Some(address));
     }
 
     pub(crate) fn namespace(&self, namespace: String) {
-        self.with(|learnt| learnt.namespace = Some(namespace));
+        self.with(|facts| facts.namespace = Some(namespace));
     }
 
-    /// No row in the audit log.
+    /// Suppresses the audit row.
     pub(crate) fn quiet(&self, quiet: bool) {
-        self.with(|learnt| learnt.quiet = quiet);
+        self.with(|facts| facts.quiet = quiet);
     }
 
-    /// The row is written.
+    /// Notes that the audit row is written.
     pub(crate) fn recorded(&self) {
-        self.with(|learnt| learnt.recorded = true);
+        self.with(|facts| facts.recorded = true);
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut Learnt) -> T) -> T {
+    fn with<T>(&self, change: impl FnOnce(&mut Facts) -> T) -> T {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -84,13 +84,13 @@ impl Seen {
 pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = RequestId::of(request.headers(), || state.client().clock().new_id());
-    let seen = Seen::default();
+    let facts = RequestFacts::default();
     let method = request.method().clone();
     let path: String = request.uri().path().chars().take(LONGEST_PATH).collect();
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
-    let trace = Trace { seen: seen.clone(), id: id.clone(), method: method.clone(), path };
+    let trace = Trace { facts: facts.clone(), id: id.clone(), method: method.clone(), path };
     request.extensions_mut().insert(id.clone());
-    request.extensions_mut().insert(seen);
+    request.extensions_mut().insert(facts);
     request.extensions_mut().insert(trace.clone());
     let span = RequestSpan::begin(&state, &request, route.as_deref());
     let mut response = within_trace(span.context, next.run(request)).await;
@@ -112,11 +112,11 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
         status: status.as_u16(),
         seconds: started.elapsed().as_secs_f64(),
     });
-    // An answer that is given again tells of nothing new.
+    // A replayed answer is not a new write.
     let is_new = response.extensions().get::<Replayed>().is_none();
     if let Some(row) = trace.row(&state, status).filter(|_| is_new) {
         let client = state.client().clone();
-        // Also for a client that does not wait for its answer.
+        // Runs to its end even if the client does not wait for the answer.
         let recorded = detach::finish(&state, async move {
             if let Err(error) = client.store().add_audit(&row).await {
                 let (id, actor, method) = (row.request_id, row.actor, row.method);
@@ -131,8 +131,7 @@ pub(crate) async fn layer(State(state): State<ApiState>, mut request: Request, n
     response
 }
 
-/// Every write that was let in, and every refusal.
-/// Clients can invent methods; labels are bounded.
+/// Counts every admitted write and every refusal. Clients can invent methods, so the label is bounded.
 fn metered_method(method: &Method) -> &str {
     match *method {
         Method::GET | Method::POST | Method::PUT | Method::PATCH | Method::DELETE | Method::HEAD | Method::OPTIONS => {
@@ -142,29 +141,29 @@ fn metered_method(method: &Method) -> &str {
     }
 }
 
-fn is_recorded(method: &Method, status: StatusCode, learnt: &Learnt) -> bool {
+fn is_recorded(method: &Method, status: StatusCode, facts: &Facts) -> bool {
     let is_refusal =
         matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST);
-    let is_write = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && learnt.actor.is_some();
-    if learnt.recorded {
+    let is_write = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS) && facts.actor.is_some();
+    if facts.recorded {
         return false;
     }
-    // A quiet route is recorded when it refuses an authenticated caller.
-    match learnt.quiet {
-        true => is_refusal && learnt.actor.is_some(),
+    // A quiet route is recorded only when it refuses an authenticated caller.
+    match facts.quiet {
+        true => is_refusal && facts.actor.is_some(),
         false => is_refusal || is_write,
     }
 }
 
-fn row(state: &ApiState, trace: &Trace, status: StatusCode, learnt: Learnt) -> AuditRow {
+fn row(state: &ApiState, trace: &Trace, status: StatusCode, facts: Facts) -> AuditRow {
     AuditRow {
         id: state.client().clock().new_id(),
         at: state.client().now(),
-        actor: learnt.actor.unwrap_or_else(|| "unknown".into()),
-        address: learnt.address.map(|address| address.to_string()),
+        actor: facts.actor.unwrap_or_else(|| "unknown".into()),
+        address: facts.address.map(|address| address.to_string()),
         method: trace.method.as_str().chars().take(20).collect(),
         path: trace.path.replace('\0', ""),
-        namespace: learnt.namespace.map(|name| name.chars().take(128).filter(|c| *c != '\0').collect()),
+        namespace: facts.namespace.map(|name| name.chars().take(128).filter(|c| *c != '\0').collect()),
         status: i16::try_from(status.as_u16()).unwrap_or(0),
         request_id: trace.id.0.clone(),
         detail: None,

@@ -29,14 +29,14 @@ use crate::problem::{Fault, Problem};
 pub(crate) const USUAL_LIMIT: usize = 1 << 20;
 /// For workflows with what belongs to them.
 pub(crate) const LARGE_LIMIT: usize = 16 << 20;
-/// A body that takes longer is not waited for.
+/// A slower body is refused.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How large the body of this request may be; set by the guard.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
-/// The handler reads the body of this request as it comes; set by the guard.
+/// Set by the guard when the handler streams the body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Streamed;
 
@@ -60,7 +60,7 @@ async fn read_for(patience: Duration, body: Body, limit: usize) -> Result<Bytes,
     }
 }
 
-/// The body of a request, piece by piece: 30 seconds for each.
+/// Reads a body in pieces, with 30 seconds for each.
 pub(crate) struct BodyReader(pub(crate) Body);
 
 impl ArtifactReader for BodyReader {
@@ -87,7 +87,7 @@ impl ArtifactReader for BodyReader {
     }
 }
 
-/// A body that is sent as it is read. One that cannot be read to its end breaks off.
+/// Streams a file as a body. If it cannot be read to its end, the connection breaks off.
 pub(crate) fn sending(reader: Box<dyn ArtifactReader>) -> Body {
     Body::from_stream(futures_util::stream::unfold(Some(reader), |reader| async move {
         let mut reader = reader?;
@@ -132,12 +132,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for MaybeJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let judged = require_json(request.headers());
+        let checked = require_json(request.headers());
         let bytes = read_within_limit(request).await?;
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(None));
         }
-        judged?;
+        checked?;
         object(&bytes).map(|value| Self(Some(value)))
     }
 }
@@ -163,7 +163,7 @@ fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(text.split(';').next().unwrap_or(text).trim().to_ascii_lowercase())
 }
 
-/// A list would be taken for the fields of a type in their order, which no caller means.
+/// Refuses a list, which serde would take for the fields in order.
 fn object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'[') => {
@@ -189,7 +189,7 @@ pub(crate) fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem>
     Ok(value)
 }
 
-/// What is read takes many times the memory of its text if it is all small values.
+/// Refuses bodies of many small values, which take many times their size in memory.
 fn refuse_crowd(bytes: &[u8]) -> Result<(), Problem> {
     let (mut values, mut in_text, mut escaped) = (0_usize, false, false);
     for byte in bytes {
@@ -252,7 +252,7 @@ fn holds_nul(value: &Value) -> bool {
     }
 }
 
-/// A workflow's text with the files that it brings along.
+/// The media type of a workflow with its files.
 const BUNDLE: &str = "application/vnd.mainspring.bundle+json";
 
 /// A text of JSON or YAML.
@@ -260,7 +260,7 @@ const BUNDLE: &str = "application/vnd.mainspring.bundle+json";
 pub(crate) struct Document {
     pub(crate) text: String,
     pub(crate) is_yaml: bool,
-    /// What came along with it.
+    /// The files of the bundle.
     pub(crate) files: Vec<BundleFile>,
 }
 
@@ -296,7 +296,7 @@ impl<S: Send + Sync> FromRequest<S> for Document {
     }
 }
 
-/// The query, with a problem for what does not fit.
+/// A query string; a mismatch is a problem.
 #[derive(Debug, Clone)]
 pub(crate) struct Query<T>(pub(crate) T);
 
@@ -315,7 +315,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// Parameters of the path, with a problem for what does not fit.
+/// Path parameters; a mismatch is a problem.
 #[derive(Debug, Clone)]
 pub(crate) struct Path<T>(pub(crate) T);
 

@@ -1,4 +1,4 @@
-//! How many connections an address holds, so that one client cannot take the places of all.
+//! Counts connections per address, so that one client cannot use up all of them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::auth::address::counted;
 
-/// Clones count together.
+/// Connections by address. Clones share the counts.
 #[derive(Debug, Clone)]
-pub(crate) struct Crowd {
+pub(crate) struct ConnectionCounts {
     counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
     most: usize,
 }
@@ -16,16 +16,16 @@ pub(crate) struct Crowd {
 /// A connection that is counted until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Counted {
-    crowd: Crowd,
+    crowd: ConnectionCounts,
     address: IpAddr,
 }
 
-impl Crowd {
+impl ConnectionCounts {
     pub(crate) fn new(most: usize) -> Self {
         Self { counts: Arc::default(), most }
     }
 
-    /// `None` if the address has as many as it may.
+    /// `None` if the address is at its limit.
     pub(crate) fn enter(&self, address: IpAddr) -> Option<Counted> {
         let address = counted(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,14 +56,14 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_is_forgotten() {
-        let crowd = Crowd::new(2);
+        let counts = ConnectionCounts::new(2);
         let [here, there]: [IpAddr; 2] = ["192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap()];
-        let first = crowd.enter(here).unwrap();
-        let _second = crowd.enter(here).unwrap();
-        assert!(crowd.enter(here).is_none());
-        assert!(crowd.enter(there).is_some());
+        let first = counts.enter(here).unwrap();
+        let _second = counts.enter(here).unwrap();
+        assert!(counts.enter(here).is_none());
+        assert!(counts.enter(there).is_some());
         drop(first);
-        assert!(crowd.enter(here).is_some());
-        assert_eq!(crowd.counts.lock().unwrap().len(), 1, "who has none is forgotten");
+        assert!(counts.enter(here).is_some());
+        assert_eq!(counts.counts.lock().unwrap().len(), 1, "who has none is forgotten");
     }
 }

@@ -1,7 +1,7 @@
-//! Requests that write run to their end in a task of their own, whatever becomes of the connection they came on.
+//! Requests that write run to their end in a task of their own, even if the connection breaks.
 //!
-//! A client may vanish at any moment, and the future that answers it is dropped then. Its body is read before, within the
-//! connection's own time; from there on the request belongs to the server.
+//! A client may vanish at any moment, and then the future that answers it is dropped. The body is read before, within
+//! the connection's time; from there on the request belongs to the server.
 
 use axum::body::Body;
 use axum::extract::{Request, State};
@@ -29,7 +29,7 @@ pub(crate) async fn layer(State(state): State<ApiState>, request: Request, next:
     finish(&state, async move { next.run(request).await }).await.unwrap_or_else(|| Problem::internal().into_response())
 }
 
-/// Drives something to its end even if the caller is dropped meanwhile; `None` if it panicked.
+/// Awaits a future to its end even if the caller is dropped; `None` if it panicked.
 pub(crate) async fn finish<T: Send + 'static>(
     state: &ApiState,
     work: impl Future<Output = T> + Send + 'static,

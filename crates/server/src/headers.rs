@@ -1,4 +1,4 @@
-//! What every answer carries: a request id, and what keeps browsers from doing more with it than was meant.
+//! Headers of every answer: the request id, and security headers for browsers.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -12,7 +12,7 @@ use uuid::Uuid;
 pub(crate) const REQUEST_ID: &str = "x-request-id";
 const LONGEST_ID: usize = 64;
 
-/// Nothing but what this server sends itself; no script that stands in a page.
+/// Only resources of this server, and no inline scripts.
 const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -21,7 +21,7 @@ const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self'; i
 pub(crate) struct RequestId(pub(crate) String);
 
 impl RequestId {
-    /// What the client calls it, if that is harmless; else a new one.
+    /// The request id of the client, if it is harmless; otherwise a new one.
     pub(crate) fn of(headers: &HeaderMap, new: impl FnOnce() -> Uuid) -> Self {
         let given = headers.get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
@@ -31,7 +31,7 @@ impl RequestId {
     }
 }
 
-/// Adds the headers, where a handler has not said otherwise.
+/// Adds the headers that a handler has not set.
 pub(crate) async fn layer(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -1,11 +1,11 @@
-//! Whether this node may be sent work.
+//! Whether this node may receive requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mainspring_engine::Client;
 
-/// Clones share what they know.
+/// Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Readiness {
     client: Client,
@@ -17,12 +17,12 @@ impl Readiness {
         Self { client, draining: Arc::default() }
     }
 
-    /// From now on not ready.
+    /// Makes the node not ready from now on.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Release);
     }
 
-    /// Whether nothing but workers is unhealthy, and we are not about to stop.
+    /// Whether all components but the workers are healthy and the node is not stopping.
     pub(crate) async fn is_ready(&self) -> bool {
         !self.draining.load(Ordering::Acquire) && self.client.health().await.is_ready()
     }

@@ -40,19 +40,19 @@ const LARGEST_KEPT: usize = 1 << 20;
 /// How long answers are kept.
 pub(crate) const KEPT_FOR: Micros = 24 * 3_600 * 1_000_000;
 
-/// In the extensions of a response: it was given, but may not be stored.
+/// In the extensions of a response: the answer must not be stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DoNotKeep;
 
-/// In the extensions of a request: nothing of it is kept.
+/// In the extensions of a request: nothing of it is stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Keyless;
 
-/// In the extensions of a request: it is done in many transactions.
+/// In the extensions of a request: it makes many transactions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct InPieces;
 
-/// In the extensions of a response: it was given before, to the same caller with the same rights.
+/// In the extensions of a response: it is replayed, to the same caller with the same rights.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Replayed;
 
@@ -82,7 +82,7 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Respon
             Some(key) => pieces::answer(state, &key, request, next).await,
         };
     }
-    // A caller whose signature was not checked yet learns nothing of earlier answers.
+    // An unverified caller must not see earlier answers.
     if let Some(key) = key.as_ref().filter(|_| !caller.is_unverified())
         && let Some(response) = answered(state, key).await?
     {
@@ -106,7 +106,7 @@ async fn answer(state: &ApiState, request: Request, next: Next) -> Result<Respon
     }
 }
 
-/// Makes the request true with everything it leaves, or leaves only that it was refused.
+/// Commits the request with everything it leaves, or stores only its refusal.
 async fn end(
     state: &ApiState,
     unit: Unit,
@@ -120,15 +120,15 @@ async fn end(
     let Ok(collected) = body.collect().await else { return Ok(Problem::internal().into_response()) };
     let bytes = collected.to_bytes();
     if !is_certain(status) {
-        // Undone by being dropped.
+        // Dropping the unit rolls it back.
         return Ok(Response::from_parts(parts, Body::from(bytes)));
     }
     if let (Some(trace), Some(namespace)) = (trace, caller.namespace()) {
-        trace.seen.namespace(namespace);
+        trace.facts.namespace(namespace);
     }
     if key.is_some() && is_refusal(status) {
-        // Undone by being dropped, and never claimed: a refusal is not kept, and the key stays free for who may use it.
-        // The audit log writes its row by itself.
+        // Dropping the unit rolls it back. A refusal is not stored, and the key stays free for an authorised caller.
+        // The audit log writes its row separately.
         return Ok(Response::from_parts(parts, Body::from(bytes)));
     }
     let answer = key.map(|_| kept(&parts, &bytes));
@@ -143,7 +143,7 @@ async fn end(
         unit.refuse(record).await?;
     }
     if let Some(trace) = trace.filter(|_| is_recorded) {
-        trace.seen.recorded();
+        trace.facts.recorded();
     }
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }
@@ -158,7 +158,7 @@ fn is_refusal(status: StatusCode) -> bool {
     matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN)
 }
 
-/// What is kept of an answer.
+/// The stored form of an answer.
 fn kept(parts: &axum::http::response::Parts, bytes: &Bytes) -> KeptAnswer {
     let secret = parts.extensions.get::<DoNotKeep>().is_some() || bytes.len() > LARGEST_KEPT;
     let content_type = parts.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).map(str::to_owned);
@@ -169,7 +169,7 @@ fn kept(parts: &axum::http::response::Parts, bytes: &Bytes) -> KeptAnswer {
     }
 }
 
-/// What a request under this key is answered without being done.
+/// The stored answer of this key, if any.
 async fn answered(state: &ApiState, key: &RequestKey) -> Result<Option<Response>, Problem> {
     let found = state.client().store().request_under((&key.actor, &key.key), &key.hash).await?;
     Ok(found.and_then(meaning))
@@ -215,7 +215,7 @@ async fn hashed(request: Request, caller: &Caller) -> Result<(Request, [u8; 32])
         digest.update([0]);
     }
     digest.update(&bytes);
-    // Who has lost a right since must not be answered from memory.
+    // A caller who has lost a right must not get an answer from the store.
     digest.update(format!("{:?}", caller.identity().grants).as_bytes());
     Ok((Request::from_parts(parts, Body::from(bytes)), digest.finalize().into()))
 }

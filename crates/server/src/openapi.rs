@@ -71,7 +71,7 @@ fn document(routes: &Routes) -> OpenApi {
         .build()
 }
 
-/// Messages are no answers of a route: they are described beside them.
+/// Messages are no answers of a route, so they are described separately.
 fn live_messages(components: &mut Components) {
     use mainspring_api::live::*;
     let mut schemas = Vec::new();

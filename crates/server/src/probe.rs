@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::serve::connection;
 
-/// Scrapers are few: more connections than this are a mistake or an attack.
+/// More connections than this are a mistake or an attack.
 const MOST_CONNECTIONS: usize = 64;
 
 /// Answers until it is dropped or shut down.
@@ -37,7 +37,7 @@ impl ProbeServer {
         Ok(Self { address, _stop: stop, _task: task })
     }
 
-    /// Where it really listens.
+    /// The actual address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -9,12 +9,12 @@ use mainspring_telemetry::{Kind, Span};
 use crate::state::ApiState;
 
 const HEADER: &str = "traceparent";
-/// Asked all the time by machines; part of a trace only if they say so.
+/// Machines request these all the time, so they are traced only if the client sends a sampled trace.
 const QUIET: &[&str] = &["/health", "/healthz", "/ready", "/live", "/metrics"];
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestSpan {
-    /// What is done for the request belongs here. Without a collector it is what the client sent.
+    /// The context of the work for this request. Without a collector it is the one that the client sent.
     pub(crate) context: Option<TraceContext>,
     parent: Option<TraceContext>,
     start: Micros,
@@ -22,7 +22,7 @@ pub(crate) struct RequestSpan {
 }
 
 impl RequestSpan {
-    /// A header that is not one is ignored, as the standard says.
+    /// An invalid header is ignored, as the standard demands.
     pub(crate) fn begin(state: &ApiState, request: &Request, route: Option<&str>) -> Self {
         let parent = request.headers().get(HEADER).and_then(|value| value.to_str().ok()?.parse().ok());
         let tracer = state.client().tracer();

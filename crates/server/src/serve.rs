@@ -25,7 +25,7 @@ use tower::ServiceExt;
 
 use crate::api::Api;
 use crate::auth::address::Peer;
-use crate::crowd::Crowd;
+use crate::crowd::ConnectionCounts;
 use crate::health::Readiness;
 use crate::timed::TimedStream;
 use crate::tls::{self, TlsFiles};
@@ -34,14 +34,14 @@ use crate::tls::{self, TlsFiles};
 const HEAD_PATIENCE: Duration = Duration::from_secs(10);
 const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 100;
-/// Who takes nothing of an answer for so long is cut.
+/// A client that takes nothing of an answer for this long is cut.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
-/// After an error of `accept` (no more file descriptors), so that it does not spin.
+/// The pause after an error of `accept` (such as no more file descriptors), so that the loop does not spin.
 const AFTER_TROUBLE: Duration = Duration::from_millis(100);
-/// Between two looks at what has become old.
+/// How often expired state is removed.
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 
-/// An address that is taken, but not served yet.
+/// A bound address that is not served yet.
 #[derive(Debug)]
 pub struct HttpListener {
     listener: TcpListener,
@@ -65,7 +65,7 @@ pub struct HttpServer {
     health: Readiness,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
-    /// Why serving ended, once it has.
+    /// The reason why serving ended, once it has.
     ended: watch::Receiver<Option<String>>,
 }
 
@@ -74,7 +74,7 @@ impl HttpListener {
         self.address
     }
 
-    /// Speaks TLS with this certificate. Fails with what is wrong with the files.
+    /// Serves TLS with this certificate. Fails with the fault of the files.
     pub fn with_tls(mut self, files: &TlsFiles) -> Result<Self, String> {
         self.tls = Some(Tls(tls::acceptor(files)?));
         Ok(self)
@@ -83,11 +83,11 @@ impl HttpListener {
     /// Answers from now on.
     pub fn serve(self, api: Api) -> HttpServer {
         let (stop, stopped) = oneshot::channel::<()>();
-        let (tell, ended) = watch::channel(None);
+        let (end, ended) = watch::channel(None);
         let health = api.state().health().clone();
         let task = tokio::spawn(async move {
             accept(self.listener, self.tls, api, stopped).await;
-            tell.send_replace(Some("a signal asked for it".to_owned()));
+            end.send_replace(Some("a signal asked for it".to_owned()));
         });
         HttpServer { address: self.address, health, stop, task, ended }
     }
@@ -136,7 +136,7 @@ impl HttpServer {
 async fn accept(listener: TcpListener, tls: Option<Tls>, api: Api, mut stopped: oneshot::Receiver<()>) {
     let limits = api.state().settings().connections;
     let places = Arc::new(Semaphore::new(limits.most));
-    let crowd = Crowd::new(limits.per_address);
+    let crowd = ConnectionCounts::new(limits.per_address);
     let (closing, _) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut tidy = tokio::time::interval(TIDY_EVERY);

@@ -24,7 +24,7 @@ impl<S> TimedStream<S> {
     }
 
     /// What became of a write, given up once nothing was taken for too long.
-    fn judged<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn limit_wait<T>(&mut self, context: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
             self.is_waiting = false;
             return outcome;
@@ -49,7 +49,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judged(context, outcome)
+        self.limit_wait(context, outcome)
     }
 
     fn poll_write_vectored(
@@ -58,7 +58,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, parts);
-        self.judged(context, outcome)
+        self.limit_wait(context, outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -67,12 +67,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_flush(context);
-        self.judged(context, outcome)
+        self.limit_wait(context, outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let outcome = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judged(context, outcome)
+        self.limit_wait(context, outcome)
     }
 }
 

@@ -1,8 +1,7 @@
-//! What a route demands, and the only way to register one.
+//! The access that a route demands, and the only way to register a route.
 //!
-//! [`Routes::at`] takes the demand together with the handlers, and [`Access`] has no default: a route that forgot to say
-//! who may use it does not compile. What was said is kept as a list, from which the guard decides, and which the test of
-//! `tests/access.txt` compares with what was agreed.
+//! [`Routes::at`] takes the access together with the handlers, and [`Access`] has no default, so a route without one
+//! does not compile. The guard decides by the resulting list, and a test compares it with `tests/access.txt`.
 
 use std::collections::BTreeMap;
 
@@ -18,31 +17,31 @@ use crate::state::ApiState;
 
 /// Where the API begins.
 pub(crate) const BASE: &str = "/api/v1";
-/// The same API under the name that some of its users know.
+/// The alias of the API's prefix.
 const ALIAS: &str = "/v1";
-/// What is also answered without any prefix.
+/// Paths that are also served without a prefix.
 const UNPREFIXED: &[&str] = &["/workflows", "/workflow-runs", "/task-runs", "/workers"];
 
-/// What a route demands of its caller.
+/// The access that a route demands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing. For probes and files that hold no data, by exact path.
+    /// None. Only for probes and files without data, by exact path.
     Open,
     /// Any valid token.
     Anyone,
-    /// The role in some namespace, for what belongs to none and tells nothing of any.
+    /// The role in some namespace, for routes that belong to no namespace and reveal nothing about any.
     Anywhere(Role),
-    /// The role in the namespace of the object: the handler must ask its `Caller` before it answers, or its
+    /// The role in the namespace of the object. The handler must authorise it through its `Caller`; otherwise the
     /// answer is withheld.
     InNamespace(Role),
-    /// The role in all namespaces, for what concerns the whole installation.
+    /// The role in all namespaces, for the whole installation.
     Everywhere(Role),
-    /// The handler checks a signature and vouches for the caller, or a token with the role does.
+    /// The handler verifies a signature, or a token has the role.
     Signed(Role),
 }
 
 impl Access {
-    /// Whether a handler has to ask before it answers.
+    /// Whether the handler must authorise a namespace before it answers.
     pub(crate) fn must_ask(self) -> bool {
         matches!(self, Self::InNamespace(_) | Self::Signed(_))
     }
@@ -55,7 +54,7 @@ impl Access {
     }
 }
 
-/// One method of one path, and what it demands.
+/// One method of a path, and the access it demands.
 #[derive(Debug, Clone)]
 pub struct RouteEntry {
     pub method: Method,
@@ -65,17 +64,17 @@ pub struct RouteEntry {
     pub query: Vec<String>,
     /// The largest body.
     pub body_limit: usize,
-    /// Not one line in the audit log per call: the worker protocol, which keeps its own history.
+    /// Successful calls leave no audit row. For the worker protocol, which has its own history.
     pub quiet: bool,
-    /// Nothing of a request is kept under an Idempotency-Key, not even a hash: its body is a secret.
+    /// Nothing of a request is stored under an Idempotency-Key, not even a hash, because its body is a secret.
     pub keyless: bool,
-    /// Its work is many transactions, and each may be repeated.
+    /// The request makes many transactions, and each may be repeated.
     pub in_pieces: bool,
-    /// Its body is read by the handler as it comes: whatever its size, it is never held whole.
+    /// The handler streams the body, which is never held in memory.
     pub streamed: bool,
 }
 
-/// The routes as they are gathered.
+/// The collected routes.
 #[derive(Default)]
 pub(crate) struct Routes {
     pub(crate) router: Router<ApiState>,
@@ -84,7 +83,7 @@ pub(crate) struct Routes {
     pub(crate) schemas: BTreeMap<String, RefOr<Schema>>,
 }
 
-/// A route that was registered, for what is said about it afterwards.
+/// A registered route, for further settings.
 pub(crate) struct Route<'d> {
     routes: &'d mut Routes,
     first: usize,
@@ -92,8 +91,8 @@ pub(crate) struct Route<'d> {
 }
 
 impl Routes {
-    /// Registers handlers under `/api/v1`, `/v1`, and without prefix where that is known. `routes!(…)` makes them of
-    /// functions that carry `#[utoipa::path(…)]`, whose `path` has no prefix.
+    /// Registers handlers under `/api/v1`, `/v1`, and unprefixed where that is supported. `routes!(…)` takes functions
+    /// with `#[utoipa::path(…)]`, whose `path` has no prefix.
     pub(crate) fn at(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>) -> Route<'_> {
         self.register(access, handlers, true)
     }
@@ -177,7 +176,7 @@ impl Route<'_> {
         self
     }
 
-    /// Leaves no line in the audit log when it goes well.
+    /// Leaves no audit row on success.
     pub(crate) fn quiet(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.quiet = true;
@@ -185,7 +184,7 @@ impl Route<'_> {
         self
     }
 
-    /// Does its work in many transactions instead of one: for work that would hold up every other request.
+    /// Makes many transactions instead of one, for work that would block other requests.
     pub(crate) fn in_pieces(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.in_pieces = true;
@@ -193,7 +192,7 @@ impl Route<'_> {
         self
     }
 
-    /// Hands the body on as it comes. The handler bounds it; the request ends with its connection.
+    /// Streams the body to the handler, which bounds it. The request ends with its connection.
     pub(crate) fn streamed(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.streamed = true;
@@ -201,7 +200,7 @@ impl Route<'_> {
         self
     }
 
-    /// Ignores Idempotency-Key: for writes that are idempotent by nature and whose bodies leave no trace.
+    /// Ignores Idempotency-Key, for idempotent writes whose bodies must not be stored.
     pub(crate) fn keyless(self) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.keyless = true;
@@ -209,7 +208,7 @@ impl Route<'_> {
         self
     }
 
-    /// Takes parameters of its query under these names, too: the descriptions of those they stand for name them.
+    /// Accepts these aliases of query parameters; the descriptions of the parameters name them.
     pub(crate) fn also_takes(self, names: &[&str]) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.query.extend(names.iter().map(|name| (*name).to_owned()));
@@ -217,7 +216,7 @@ impl Route<'_> {
         self
     }
 
-    /// Answers under another full path too, with the same demand. Parameters are matched by position.
+    /// Also answers under another full path, with the same access. Parameters are matched by position.
     pub(crate) fn also_at(self, path: &str) -> Self {
         let first = &self.routes.entries[self.first];
         let (access, home) = (first.access, first.path.clone());
@@ -268,7 +267,7 @@ fn query(item: &PathItem, method: &Method) -> Vec<String> {
     parameters.filter_map(named).collect()
 }
 
-/// Kept here so that a method that the list above does not know cannot be documented without being noticed.
+/// Fails to compile when a method is missing in the list above, so that no method is documented unnoticed.
 #[expect(dead_code, reason = "a reminder that is checked by the compiler")]
 fn every_method(method: &HttpMethod) -> bool {
     match method {

@@ -1,11 +1,11 @@
-//! Who is at the other end. `X-Forwarded-For` counts only from proxies that the configuration names.
+//! The address of the client. `X-Forwarded-For` counts only from configured proxies.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use axum::http::HeaderMap;
 
-/// The other end of the connection, put there by the listener.
+/// The remote address of the connection, set by the listener.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
 
@@ -51,7 +51,8 @@ impl Network {
     }
 }
 
-/// The address of the client: the peer, or what trusted proxies say, read from the nearest outwards.
+/// The address of the client: the peer, or the address that trusted proxies report, read from the nearest proxy
+/// outwards.
 pub(crate) fn client(peer: Option<Peer>, headers: &HeaderMap, proxies: &[Network]) -> Option<IpAddr> {
     let mut address = peer?.0.ip().to_canonical();
     let said: Vec<&str> = headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
@@ -68,7 +69,7 @@ pub(crate) fn client(peer: Option<Peer>, headers: &HeaderMap, proxies: &[Network
     Some(address)
 }
 
-/// What limits count by: one IPv6 customer has a whole /64.
+/// The key of rate limits: an IPv6 customer has a whole /64.
 pub(crate) fn counted(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -95,7 +96,7 @@ mod tests {
         check("10.0.0.1", "1.2.3.4", &[], "10.0.0.1");
         check("10.0.0.1", "1.2.3.4", &["10.0.0.0/8"], "1.2.3.4");
         check("11.0.0.1", "1.2.3.4", &["10.0.0.0/8"], "11.0.0.1");
-        // What the client wrote itself stands further out than what the proxy saw.
+        // An entry written by the client stands further out than the one of the proxy.
         check("10.0.0.1", "6.6.6.6, 1.2.3.4", &["10.0.0.0/8"], "1.2.3.4");
         check("10.0.0.1", "1.2.3.4, 10.0.0.2", &["10.0.0.0/8"], "1.2.3.4");
         check("10.0.0.1", "nonsense", &["10.0.0.0/8"], "10.0.0.1");

@@ -1,4 +1,4 @@
-//! What a handler knows of who calls, and has to ask before it answers.
+//! The caller of a handler, and the authorisation of namespaces.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,35 +11,35 @@ use super::access::Access;
 use super::identity::{Identity, Role};
 use crate::problem::Problem;
 
-/// What is kept of a name that a request gives.
+/// Longer names of a request are cut.
 const LONGEST_NAME: usize = 255;
 
-/// Who calls, through which route. Clones share what was asked.
+/// The caller and its route. Clones share the authorised namespaces.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     identity: Arc<Identity>,
     access: Access,
-    asked: Arc<Asked>,
+    authorised: Arc<Authorised>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct Authorised {
     yes: AtomicBool,
     namespace: Mutex<Option<String>>,
 }
 
 impl Caller {
     pub(super) fn new(identity: Arc<Identity>, access: Access) -> Self {
-        Self { identity, access, asked: Arc::default() }
+        Self { identity, access, authorised: Arc::default() }
     }
 
-    /// Asks to act on an object of this namespace. Take the namespace from the object that was read, not from the
-    /// request; where an object is being made, it is the namespace in which it is made.
+    /// Authorises the namespace of an object. Take the namespace from the object that was read, not from the request;
+    /// for a new object it is the namespace in which the object is created.
     pub(crate) fn enter(&self, namespace: &str) -> Result<(), Problem> {
         self.enter_as(self.access.role().unwrap_or(Role::Admin), namespace)
     }
 
-    /// The same for something that needs another role than the route demands.
+    /// Authorises a role other than the one that the route demands.
     pub(crate) fn enter_as(&self, role: Role, namespace: &str) -> Result<(), Problem> {
         self.note(Some(namespace));
         match self.identity.has_in(role, namespace) {
@@ -54,7 +54,7 @@ impl Caller {
         self.identity.namespaces_with(self.access.role().unwrap_or(Role::Admin))
     }
 
-    /// Narrows a list to one namespace that was asked for, or to all that may be seen.
+    /// Narrows a list to the requested namespace, or to all that the caller may see.
     pub(crate) fn sees_of(&self, wanted: Option<&str>) -> Result<Option<Vec<String>>, Problem> {
         match wanted {
             None => Ok(self.sees()),
@@ -62,17 +62,17 @@ impl Caller {
         }
     }
 
-    /// For [`Access::Signed`]: the handler has checked a signature that belongs to this namespace.
+    /// For [`Access::Signed`]: notes that the handler verified a signature of this namespace.
     pub(crate) fn vouched(&self, namespace: &str) {
         self.note(Some(namespace));
     }
 
-    /// Whether the handler has yet to check who calls.
+    /// Whether the handler must still verify a signature.
     pub(crate) fn is_unverified(&self) -> bool {
         self.identity.actor == Identity::unsigned().actor
     }
 
-    /// Whose idempotency keys these are. Those who sign share an identity, so theirs belong to what they call.
+    /// The owner of idempotency keys. Signed callers share an identity, so their keys belong to the path.
     pub(crate) fn key_owner(&self, path: &str) -> String {
         match self.is_unverified() {
             true => format!("{}:{path}", self.identity.actor),
@@ -84,8 +84,8 @@ impl Caller {
         &self.identity
     }
 
-    /// Who stands behind an action, for the history of a run: what the request says, with the token that sent it
-    /// beside it.
+    /// The operator of an action, for the history of a run: the name that the request gives, with the token that sent
+    /// it.
     pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
         let name = &self.identity.name;
         match self.given(by) {
@@ -94,7 +94,7 @@ impl Caller {
         }
     }
 
-    /// A name that the request gives, with the name of who gives it: what is said must not pass for what is proven.
+    /// A name that the request gives, together with the caller's own: a claimed name must not pass for a proven one.
     pub(crate) fn signed(&self, by: Option<String>) -> String {
         let name = &self.identity.name;
         match self.given(by) {
@@ -103,25 +103,25 @@ impl Caller {
         }
     }
 
-    /// A name that the request gives, on one line, if it is another than the caller's own.
+    /// A name that the request gives, on one line, if it differs from the caller's own.
     fn given(&self, by: Option<String>) -> Option<String> {
         let plain = |by: String| -> String { by.chars().filter(|c| !c.is_control()).take(LONGEST_NAME).collect() };
         by.map(plain).filter(|by| !by.is_empty() && *by != self.identity.name)
     }
 
     pub(super) fn has_asked(&self) -> bool {
-        self.asked.yes.load(Ordering::Acquire)
+        self.authorised.yes.load(Ordering::Acquire)
     }
 
-    /// The namespace that was asked for last.
+    /// The namespace that was authorised last.
     pub(crate) fn namespace(&self) -> Option<String> {
-        self.asked.namespace.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.authorised.namespace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note(&self, namespace: Option<&str>) {
-        self.asked.yes.store(true, Ordering::Release);
+        self.authorised.yes.store(true, Ordering::Release);
         if let Some(namespace) = namespace {
-            *self.asked.namespace.lock().unwrap_or_else(PoisonError::into_inner) = Some(namespace.to_owned());
+            *self.authorised.namespace.lock().unwrap_or_else(PoisonError::into_inner) = Some(namespace.to_owned());
         }
     }
 }
@@ -130,7 +130,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // Behind the guard there is always one; without the guard no request gets in.
+        // The guard sets the caller of every request.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::unauthorised)
     }
 }

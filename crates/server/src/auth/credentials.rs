@@ -1,4 +1,4 @@
-//! From headers to an identity. Whatever is wrong with a credential, the answer is the same.
+//! From headers to an identity. The answer is the same whatever is wrong with a credential.
 
 use std::sync::Arc;
 
@@ -17,10 +17,10 @@ use crate::ui::{cookie, session};
 /// Browsers cannot set headers on a WebSocket; they can name protocols: `mainspring, bearer.TOKEN`.
 const WEBSOCKET_BEARER: &str = "bearer.";
 const API_KEY: &str = "x-api-key";
-/// Longer ones are not even looked at.
+/// Longer credentials are refused unread.
 const LONGEST: usize = 8 * 1024;
 
-/// Who sent these headers. `Ok(None)` if they carry no credential at all.
+/// The identity of a request. `Ok(None)` without any credential.
 pub(crate) async fn identify(
     state: &ApiState,
     method: &Method,
@@ -39,12 +39,12 @@ pub(crate) async fn identify(
     }
 }
 
-/// Whether a token that is stored still opens anything.
+/// Whether a stored token is neither revoked nor expired.
 pub(crate) fn is_valid(row: &TokenRow, now: Micros) -> bool {
     row.revoked_at.is_none() && row.expires_at.is_none_or(|expires_at| now < expires_at)
 }
 
-/// Who holds a token that was found valid.
+/// The identity of the holder of a valid token.
 pub(crate) fn identity_of(row: TokenRow) -> Result<Identity, Problem> {
     let grants: Vec<Grant> = serde_json::from_str(&row.grants).map_err(|error| {
         tracing::error!(token = %row.id, %error, "the grants of a token are not readable");
@@ -58,7 +58,7 @@ pub(crate) async fn token_row(state: &ApiState, credential: &str) -> Result<Toke
     let now = state.client().clock().now();
     let token = Token::read(credential).ok_or_else(Problem::unauthorised)?;
     let row = state.tokens().get(state.client(), token.id()).await?;
-    // Without a row a hash is compared too, so that the time tells nothing about which ids exist.
+    // Without a row another hash is compared, so that the time does not reveal which ids exist.
     let known = row.as_ref().map_or(&[0_u8; 32][..], |row| &row.hash);
     if !token.matches(known) {
         return Err(Problem::unauthorised());
@@ -77,7 +77,7 @@ pub(crate) async fn token_row(state: &ApiState, credential: &str) -> Result<Toke
     Ok(row)
 }
 
-/// The one credential of a request. Two of them are refused: which one counts would be a guess.
+/// The single credential of a request. Two credentials are refused, because it would be a guess which one counts.
 fn credential(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let mut found = Vec::new();
     for value in headers.get_all(AUTHORIZATION) {

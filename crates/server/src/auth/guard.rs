@@ -1,5 +1,5 @@
-//! The one layer through which everything goes. What is not in the list of routes is not there; what is in the list is
-//! reached only by who fulfils its demand.
+//! The layer that every request passes. A path outside the list of routes does not exist, and a route is reached only
+//! by a caller with its access.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,16 +17,16 @@ use super::address::{self, Peer};
 use super::caller::Caller;
 use super::credentials;
 use super::identity::{Identity, Role};
-use crate::audit::Seen;
+use crate::audit::RequestFacts;
 use crate::body::{BodyLimit, Streamed};
 use crate::idempotency::{InPieces, Keyless, Replayed};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// What the headers of a request may have altogether.
+/// The size limit for all headers of a request.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Marks a request of this very process. Only [`Api::call`](crate::Api::call) makes one; no header can.
+/// Marks a request of this process. Only [`Api::call`](crate::Api::call) sets it; no header can.
 #[derive(Debug, Clone)]
 pub(crate) struct Local(pub(crate) Arc<str>);
 
@@ -66,18 +66,18 @@ pub(crate) async fn guard(State(state): State<ApiState>, request: Request, next:
 async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Response, Problem> {
     let matched = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let known = matched.as_deref().map_or(&[][..], |path| state.demands().methods(path));
-    // A HEAD is a GET without its body.
+    // A HEAD request is a GET without a body.
     let wanted = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let entry = known.iter().find(|entry| entry.method == *wanted);
     let local = request.extensions().get::<Local>().cloned();
     let address =
         address::client(request.extensions().get::<Peer>().copied(), request.headers(), &state.settings().proxies);
-    // A copy: a borrowed request cannot wait for the database.
+    // A copy, because a borrowed request cannot be held across a database call.
     let headers = request.headers().clone();
     let method = request.method().clone();
-    let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+    let facts = request.extensions().get::<RequestFacts>().cloned().unwrap_or_default();
     if let Some(address) = address {
-        seen.address(address);
+        facts.address(address);
     }
     let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if head > LONGEST_HEAD {
@@ -97,8 +97,8 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         return Err(Problem::malformed("the path or the query holds a NUL character: leave it out"));
     }
     let Some(entry) = entry else {
-        // Who has no token learns nothing, not even what there is not.
-        identify(state, (&method, &headers), local, address, &seen, Access::Anyone).await?;
+        // A caller without a token learns nothing, not even which paths exist.
+        identify(state, (&method, &headers), local, address, &facts, Access::Anyone).await?;
         return Err(not_there(known));
     };
     if request.headers().get(CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
@@ -117,11 +117,11 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if entry.in_pieces || entry.quiet {
         request.extensions_mut().insert(InPieces);
     }
-    seen.quiet(entry.quiet);
+    facts.quiet(entry.quiet);
     if entry.access == Access::Open {
         return Ok(next.run(request).await);
     }
-    let identity = identify(state, (&method, &headers), local, address, &seen, entry.access).await?;
+    let identity = identify(state, (&method, &headers), local, address, &facts, entry.access).await?;
     if !admits(entry.access, &identity) {
         return Err(Problem::forbidden(entry.access.role()));
     }
@@ -130,12 +130,12 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     request.extensions_mut().insert(caller.clone());
     let response = next.run(request).await;
     if let Some(namespace) = caller.namespace() {
-        seen.namespace(namespace);
+        facts.namespace(namespace);
     }
     if matches!(entry.access, Access::Signed(_)) && response.status() == StatusCode::UNAUTHORIZED {
-        // A signature that does not fit is as good as a wrong token.
+        // A wrong signature counts like a wrong token.
         if let Some(Err(too_many)) = address.map(|address| state.limits().failure(address)) {
-            seen.quiet(true);
+            facts.quiet(true);
             return Err(too_many);
         }
     }
@@ -147,48 +147,48 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     Ok(response)
 }
 
-/// Who calls: the process itself, the holder of a valid token, or for signed routes a caller yet unknown.
+/// The caller: this process, the holder of a valid token, or for signed routes an unverified caller.
 async fn identify(
     state: &ApiState,
     (method, headers): (&Method, &HeaderMap),
     local: Option<Local>,
     address: Option<IpAddr>,
-    seen: &Seen,
+    facts: &RequestFacts,
     access: Access,
 ) -> Result<Identity, Problem> {
     if let Some(Local(user)) = local {
         let identity = Identity::local(&user);
-        seen.actor(&identity.actor);
+        facts.actor(&identity.actor);
         return Ok(identity);
     }
     let identity = match credentials::identify(state, method, headers).await {
         Ok(Some(identity)) => identity,
         Ok(None) if matches!(access, Access::Signed(_)) => Identity::unsigned(),
-        Ok(None) => return Err(failed(state, address, seen, Problem::unauthorised())),
+        Ok(None) => return Err(failed(state, address, facts, Problem::unauthorised())),
         Err(problem) if problem.status() == StatusCode::UNAUTHORIZED => {
-            return Err(failed(state, address, seen, problem));
+            return Err(failed(state, address, facts, problem));
         }
         Err(problem) => return Err(problem),
     };
-    seen.actor(&identity.actor);
-    // Those who have yet to show a signature are counted by their address only: they have no identity of their own.
+    facts.actor(&identity.actor);
+    // Unsigned callers are limited by address only, because they have no identity.
     if identity.actor != Identity::unsigned().actor && !is_for_workers(access) {
         state.limits().identity(&identity.actor)?;
     }
     Ok(identity)
 }
 
-/// Workers call as often as they finish something; what limits them is their slots.
+/// Workers call as often as they finish tasks; their slots limit them.
 fn is_for_workers(access: Access) -> bool {
     access.role() == Some(Role::Worker)
 }
 
-/// Wrong credentials are rare, or they are guesses.
-fn failed(state: &ApiState, address: Option<IpAddr>, seen: &Seen, problem: Problem) -> Problem {
+/// Counts a failed authentication. Wrong credentials are either rare or guesses.
+fn failed(state: &ApiState, address: Option<IpAddr>, facts: &RequestFacts, problem: Problem) -> Problem {
     match address.map(|address| state.limits().failure(address)) {
         Some(Err(too_many)) => {
             // A flood of refused requests must not fill the audit log.
-            seen.quiet(true);
+            facts.quiet(true);
             too_many
         }
         _ => problem,

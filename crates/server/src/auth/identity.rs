@@ -2,7 +2,7 @@
 
 pub use mainspring_api::auth::{Grant, Role, Where};
 
-/// Whether who has one role has the other too.
+/// Whether one role includes another.
 pub(crate) fn covers(role: Role, wanted: Role) -> bool {
     match (rank(role), rank(wanted)) {
         (Some(mine), Some(wanted)) => mine >= wanted,
@@ -31,7 +31,7 @@ fn holds_in(grant: &Grant, namespace: &str) -> bool {
 /// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Stands in the audit log and scopes idempotency keys: `token:ID`, `jwt:SUBJECT`, `local:USER`, `signature`.
+    /// The key in the audit log and of idempotency keys: `token:ID`, `jwt:SUBJECT`, `local:USER`, `signature`.
     pub actor: String,
     /// For people: the name of the token, the subject.
     pub name: String,
@@ -39,13 +39,13 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A process that can read and write the database file anyway. Never made from a request that came over the network.
+    /// A process with access to the database file. A request from the network never gets it.
     pub(crate) fn local(user: &str) -> Self {
         let grants = vec![Grant::everywhere(Role::Admin), Grant::everywhere(Role::Worker)];
         Self { actor: format!("local:{user}"), name: user.to_owned(), grants }
     }
 
-    /// A caller without a token, whose signature the handler has yet to check.
+    /// A caller without a token, whose signature the handler must verify.
     pub(crate) fn unsigned() -> Self {
         Self { actor: "signature".into(), name: "signature".into(), grants: Vec::new() }
     }

@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::identity::{Grant, Identity};
 
-/// A shared secret shorter than its hash can be guessed from one token.
+/// A shorter secret can be guessed from one token.
 const SHORTEST_SECRET: usize = 32;
 const LONGEST_SUBJECT: usize = 200;
 
@@ -33,17 +33,17 @@ pub enum JwtAlgorithm {
     EdDsa,
 }
 
-/// What a JSON Web Token must be to count.
+/// The requirements for a JSON Web Token.
 #[derive(Debug, Clone)]
 pub struct JwtSettings {
     pub algorithm: JwtAlgorithm,
     /// A secret (HS256) or a public key as PEM (RS256, EdDSA).
     pub key_file: PathBuf,
-    /// One of these must be in `aud`; none means that `aud` is not asked for, and a token that has one is refused.
+    /// `aud` must contain one of these. If empty, a token with `aud` is refused.
     pub audiences: Vec<String>,
-    /// `iss` must be one of these; none means that it is not asked for.
+    /// `iss` must be one of these. If empty, `iss` is not checked.
     pub issuers: Vec<String>,
-    /// Seconds by which clocks may differ.
+    /// The allowed clock difference in seconds.
     pub leeway: u64,
 }
 
@@ -74,7 +74,7 @@ struct Claims {
 /// The end of the year 9999, in seconds.
 const LATEST: f64 = 253_402_300_799.0;
 
-/// Grants by the names of their fields: a list would be taken for the fields in their order.
+/// Reads grants by the names of their fields, because serde also accepts a list of fields in order.
 fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Grant>, D::Error> {
     let read = |value: Value| match value {
         Value::Object(_) => serde_json::from_value(value).map_err(D::Error::custom),
@@ -84,9 +84,9 @@ fn named<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Grant>, D::Error> {
 }
 
 impl Jwt {
-    /// Reads the key. The message says what is wrong with the file, never what is in it.
+    /// Reads the key. The error names the fault of the file, never its content.
     pub(crate) fn new(settings: &JwtSettings) -> Result<Self, String> {
-        // The first of a process stays; they are all this one.
+        // The first provider of a process stays; all of them are the same.
         _ = PROVIDER.install_default();
         let file = settings.key_file.display();
         let bytes = std::fs::read(&settings.key_file).map_err(|error| format!("{file} cannot be read: {error}"))?;
@@ -130,7 +130,7 @@ impl Jwt {
         Ok(Self(Arc::new(Inner { key, validation })))
     }
 
-    /// Who a token speaks for; `None` for whatever is wrong with it.
+    /// The identity of a token; `None` if the token is invalid in any way.
     pub(crate) fn identify(&self, token: &str) -> Option<Identity> {
         let claims = match decode::<Claims>(token, &self.0.key, &self.0.validation) {
             Ok(decoded) => decoded.claims,
@@ -139,7 +139,7 @@ impl Jwt {
                 return None;
             }
         };
-        // A time that lies beyond all calendars is none.
+        // A time beyond all calendars is invalid.
         if claims.exp > LATEST {
             return None;
         }
@@ -157,7 +157,7 @@ impl Jwt {
     }
 }
 
-/// Verifies with the cryptography that TLS uses here anyway; signs nothing.
+/// Verifies with the cryptography of the TLS library; signs nothing.
 static PROVIDER: CryptoProvider =
     CryptoProvider { signer_factory: no_signer, verifier_factory: verifier, key_utils: KeyUtils::new_unimplemented() };
 

@@ -1,7 +1,7 @@
-//! Tokens that were read a moment ago, so that a busy client does not cost a read per request.
+//! A cache of recently read tokens, so that a busy client does not cost a read per request.
 //!
-//! A change is announced on the bus and empties the cache; should that get lost, what is known is forgotten within half a
-//! second anyway, so a revoked token is refused everywhere within one.
+//! A change is announced on the bus and empties the cache. If the message is lost, entries expire within half a second,
+//! so a revoked token is refused everywhere within one.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,20 +18,20 @@ const GOOD_FOR: Duration = Duration::from_millis(500);
 const MOST: usize = 10_000;
 
 #[derive(Debug)]
-pub(crate) struct KnownTokens(Mutex<Known>);
+pub(crate) struct KnownTokens(Mutex<TokenCache>);
 
 #[derive(Debug)]
-struct Known {
+struct TokenCache {
     changes: AccessChanges,
     rows: HashMap<Uuid, (Instant, TokenRow)>,
 }
 
 impl KnownTokens {
     pub(crate) fn new(client: &Client) -> Self {
-        Self(Mutex::new(Known { changes: client.access_changes(), rows: HashMap::new() }))
+        Self(Mutex::new(TokenCache { changes: client.access_changes(), rows: HashMap::new() }))
     }
 
-    /// The token of this id, as it is or was half a second ago at most.
+    /// The token of this id, at most half a second old.
     pub(crate) async fn get(&self, client: &Client, id: Uuid) -> Result<Option<TokenRow>> {
         let asked = Instant::now();
         if let Some(row) = self.with(|known| known.fresh(id, asked)) {
@@ -44,7 +44,7 @@ impl KnownTokens {
         Ok(row)
     }
 
-    /// Its use at this time is being stored: requests that find the cached row need not store theirs.
+    /// Notes that its use is being stored, so that other requests with the cached row need not store it.
     pub(crate) fn note_use(&self, id: Uuid, now: Micros) {
         self.with(|known| {
             if let Some((_, row)) = known.rows.get_mut(&id) {
@@ -53,12 +53,12 @@ impl KnownTokens {
         });
     }
 
-    fn with<T>(&self, look: impl FnOnce(&mut Known) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut TokenCache) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Known {
+impl TokenCache {
     fn fresh(&mut self, id: Uuid, now: Instant) -> Option<TokenRow> {
         while let Ok(_) | Err(TryRecvError::Lagged(_)) = self.changes.try_recv() {
             self.rows.clear();
@@ -67,7 +67,7 @@ impl Known {
         (now.saturating_duration_since(*read_at) < GOOD_FOR).then(|| row.clone())
     }
 
-    /// Read at the time it was asked for: what changed since then is newer.
+    /// Stores a row as of the time of the query; later changes are newer.
     fn keep(&mut self, asked: Instant, row: TokenRow) {
         if self.rows.len() >= MOST {
             self.rows.retain(|_, (read_at, _)| read_at.elapsed() < GOOD_FOR);

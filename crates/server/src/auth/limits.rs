@@ -1,5 +1,4 @@
-//! Rate limits: per address before anything is looked up, per identity afterwards, and rarely with
-//! credentials that are wrong.
+//! Rate limits: per address before authentication, per identity after it, and a low one for wrong credentials.
 
 use std::hash::Hash;
 use std::net::IpAddr;
@@ -22,7 +21,7 @@ pub struct Rates {
 
 impl Default for Rates {
     fn default() -> Self {
-        // A busy producer does not meet them; they protect the process.
+        // High enough for busy producers; the limits protect the process.
         Self { per_address: 20_000, per_identity: 20_000, failures_per_minute: 60 }
     }
 }
@@ -59,7 +58,7 @@ impl Limits {
         self.check(&self.failures, &counted(address))
     }
 
-    /// Forgets those who have not called for long.
+    /// Removes entries that were not used for long.
     pub(crate) fn tidy(&self) {
         self.addresses.retain_recent();
         self.identities.retain_recent();

@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use crate::problem::Problem;
 
-/// Which names and origins are ours.
+/// The accepted hosts and origins.
 #[derive(Debug, Clone, Default)]
 pub struct Origins {
     /// Names under which this server is reached besides addresses and `localhost`; `*` is any.
@@ -66,7 +66,7 @@ impl Origins {
         self.origins.iter().any(|known| known.eq_ignore_ascii_case(origin))
     }
 
-    /// The answer to a browser that asks whether it may call, if its page may.
+    /// The answer to a CORS preflight, if the page may call.
     pub(crate) fn preflight(&self, method: &Method, headers: &HeaderMap) -> Option<Response> {
         let origin = headers.get(ORIGIN)?;
         let asks = method == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
@@ -99,7 +99,7 @@ impl Origins {
     }
 }
 
-/// What the request says it is for; two words on it are as good as none.
+/// The requested host; `None` if the request gives two.
 fn host<'r>(headers: &'r HeaderMap, uri: &'r Uri) -> Option<&'r str> {
     let mut values = headers.get_all(HOST).iter();
     match (values.next(), values.next()) {

@@ -9,7 +9,7 @@ use uuid::Uuid;
 const PREFIX: &str = "ms_";
 const SECRET_BYTES: usize = 32;
 
-/// A token as its holder has it. Shown once.
+/// A token as its holder has it. It is shown once.
 #[derive(Clone)]
 pub struct Token {
     id: Uuid,
@@ -31,7 +31,7 @@ impl Token {
         Ok(Self { id, text: format!("{PREFIX}{}_{}", id.simple(), URL_SAFE_NO_PAD.encode(secret)) })
     }
 
-    /// Reads one; `None` if it does not even look like one.
+    /// Reads a token; `None` for any other format.
     pub fn read(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.split_once('_')?;
         if id.len() != 32 || URL_SAFE_NO_PAD.decode(secret).ok()?.len() != SECRET_BYTES {
@@ -53,7 +53,7 @@ impl Token {
         Sha256::digest(self.text.as_bytes()).into()
     }
 
-    /// Compares in the same time wherever they differ.
+    /// Compares in constant time.
     pub(crate) fn matches(&self, hash: &[u8]) -> bool {
         self.hash().ct_eq(hash).into()
     }

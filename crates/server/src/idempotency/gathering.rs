@@ -1,4 +1,5 @@
-//! Requests that start a plain run: their run, key, answer and audit row gather with those of others in one commit.
+//! Requests that start a plain run: run, key, answer and audit row are batched with those of other requests in one
+//! commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use crate::state::ApiState;
 
 const JSON: &str = "application/json";
 
-/// In the extensions of a response: what the request leaves is committed already.
+/// In the extensions of a response: the request is committed already.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Committed;
 
@@ -41,7 +42,7 @@ impl Gathering {
         self.key_is_taken.load(Ordering::Acquire)
     }
 
-    /// Makes a plain run and answers 201 with what `show` makes of the time at which it was made.
+    /// Creates a plain run and answers 201 with the body that `show` builds from its creation time.
     pub(crate) async fn submit<T: Serialize>(
         &self,
         state: &ApiState,
@@ -51,7 +52,7 @@ impl Gathering {
         show: impl Fn(Micros) -> T + Send + Sync + 'static,
     ) -> Result<Response, Problem> {
         if let (Some(trace), Some(namespace)) = (&self.trace, caller.namespace()) {
-            trace.seen.namespace(namespace);
+            trace.facts.namespace(namespace);
         }
         let status = StatusCode::CREATED;
         let show = Arc::new(move |at: Micros| serde_json::to_vec(&show(at)).unwrap_or_default());
@@ -70,7 +71,7 @@ impl Gathering {
         }
         let body = show(made?);
         if let Some(trace) = &self.trace {
-            trace.seen.recorded();
+            trace.facts.recorded();
         }
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = status;

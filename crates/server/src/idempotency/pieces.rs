@@ -1,5 +1,5 @@
-//! Requests whose work is many transactions that may each be repeated: the key is claimed before, and the answer kept
-//! afterwards. A claim that a process left behind is taken over by the same request.
+//! Requests of many repeatable transactions: the key is claimed before, and the answer stored afterwards. A claim that
+//! a dead process left behind is taken over by the same request.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -13,7 +13,7 @@ use super::{is_certain, is_refusal, kept, meaning};
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// A request without an answer for so long was left by a process that died.
+/// A request without an answer after this time was left by a dead process.
 const ABANDONED_AFTER: Micros = 120_000_000;
 
 pub(super) async fn answer(

@@ -1,4 +1,4 @@
-//! How many may follow, and how much they may send.
+//! Limits on subscribers and their messages.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::problem::Problem;
 
-/// What an operator can choose about live updates.
+/// The operator's settings for live updates.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveLimits {
     /// Connections that one token may hold open.
@@ -24,7 +24,7 @@ pub struct LiveLimits {
     pub ping_every: Duration,
     /// A client that is silent for this long, even to a ping, is disconnected.
     pub idle: Duration,
-    /// A client that does not take a message for so long is closed.
+    /// A client that does not take a message within this time is disconnected.
     pub patience: Duration,
 }
 
@@ -43,7 +43,7 @@ impl Default for LiveLimits {
     }
 }
 
-/// Who holds how many connections open. Clones share it.
+/// Open connections by token. Clones share the counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Caps {
     limits: LiveLimits,
@@ -51,7 +51,7 @@ pub(crate) struct Caps {
     closing: Arc<watch::Sender<bool>>,
 }
 
-/// One open connection; it is given back when dropped.
+/// One open connection; dropping it frees its place.
 #[derive(Debug)]
 pub(crate) struct Place {
     caps: Caps,
@@ -67,7 +67,7 @@ impl Caps {
         self.limits
     }
 
-    /// Takes a place for a connection of this token.
+    /// Counts a connection of this token.
     pub(crate) fn enter(&self, actor: &str) -> Result<Place, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = open.values().sum();
@@ -90,15 +90,15 @@ impl Caps {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// Ends every connection, since the server ends.
+    /// Closes every connection, because the server stops.
     pub(crate) fn close(&self) {
         self.closing.send_replace(true);
     }
 
-    /// Returns when the server ends.
+    /// Returns when the server stops.
     pub(crate) async fn closed(&self) {
         let mut closing = self.closing.subscribe();
-        // The sender lives as long as these caps.
+        // The sender lives as long as these limits.
         let _ = closing.wait_for(|closing| *closing).await;
     }
 }

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::caps::{LiveLimits, Place};
-use super::socket::still_welcome;
+use super::socket::is_still_authorised;
 use super::stream::{Events, received, served};
 use crate::auth::caller::Caller;
 use crate::problem::Problem;
@@ -31,7 +31,7 @@ pub(crate) fn cursor(text: &str) -> Result<LogCursor, Problem> {
     }
 }
 
-/// Follows the log of a task run. The caller has been asked whether he may see it.
+/// Streams the log of a task run. The caller must be authorised before.
 pub(crate) fn follow(
     state: &ApiState,
     caller: &Caller,
@@ -48,7 +48,7 @@ pub(crate) fn follow(
     Ok(served(received(receiver)))
 }
 
-/// Who reads, by credentials that may end meanwhile.
+/// The reader, whose credentials may expire.
 struct Viewer {
     state: ApiState,
     caller: Caller,
@@ -66,7 +66,7 @@ async fn pump(viewer: Viewer, mut subscription: LogSubscription, sender: mpsc::S
         let chunks = tokio::select! {
             () = &mut closing => return,
             () = sender.closed() => return,
-            _ = looks.tick() => match still_welcome(&viewer.state, &viewer.caller, &viewer.headers).await {
+            _ = looks.tick() => match is_still_authorised(&viewer.state, &viewer.caller, &viewer.headers).await {
                 true => continue,
                 false => return,
             },
@@ -78,7 +78,7 @@ async fn pump(viewer: Viewer, mut subscription: LogSubscription, sender: mpsc::S
                 let _ = tokio::time::timeout(patience, sender.send(Event::default().event("end").data("{}"))).await;
                 return;
             }
-            // Cut without `end`: the client resumes from its last id.
+            // Ends without `end`, so that the client resumes from its last id.
             Err(error) => {
                 tracing::debug!(%error, "following a log");
                 return;

@@ -1,8 +1,8 @@
-//! Live updates over HTTP: a WebSocket at `/ws/updates`, server-sent events at `/events/stream`, and the log of a task run
-//! as it is written.
+//! Live updates over HTTP: a WebSocket at `/ws/updates`, server-sent events at `/events/stream`, and the log of a task
+//! run.
 //!
-//! Who may see what is asked when a subscription is made, and again while it lasts. Connections are bounded per token and
-//! in all; each holds a page of events at most, and one that does not take what it is sent is closed.
+//! A subscription is authorised when it is made, and again while it lasts. Connections are bounded per token and in
+//! total. Each holds at most a page of events, and a client that does not take its messages is disconnected.
 
 mod caps;
 pub(crate) mod logs;

@@ -17,16 +17,16 @@ use mainspring_engine::LiveUpdate;
 use serde::Deserialize;
 
 use super::caps::{Caps, LiveLimits, Pace, Place};
-use super::wanted::{Update, Updates, Wanted};
+use super::wanted::{SubscriptionQuery, Update, Updates};
 use crate::auth::caller::Caller;
 use crate::auth::credentials;
 use crate::body::Query;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// What a client that cannot set headers names beside its token.
+/// The protocol that a client without headers names beside its token.
 const PROTOCOL: &str = "mainspring";
-/// How long a closing frame is waited for.
+/// How long the closing handshake may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 /// Small, since there are many connections and clients send little.
 const READ_BUFFER: usize = 4 * 1024;
@@ -34,7 +34,7 @@ const READ_BUFFER: usize = 4 * 1024;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Order {
-    Subscribe(Wanted),
+    Subscribe(SubscriptionQuery),
     Unsubscribe(Ended),
 }
 
@@ -45,12 +45,12 @@ struct Ended {
 }
 
 /// Follow what happens, on a WebSocket
-#[utoipa::path(get, path = "/ws/updates", tag = "live", params(Wanted),
+#[utoipa::path(get, path = "/ws/updates", tag = "live", params(SubscriptionQuery),
     responses((status = 101, description = "Messages (`LiveMessage`)"), (status = 426, description = "Not a WebSocket")))]
 pub(crate) async fn updates(
     State(state): State<ApiState>,
     caller: Caller,
-    Query(wanted): Query<Wanted>,
+    Query(wanted): Query<SubscriptionQuery>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -59,7 +59,7 @@ pub(crate) async fn updates(
         Problem::new(StatusCode::UPGRADE_REQUIRED, detail)
     })?;
     let place = state.live().enter(&caller.identity().actor)?;
-    let first = wanted.follow(&state, &caller).await?;
+    let first = wanted.subscribe(&state, &caller).await?;
     let limits = state.live().limits();
     let upgrade = upgrade
         .protocols([PROTOCOL])
@@ -82,7 +82,7 @@ struct Connection {
     sink: SplitSink<WebSocket, Message>,
     state: ApiState,
     caller: Caller,
-    /// The credentials, looked at again now and then.
+    /// The credentials, which are checked again periodically.
     headers: HeaderMap,
     limits: LiveLimits,
     pace: Pace,
@@ -134,12 +134,12 @@ impl Connection {
             let outcome = tokio::select! {
                 () = &mut closing => Err(Close(close_code::AWAY, "the server is closing".into())),
                 message = messages.next() => match message {
-                    Some(Ok(message)) => self.heard(message).await,
-                    // The client is gone, or has said something that is no WebSocket.
+                    Some(Ok(message)) => self.receive(message).await,
+                    // The client is gone, or sent something that is no WebSocket frame.
                     Some(Err(error)) => Err(broken(&error)),
                     None => return,
                 },
-                Some(update) = self.updates.next(), if !self.updates.is_empty() => self.tell(update).await,
+                Some(update) = self.updates.next(), if !self.updates.is_empty() => self.send_update(update).await,
                 _ = pings.tick() => self.ping().await,
             };
             if let Err(close) = outcome {
@@ -150,7 +150,7 @@ impl Connection {
         let frame = CloseFrame { code: close.0, reason: shortened(&close.1).into() };
         let _ = tokio::time::timeout(FAREWELL, async {
             self.sink.send(Message::Close(Some(frame))).await?;
-            // Until the client has said goodbye too, or its farewell would be lost on the way.
+            // Waits for the client's closing frame; otherwise the server's could be lost.
             while let Some(Ok(_)) = messages.next().await {}
             Ok::<(), axum::Error>(())
         })
@@ -167,7 +167,7 @@ impl Connection {
         }
     }
 
-    async fn tell(&mut self, (run, update): Update) -> Result<(), Close> {
+    async fn send_update(&mut self, (run, update): Update) -> Result<(), Close> {
         match update {
             Ok(LiveUpdate::Message(message)) => self.send(Message::Text(Utf8Bytes::from(&*message.text))).await,
             Ok(LiveUpdate::Over(why)) => {
@@ -184,7 +184,7 @@ impl Connection {
         }
     }
 
-    async fn heard(&mut self, message: Message) -> Result<(), Close> {
+    async fn receive(&mut self, message: Message) -> Result<(), Close> {
         let now = Instant::now();
         self.heard_at = now;
         if !self.pace.allows(now) {
@@ -194,7 +194,7 @@ impl Connection {
         match message {
             Message::Text(text) => self.order(&text).await,
             Message::Binary(_) => Err(Close(close_code::UNSUPPORTED, "messages are text with JSON in it".into())),
-            // Answered by the library.
+            // The library answers pings.
             Message::Ping(_) | Message::Pong(_) => Ok(()),
             Message::Close(_) => Err(Close(close_code::NORMAL, "goodbye".into())),
         }
@@ -213,7 +213,7 @@ impl Connection {
                     let detail = format!("more than {} subscriptions on one connection", self.limits.subscriptions);
                     return Err(Close(close_code::POLICY, detail));
                 }
-                let updates = wanted.follow(&self.state, &self.caller).await.map_err(|problem| {
+                let updates = wanted.subscribe(&self.state, &self.caller).await.map_err(|problem| {
                     Close(close_code::POLICY, format!("{}: {}", problem.status().as_u16(), problem.detail()))
                 })?;
                 self.updates.push(Subscription { run: wanted.run, updates });
@@ -231,18 +231,18 @@ impl Connection {
             let detail = format!("nothing was heard for {} s", self.limits.idle.as_secs());
             return Err(Close(close_code::AWAY, detail));
         }
-        if !still_welcome(&self.state, &self.caller, &self.headers).await {
+        if !is_still_authorised(&self.state, &self.caller, &self.headers).await {
             return Err(Close(close_code::POLICY, "the token is not valid any more, or permits something else".into()));
         }
         self.send(Message::Ping(Vec::new().into())).await
     }
 }
 
-/// Whether the credentials still say what they said. A database that is away is no reason to close.
-pub(super) async fn still_welcome(state: &ApiState, caller: &Caller, headers: &HeaderMap) -> bool {
+/// Whether the credentials are still valid. An unreachable database is no reason to disconnect.
+pub(super) async fn is_still_authorised(state: &ApiState, caller: &Caller, headers: &HeaderMap) -> bool {
     match credentials::identify(state, &Method::GET, headers).await {
         Ok(Some(identity)) => identity == *caller.identity(),
-        // The process itself carries no token.
+        // A local request carries no token.
         Ok(None) => true,
         Err(problem) => problem.status() != StatusCode::UNAUTHORIZED,
     }
@@ -255,7 +255,7 @@ fn broken(error: &axum::Error) -> Close {
     Close(code, text)
 }
 
-/// A reason has 123 bytes.
+/// Cuts a reason to the limit of 123 bytes.
 fn shortened(text: &str) -> String {
     let mut end = text.len().min(120);
     while !text.is_char_boundary(end) {

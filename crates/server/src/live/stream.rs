@@ -13,34 +13,34 @@ use mainspring_engine::LiveUpdate;
 use tokio::sync::mpsc;
 
 use super::caps::Place;
-use super::socket::still_welcome;
-use super::wanted::{Update, Updates, Wanted};
+use super::socket::is_still_authorised;
+use super::wanted::{SubscriptionQuery, Update, Updates};
 use crate::auth::caller::Caller;
 use crate::body::Query;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
 const LAST_EVENT: &str = "last-event-id";
-/// A comment, so that a connection that is gone is noticed.
+/// Sends a comment, so that a dead connection is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<EventStream>>;
 type EventStream = futures_util::stream::BoxStream<'static, Result<Event, Infallible>>;
 
 /// Follow what happens, as server-sent events
-#[utoipa::path(get, path = "/events/stream", tag = "live", params(Wanted),
+#[utoipa::path(get, path = "/events/stream", tag = "live", params(SubscriptionQuery),
     responses((status = 200, description = "Events whose data is a `LiveMessage`", content_type = "text/event-stream", body = String)))]
 pub(crate) async fn events(
     State(state): State<ApiState>,
     caller: Caller,
-    Query(mut wanted): Query<Wanted>,
+    Query(mut wanted): Query<SubscriptionQuery>,
     headers: HeaderMap,
 ) -> Result<Events, Problem> {
     if wanted.run.is_some()
         && let Some(last) = headers.get(LAST_EVENT)
     {
         let number = last.to_str().ok().and_then(|text| text.trim().parse::<i64>().ok());
-        // Where the client stands wins over where it once began.
+        // The client's position takes precedence over the one it began with.
         wanted.seq = Some(number.ok_or_else(|| {
             Problem::malformed(
                 "`Last-Event-ID` is the number of the last event that was seen: leave it out to begin at `seq`",
@@ -48,7 +48,7 @@ pub(crate) async fn events(
         })?);
     }
     let place = state.live().enter(&caller.identity().actor)?;
-    let updates = wanted.follow(&state, &caller).await?;
+    let updates = wanted.subscribe(&state, &caller).await?;
     Ok(served(pumped(state, caller, headers, updates, place)))
 }
 
@@ -57,8 +57,8 @@ pub(super) fn served(events: impl Stream<Item = Event> + Send + 'static) -> Even
     Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
 }
 
-/// Moves updates into the answer, one at a time. A task of its own does it, so that a client that does not read can be
-/// given up: the answer is then cut, and nothing is kept for it.
+/// Moves updates into the answer, in a task of its own. If a client does not read, the answer is cut and nothing is
+/// buffered for it.
 fn pumped(
     state: ApiState,
     caller: Caller,
@@ -79,7 +79,7 @@ fn pumped(
             let update = tokio::select! {
                 () = &mut closing => return,
                 () = sender.closed() => return,
-                _ = looks.tick() => match still_welcome(&state, &caller, &headers).await {
+                _ = looks.tick() => match is_still_authorised(&state, &caller, &headers).await {
                     true => continue,
                     false => return,
                 },

@@ -1,4 +1,4 @@
-//! What a client wants to follow, and whether it may.
+//! The query of a subscription, and its authorisation.
 
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
@@ -17,7 +17,7 @@ use crate::state::ApiState;
 #[derive(Debug, Clone, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
+pub(crate) struct SubscriptionQuery {
     /// A run: its numbered events, each once and in order
     #[param(value_type = Option<String>)]
     pub(super) run: Option<Uuid>,
@@ -32,13 +32,13 @@ pub(crate) struct Wanted {
     pub(super) types: Option<String>,
 }
 
-/// What a subscription brings: a message, or why it is over.
+/// An item of a subscription: a message, or the reason for its end.
 pub(super) type Update = (Option<RunId>, Result<LiveUpdate, mainspring_store::Error>);
 pub(super) type Updates = BoxStream<'static, Update>;
 
-impl Wanted {
-    /// Asks whether the caller may see it, and begins to follow.
-    pub(super) async fn follow(&self, state: &ApiState, caller: &Caller) -> Result<Updates, Problem> {
+impl SubscriptionQuery {
+    /// Authorises the caller and subscribes.
+    pub(super) async fn subscribe(&self, state: &ApiState, caller: &Caller) -> Result<Updates, Problem> {
         let types = self.types()?;
         let live = state.client().live();
         match self.run {
@@ -73,7 +73,7 @@ impl Wanted {
         }
     }
 
-    /// Log lines are many: they are sent only to subscribers that name them.
+    /// Log lines are many, so they are sent only to subscribers that name them.
     fn types(&self) -> Result<Vec<MessageType>, Problem> {
         let Some(types) = &self.types else {
             return Ok(vec![MessageType::WorkflowStatus, MessageType::TaskStatus, MessageType::WorkerHeartbeat]);

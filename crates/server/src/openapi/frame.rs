@@ -1,8 +1,7 @@
-//! What the layers around every handler answer, written into the description of each operation.
+//! Answers of the layers around every handler, added to the description of each operation.
 //!
-//! A handler describes its own answers; here are those that it never sees: of the guard, of the reading of bodies, of
-//! Idempotency-Key. There is no `default`, so that an undescribed answer is noticed by tools that compare the
-//! description with what is served.
+//! A handler describes its own answers. This module adds those of the guard, of reading bodies and of Idempotency-Key.
+//! There is no `default`, so tools that compare the description with the server notice an undescribed answer.
 
 use axum::http::{Method, StatusCode};
 use utoipa::openapi::header::Header;
@@ -11,7 +10,7 @@ use utoipa::openapi::{ContentBuilder, Object, Ref, RefOr, Response, Type};
 
 use crate::auth::access::{Access, BASE};
 
-/// The answers of the frame, which operations refer to by name.
+/// The shared answers that operations refer to by name.
 pub(super) fn shared() -> impl Iterator<Item = (String, RefOr<Response>)> {
     ANSWERS.iter().map(|(status, says)| {
         let mut response = Response::new(*says);
@@ -20,7 +19,7 @@ pub(super) fn shared() -> impl Iterator<Item = (String, RefOr<Response>)> {
     })
 }
 
-/// Adds the answers of the frame, and what all answers have in common.
+/// Adds the shared answers and headers.
 pub(super) fn complete(operation: &mut Operation, method: &Method, path: &str, access: Access) {
     operation.operation_id = Some(id(method, path));
     for (status, response) in &mut operation.responses.responses {
@@ -52,13 +51,13 @@ const ANSWERS: &[(StatusCode, &str)] = &[
     (StatusCode::SERVICE_UNAVAILABLE, "The database is away; the outcome is unknown"),
 ];
 
-/// Whether the frame may answer an operation so.
+/// Whether a layer may give this answer to an operation.
 fn is_given(status: StatusCode, method: &Method, path: &str, access: Access) -> bool {
     match status {
         StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE => true,
         _ if access == Access::Open => false,
         StatusCode::NOT_FOUND => path.contains('{'),
-        // What reads a body, and what Idempotency-Key answers.
+        // Answers of reading a body and of Idempotency-Key.
         StatusCode::REQUEST_TIMEOUT
         | StatusCode::CONFLICT
         | StatusCode::PAYLOAD_TOO_LARGE
@@ -78,7 +77,7 @@ fn id(method: &Method, path: &str) -> String {
     format!("{}_{}", method.as_str().to_lowercase(), words.join("_"))
 }
 
-/// What answers with a status have in common, where they do not say otherwise.
+/// Adds the parts that all answers with a status share.
 fn finish(status: &str, response: &mut Response) {
     if is_error(status) && response.content.is_empty() {
         let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();

@@ -43,7 +43,7 @@ words! {
     /// How an open run does.
     HealthWord: Health::ALL.iter().map(|health| health.word()).collect();
     /// What is shown besides.
-    Besides: vec!["logs"];
+    Include: vec!["logs"];
     /// Of an execution of a job.
     ExecutionWord: ExecutionStatus::ALL.iter().map(|status| status.word()).collect();
     /// Of a notification.

@@ -29,7 +29,7 @@ const DAY: Micros = 24 * HOUR;
 const LONGEST: Micros = 35 * DAY;
 /// More fires than this are counted by the hour, not listed.
 const MOST_LISTED: usize = 2_000;
-/// More fires than this are not looked for.
+/// Further fires are not searched.
 const MOST_COUNTED: usize = 100_000;
 const MOST_SCHEDULES: i64 = 10_000;
 

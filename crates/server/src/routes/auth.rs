@@ -27,7 +27,7 @@ const MOST_GRANTS: usize = 100;
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Anyone, routes!(me));
-    // A token is as wide as its grants, so only who holds everything may hand out any.
+    // A token is as wide as its grants, so only a caller with all rights may create one.
     routes.at(Access::Everywhere(Role::Admin), routes!(list));
     routes.at(Access::Everywhere(Role::Admin), routes!(create));
     routes.at(Access::Everywhere(Role::Admin), routes!(revoke));
@@ -59,7 +59,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let client = state.client();
     let now = client.now();
-    let (grants, expires_at) = judged(&wanted, now)?;
+    let (grants, expires_at) = check_token(&wanted, now)?;
     let token = Token::generate(client.clock().new_id()).map_err(|_| Problem::internal())?;
     let new = NewToken {
         id: token.id(),
@@ -92,8 +92,8 @@ pub(crate) async fn revoke(State(state): State<ApiState>, Path(id): Path<Uuid>) 
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Everything that is wrong at once.
-fn judged(wanted: &CreateToken, now: Micros) -> Result<(Vec<Grant>, Option<Micros>), Problem> {
+/// Collects all faults at once.
+fn check_token(wanted: &CreateToken, now: Micros) -> Result<(Vec<Grant>, Option<Micros>), Problem> {
     let mut faults = Vec::new();
     if wanted.name.trim().is_empty() || wanted.name.len() > LONGEST_NAME || wanted.name.chars().any(char::is_control) {
         faults.push(Fault::at("/name", format!("must have 1 to {LONGEST_NAME} printable characters")));

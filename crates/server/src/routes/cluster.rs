@@ -18,7 +18,7 @@ use crate::auth::identity::Role;
 use crate::problem::Problem;
 use crate::state::ApiState;
 
-/// A node that was silent for longer is shown as gone. Only shown: what is done about it is measured elsewhere.
+/// A node that was silent for longer is shown as gone. Takeovers are decided elsewhere.
 const SILENT_AFTER: Micros = 10_000_000;
 
 pub(crate) fn register(routes: &mut Routes) {

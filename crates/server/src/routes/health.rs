@@ -17,7 +17,8 @@ use crate::auth::guard::Local;
 use crate::auth::identity::Role;
 use crate::state::ApiState;
 
-/// A token is looked up in the database; while that is silent, a caller with a token gets the answer of one without.
+/// How long the look-up of a token may take. While the database is silent, a caller with a token gets the answer of one
+/// without.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 pub(crate) fn register(routes: &mut Routes) {
@@ -57,7 +58,7 @@ fn word(status: mainspring_engine::HealthStatus) -> HealthStatus {
     }
 }
 
-/// Who asks, without the body of the request.
+/// The caller's credentials, without the body of the request.
 struct Asking {
     is_local: bool,
     method: Method,
@@ -66,7 +67,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// Wrong tokens are counted here as everywhere, and get the short answer.
+    /// Wrong tokens are counted as everywhere, and get the short answer.
     async fn is_viewer(&self, state: &ApiState) -> bool {
         if self.is_local {
             return true;

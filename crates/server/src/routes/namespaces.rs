@@ -25,7 +25,7 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
     routes.at(Access::InNamespace(Role::Viewer), routes!(show));
-    // Quotas bind those inside, so they are set from above.
+    // Quotas bind the members of a namespace, so they are set by administrators of all namespaces.
     routes.at(Access::Everywhere(Role::Admin), routes!(create));
     routes.at(Access::Everywhere(Role::Admin), routes!(change));
     routes.at(Access::Everywhere(Role::Admin), routes!(delete)).in_pieces();
@@ -131,7 +131,7 @@ pub(crate) async fn delete(
     }
 }
 
-/// Tasks that run take a moment to end.
+/// Running tasks take a moment to end.
 fn still_open(name: &str, open: i64) -> Problem {
     Problem::conflict(format!("the runs of namespace `{name}` are being cancelled ({open} left): repeat in a moment"))
         .with_header(RETRY_AFTER, HeaderValue::from_static("1"))

@@ -59,7 +59,7 @@ pub(crate) async fn list(
     Ok(Json(page.slice("notifications", rows, shown)?))
 }
 
-/// Addresses stay out: some carry what is secret.
+/// Addresses are left out, because some contain secrets.
 fn shown(row: NotificationRow) -> NotificationEntry {
     let channel = match serde_json::from_str::<Notification>(&row.target).map(|target| target.channel) {
         Ok(Channel::Webhook { .. }) => "webhook",

@@ -88,7 +88,7 @@ pub(crate) async fn overview(
 
 type Specs = HashMap<i64, std::sync::Arc<Spec>>;
 
-/// The versions that rows are of. The engine keeps them in memory: a statement each only when they were never seen.
+/// The versions of rows. The engine caches them: a statement is needed only for a new version.
 async fn specs(state: &ApiState, versions: impl Iterator<Item = i64>) -> Result<Specs, Problem> {
     let mut found = Specs::new();
     for version in versions {

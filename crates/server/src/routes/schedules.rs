@@ -27,7 +27,7 @@ use crate::words::{all_of, known, one_of};
 
 /// How many future fires can be asked for.
 const MOST_AHEAD: usize = 1_000;
-/// Rows that one look at the store takes while the caller may see only some of them.
+/// How many rows one query reads while the caller may see only some of them.
 const ROWS_PER_LOOK: i64 = 500;
 
 pub(crate) fn register(routes: &mut Routes) {
@@ -43,7 +43,7 @@ pub(crate) fn register(routes: &mut Routes) {
 /// Which schedules.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Wanted {
+pub(crate) struct ScheduleQuery {
     namespace: Option<Name>,
     /// The name of the workflow
     workflow: Option<String>,
@@ -127,7 +127,7 @@ pub(crate) fn shown(row: TriggerRow) -> Schedule {
     }
 }
 
-/// A failing poll goes on, but people should see it wherever schedules are shown.
+/// A failing poll goes on, but its problem is shown with the schedule.
 fn problem_of(poll: &PollRow) -> Option<String> {
     let error = poll.error.as_ref()?;
     Some(match poll.failures {
@@ -176,21 +176,21 @@ fn fire_shown(row: FireRow) -> Result<FireShown, Problem> {
 }
 
 /// List schedules
-#[utoipa::path(get, path = "/schedules", tag = "schedules", params(PageParams, Wanted),
+#[utoipa::path(get, path = "/schedules", tag = "schedules", params(PageParams, ScheduleQuery),
     responses((status = 200, body = List<Schedule>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<ScheduleQuery>,
 ) -> Result<Json<List<Schedule>>, Problem> {
-    let seen = caller.sees_of(wanted.namespace.as_ref().map(Name::as_str))?;
-    let kind = wanted.kind.as_deref().map(one_of::<TriggerKind>).transpose()?;
+    let seen = caller.sees_of(query.namespace.as_ref().map(Name::as_str))?;
+    let kind = query.kind.as_deref().map(one_of::<TriggerKind>).transpose()?;
     let mut filter = TriggerFilter {
-        namespace: wanted.namespace.map(|name| name.as_str().to_owned()),
-        workflow: wanted.workflow,
+        namespace: query.namespace.map(|name| name.as_str().to_owned()),
+        workflow: query.workflow,
         kind: kind.map(|kind| kind.word().to_owned()),
-        paused: wanted.paused,
+        paused: query.paused,
         gone: false,
         after: page.after("schedules")?,
     };

@@ -39,7 +39,7 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Signed(Role::Operator), routes!(call)).also_at("/webhooks/{namespace}/{name}");
 }
 
-/// The bytes as they were sent: a signature is of those.
+/// The bytes of the body, which the signature covers.
 pub(crate) struct Raw(Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for Raw {
@@ -132,7 +132,7 @@ fn authenticate(
         return Ok(());
     }
     if let Some(token) = headers.get(TOKEN) {
-        // Hashes are compared, so that not even the length tells anything.
+        // Hashes are compared, so that not even the length is revealed.
         let digest = |text: &[u8]| <[u8; 32]>::from(Sha256::digest(text));
         let fits = secret.is_some_and(|secret| bool::from(digest(token.as_bytes()).ct_eq(&digest(secret.as_bytes()))));
         if !fits {
@@ -147,7 +147,7 @@ fn authenticate(
     caller.enter(namespace)
 }
 
-/// What the signature is of; `None` if it says that it was made too long ago, or is yet to be made.
+/// The signed bytes; `None` if the timestamp is too old or in the future.
 fn signed<'b>(headers: &HeaderMap, bytes: &'b [u8], now: i64) -> Option<Cow<'b, [u8]>> {
     let Some(timestamp) = headers.get(TIMESTAMP) else { return Some(Cow::Borrowed(bytes)) };
     let timestamp = timestamp.to_str().ok()?;

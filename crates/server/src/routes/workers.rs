@@ -77,7 +77,7 @@ pub(crate) async fn list(
     }
     let store = state.client().store();
     let mut rows = store.sessions(wanted == Some("inactive"), MOST_ENDED).await?;
-    // A node without the role of a worker is none, although it has a session.
+    // A node without the worker role is no worker, although it has a session.
     rows.retain(|row| row.executes() && wanted.is_none_or(|word| status(row).word() == word));
     let names = names(&state).await?;
     let running: HashMap<i64, i64> = store.running_by_session().await?.into_iter().collect();

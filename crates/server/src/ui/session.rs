@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use uuid::Uuid;
 
 use super::cookie::{self, SessionId, WRITE_HEADER};
-use crate::audit::Seen;
+use crate::audit::RequestFacts;
 use crate::auth::access::{Access, Routes};
 use crate::auth::address::{self, Peer};
 use crate::auth::caller::Caller;
@@ -48,7 +48,7 @@ pub(super) fn register(routes: &mut Routes) {
 pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> Result<Response, Problem> {
     let headers = request.headers().clone();
     let peer = request.extensions().get::<Peer>().copied();
-    let seen = request.extensions().get::<Seen>().cloned().unwrap_or_default();
+    let facts = request.extensions().get::<RequestFacts>().cloned().unwrap_or_default();
     let address = address::client(peer, &headers, &state.settings().proxies);
     if let Some(address) = address {
         state.limits().address(address)?;
@@ -75,7 +75,7 @@ pub(crate) async fn sign_in(State(state): State<ApiState>, request: Request) -> 
         }
         Err(problem) => return Err(problem),
     };
-    seen.actor(&format!("{ACTOR}{}", token.id));
+    facts.actor(&format!("{ACTOR}{}", token.id));
     // The session that the browser had is over, whatever it was.
     if let Ok(Some(old)) = cookie::session(&Method::GET, &headers) {
         state.client().store().end_ui_session(&old.hash()).await?;

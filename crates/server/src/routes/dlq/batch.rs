@@ -123,7 +123,7 @@ fn shown(row: BatchRow) -> DlqBatch {
     }
 }
 
-/// Whether everything that a batch acts on may be seen.
+/// Whether the caller may see everything that a batch acts on.
 fn is_seen(seen: Option<&[String]>, row: &BatchRow) -> bool {
     match (seen, &row.filter.namespaces) {
         (None, _) => true,

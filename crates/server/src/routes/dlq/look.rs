@@ -28,7 +28,7 @@ use crate::state::ApiState;
 const LIST: &str = "dead-letters";
 const USUAL: i64 = 20;
 const USUAL_QUEUE: i64 = 100;
-/// The other names that the parameters of a list have.
+/// Aliases of the parameters of a list.
 const ALIASES: [&str; 3] = ["resolution_status", "dlq_reason", "dagId"];
 
 pub(super) fn register(routes: &mut Routes) {

@@ -22,7 +22,7 @@ use crate::state::ApiState;
 
 /// Metadata may be so long, written as JSON.
 const MOST_METADATA: usize = 64 << 10;
-/// Entries that a reader waits for to be completed.
+/// How many entries are completed before a list is shown.
 const CAPTURED_AT_ONCE: usize = 500;
 const V1: &str = "/v1/";
 const USUAL_V1: i64 = 50;
@@ -106,13 +106,13 @@ impl Form {
     }
 }
 
-/// Completes what was just written, so that it is shown whole.
+/// Completes new entries before they are shown.
 pub(super) async fn refresh(state: &ApiState) -> Result<(), Problem> {
     state.client().capture_letters(CAPTURED_AT_ONCE).await?;
     Ok(())
 }
 
-/// The entry of that id, once the caller may enter its namespace; what is elsewhere does not exist.
+/// The entry of this id, once the caller is authorised for its namespace. For others it does not exist.
 pub(super) async fn find(state: &ApiState, caller: &Caller, id: Uuid) -> Result<DeadLetter, Problem> {
     let store = state.client().store();
     let mut letter = store.letter(id).await.map_err(|error| unknown(caller, id, error))?;
@@ -167,7 +167,7 @@ pub(super) fn resolution(text: Option<&str>) -> Result<Option<Resolution>, Probl
     text.map(read).transpose()
 }
 
-/// Metadata as text; refuses what is too long to be a note.
+/// Metadata as text; refuses text that is too long.
 pub(super) fn metadata(value: Option<Value>) -> Result<Option<String>, Problem> {
     match value.filter(|value| !value.is_null()).map(|value| value.to_string()) {
         Some(text) if text.len() > MOST_METADATA => Err(Problem::invalid(

@@ -1,4 +1,4 @@
-//! What people do to a whole run.
+//! Actions of operators on whole runs.
 
 use axum::Json;
 use axum::extract::State;
@@ -127,7 +127,7 @@ pub(crate) async fn rerun(
     Ok((StatusCode::OK, shown))
 }
 
-/// A new run of the same version with the same inputs but for those that are given.
+/// A new run of the same version with the same inputs, except those given.
 async fn repeated(
     state: &ApiState,
     caller: &Caller,

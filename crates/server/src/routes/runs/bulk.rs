@@ -95,7 +95,7 @@ async fn prepare(
     Ok(client.prepare_run(&spec, submission(client, caller, body)?).await?)
 }
 
-/// All at once; one that the database refuses is found by trying each alone.
+/// Creates all runs at once. If the database refuses one, each is tried alone.
 async fn create(state: &ApiState, runs: &[NewRun]) -> Result<Vec<BulkResult>, Problem> {
     if runs.is_empty() {
         return Ok(Vec::new());

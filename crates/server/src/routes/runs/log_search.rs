@@ -21,7 +21,7 @@ const CHUNKS: i64 = 50;
 const MOST_PAGES: usize = 200;
 const MOST_LINES: usize = 5_000;
 
-/// Lines that hold the text, with those around them. `next` goes on where a long search stopped.
+/// Lines that contain the text, with context. `next` continues a search that was stopped.
 pub(super) async fn find(
     store: &Store,
     key: TaskKey,
@@ -33,7 +33,7 @@ pub(super) async fn find(
     if wanted.is_empty() || wanted.len() > 1_000 {
         return Err(Problem::malformed("the query does not fit: q has 1 to 1000 characters"));
     }
-    let mut found = Found { items: Vec::new(), before: VecDeque::new(), behind: 0 };
+    let mut found = Hits { items: Vec::new(), before: VecDeque::new(), behind: 0 };
     let (mut at, mut number, mut has_more) = (after, 0, false);
     for page in 0..MOST_PAGES {
         let chunks = store.read_logs(key, attempt, at, CHUNKS).await?;
@@ -57,15 +57,15 @@ pub(super) async fn find(
     Ok(Logs { items: found.items, next: has_more.then(|| after.clone()), after, before: None })
 }
 
-struct Found {
+struct Hits {
     items: Vec<LogEntry>,
-    /// The last lines that were not taken.
+    /// The last lines, which may become context.
     before: VecDeque<LogEntry>,
-    /// How many more lines belong to the last hit.
+    /// How many more context lines follow the last hit.
     behind: usize,
 }
 
-impl Found {
+impl Hits {
     fn take(&mut self, entry: LogEntry, is_hit: bool) {
         if is_hit {
             self.items.extend(self.before.drain(..));

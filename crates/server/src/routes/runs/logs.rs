@@ -108,7 +108,7 @@ pub(crate) async fn logs(
     Ok(Json(read(store, key, params.attempt, after).await?).into_response())
 }
 
-/// The lines before a place: whole chunks, until there are enough lines.
+/// The lines before a position: whole chunks, until there are enough lines.
 pub(crate) async fn back(
     store: &Store,
     key: TaskKey,
@@ -151,12 +151,12 @@ async fn read(store: &Store, key: TaskKey, attempt: Option<i32>, after: LogCurso
     Ok(Logs { items, next: has_more.then(|| after.clone()), after, before: None })
 }
 
-/// The end of what a task run printed.
+/// The end of the log of a task run.
 pub(crate) async fn tail(store: &Store, key: TaskKey) -> Result<Logs, Problem> {
     back(store, key, None, END, USUAL_TAIL).await
 }
 
-/// Everything that a task run printed, as far as one answer holds.
+/// The log of a task run, as far as one answer holds.
 pub(crate) async fn all(store: &Store, key: TaskKey) -> Result<Vec<LogEntry>, Problem> {
     Ok(read(store, key, None, LogCursor::default()).await?.items)
 }

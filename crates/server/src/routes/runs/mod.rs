@@ -123,7 +123,7 @@ fn run_states(text: Option<&str>) -> Result<Vec<Option<RunState>>, Problem> {
     Ok(states)
 }
 
-/// The newest runs in any of these states: each state has its own way to be found, one statement or a few.
+/// The newest runs in any of these states. Each state has an index of its own, so there is a statement for each.
 async fn runs_in(store: &Store, filter: &RunFilter, states: &[Option<RunState>]) -> Result<Vec<RunSummary>, Problem> {
     if let [state] = states {
         return Ok(store.list_runs(&RunFilter { state: *state, ..filter.clone() }).await?);
@@ -192,7 +192,7 @@ pub(crate) async fn list(
     page: Page,
     Query(params): Query<ListParams>,
 ) -> Result<Json<List<Run>>, Problem> {
-    let (with_progress, with_trigger) = besides(params.include.as_deref())?;
+    let (with_progress, with_trigger) = include_flags(params.include.as_deref())?;
     let mut filter = params.filter(&caller)?;
     if params.longer_than.is_some_and(|seconds| seconds > LONGEST) {
         return Err(Problem::malformed(format!(
@@ -242,7 +242,7 @@ pub(crate) async fn list(
 }
 
 /// Whether `include` asks for the progress, and for what started them.
-fn besides(include: Option<&str>) -> Result<(bool, bool), Problem> {
+fn include_flags(include: Option<&str>) -> Result<(bool, bool), Problem> {
     let (mut progress, mut trigger) = (false, false);
     for word in include.into_iter().flat_map(|text| text.split(',')) {
         match word.trim() {

@@ -125,7 +125,7 @@ pub(crate) fn attempt(row: &AttemptRow) -> Attempt {
 /// Names of workers by their session.
 pub(crate) type Workers = HashMap<i64, String>;
 
-/// What task runs are shown with.
+/// Data that is shown with task runs.
 pub(crate) struct Surroundings<'s> {
     pub(crate) workflow: &'s Workflow,
     pub(crate) workers: &'s Workers,
@@ -198,7 +198,7 @@ pub(crate) fn task_run(row: &TaskRunRow, attempts: &[AttemptRow], around: &Surro
         started_at: row.started_at.map(rfc3339),
         last_attempted_at: row.started_at.or(last_attempt).map(rfc3339),
         finished_at: row.finished_at.map(rfc3339),
-        // What a person settled ended then, but did not take until then.
+        // A task run settled by a person ended at that time, but did not take until then.
         duration_ms: row
             .started_at
             .filter(|_| !matches!(row.state, TaskState::Skipped | TaskState::ResolvedManually))

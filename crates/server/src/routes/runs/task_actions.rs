@@ -62,7 +62,7 @@ fn wanted(word: ActionWord, output: Option<Value>) -> TaskAction {
     }
 }
 
-/// The run and the task run that are meant, once the caller may enter.
+/// The run and the task run of the request, once the caller is authorised.
 async fn aim(
     state: &ApiState,
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! The task runs of a run, with what stands in their way.
+//! The task runs of a run, and why they do not run.
 
 use std::collections::HashMap;
 
@@ -18,7 +18,7 @@ use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
 use crate::body::{Path, Query};
-use crate::openapi::words::Besides;
+use crate::openapi::words::Include;
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -108,7 +108,7 @@ pub(super) async fn listed(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ShowParams {
     /// `logs` for what it printed, `log_tail` for the end of that, `attempts`, `dead_letter`; several separated by commas
-    #[param(inline, value_type = Option<Besides>)]
+    #[param(inline, value_type = Option<Include>)]
     pub(crate) include: Option<String>,
 }
 
@@ -166,7 +166,7 @@ pub(crate) async fn shown(
 ) -> Result<TaskRun, Problem> {
     let client = state.client();
     let key = task_key(&spec.workflow, id, task)?;
-    // Itself with its items, and what it waits for: nothing else says why it does not run.
+    // The task itself with its items, and its upstream tasks: they show why it does not run.
     let mut indexes = vec![key.index];
     let definition = usize::try_from(key.index).ok().and_then(|index| spec.workflow.tasks.get(index));
     indexes.extend(definition.iter().flat_map(|task| task.needs.iter().copied()));

@@ -1,4 +1,4 @@
-//! `/scheduler/executions`: what jobs did.
+//! `/scheduler/executions`: executions of jobs.
 
 use axum::Json;
 use axum::extract::State;

@@ -77,7 +77,8 @@ fn action_shown(action: HandlerAction) -> events::HandlerAction {
     }
 }
 
-/// What a global handler does names other namespaces: a caller who may not see them all reads only that there is one.
+/// The action of a global handler names other namespaces, so a caller who may not see all of them sees only that it
+/// exists.
 fn shown_to(caller: &Caller, mut row: HandlerRow) -> EventHandler {
     if row.namespace.is_none() && !caller.identity().has_everywhere(Role::Viewer) {
         row.config = json!({});
@@ -108,10 +109,10 @@ fn shown(row: HandlerRow) -> EventHandler {
     }
 }
 
-/// Which handlers to list.
+/// HandlerQuery handlers to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct HandlerQuery {
     /// The namespace; global handlers are listed too
     #[serde(alias = "platform_id")]
     namespace: Option<Name>,
@@ -147,7 +148,7 @@ async fn check_target(state: &ApiState, caller: &Caller, row: &HandlerRow) -> Re
     crossings::check_one(state, caller, own, Role::Operator, &Target { namespace, name, pointer }).await
 }
 
-/// Asks for the namespace of a handler; a global one belongs to who may do that everywhere.
+/// Authorises the namespace of a handler. A global handler demands the role in all namespaces.
 fn enter(caller: &Caller, namespace: Option<&str>, role: Role) -> Result<(), Problem> {
     match namespace {
         Some(namespace) => caller.enter(namespace),
@@ -166,16 +167,16 @@ fn enter(caller: &Caller, namespace: Option<&str>, role: Role) -> Result<(), Pro
 }
 
 /// List event handlers
-#[utoipa::path(get, path = "/scheduler/event-handlers", tag = "events", params(PageParams, Which),
+#[utoipa::path(get, path = "/scheduler/event-handlers", tag = "events", params(PageParams, HandlerQuery),
     responses((status = 200, body = List<EventHandler>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
-    Query(which): Query<Which>,
+    Query(query): Query<HandlerQuery>,
 ) -> Result<Json<List<EventHandler>>, Problem> {
-    let seen = caller.sees_of(which.namespace.as_ref().map(Name::as_str))?;
-    let filter = HandlerFilter { event_name: which.event_name, limit: MOST_HANDLERS, ..HandlerFilter::default() };
+    let seen = caller.sees_of(query.namespace.as_ref().map(Name::as_str))?;
+    let filter = HandlerFilter { event_name: query.event_name, limit: MOST_HANDLERS, ..HandlerFilter::default() };
     let mut handlers = state.client().store().handlers(&filter).await?;
     if let Some(seen) = seen {
         handlers.retain(|row| row.namespace.as_ref().is_none_or(|namespace| seen.contains(namespace)));

@@ -204,10 +204,10 @@ pub(crate) async fn create_bulk(
     Ok((StatusCode::CREATED, Json(MadeJobs { items })))
 }
 
-/// Which jobs to list.
+/// JobQuery jobs to list.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Which {
+pub(crate) struct JobQuery {
     /// The namespace
     #[serde(alias = "platform_id")]
     namespace: Option<Name>,
@@ -222,21 +222,21 @@ pub(crate) struct Which {
 }
 
 /// List jobs, newest first
-#[utoipa::path(get, path = "/scheduler/jobs", tag = "jobs", params(PageParams, Which),
+#[utoipa::path(get, path = "/scheduler/jobs", tag = "jobs", params(PageParams, JobQuery),
     responses((status = 200, body = List<Job>)))]
 pub(crate) async fn list(
     State(state): State<ApiState>,
     caller: Caller,
     page: Page,
-    Query(which): Query<Which>,
+    Query(query): Query<JobQuery>,
 ) -> Result<Json<List<Job>>, Problem> {
-    let namespaces = caller.sees_of(which.namespace.as_ref().map(Name::as_str))?;
-    let kind = which.r#type.as_deref().map(|word| {
+    let namespaces = caller.sees_of(query.namespace.as_ref().map(Name::as_str))?;
+    let kind = query.r#type.as_deref().map(|word| {
         JobKind::from_word(word).ok_or_else(|| {
             Problem::malformed(format!("`{word}` is no type of job: write cron, one_time, recurring or dependent"))
         })
     });
-    let status = which.status.as_deref().map(|word| {
+    let status = query.status.as_deref().map(|word| {
         JobStatus::from_word(word).ok_or_else(|| {
             Problem::malformed(format!("`{word}` is no status of a job: write active, paused, completed or cancelled"))
         })
@@ -245,7 +245,7 @@ pub(crate) async fn list(
         namespaces,
         kind: kind.transpose()?,
         status: status.transpose()?,
-        tag: which.tag,
+        tag: query.tag,
         before: page.after::<Uuid>("jobs")?,
         limit: page.fetch(),
         offset: page.offset,
@@ -282,7 +282,7 @@ pub(crate) async fn delete(
     Query(within): Query<InNamespace>,
 ) -> Result<StatusCode, Problem> {
     let job = find(&state, &caller, &id, &within).await?;
-    // Cancelled twice is cancelled.
+    // Cancelling a cancelled job succeeds.
     if job.status != JobStatus::Cancelled {
         state.client().cancel_job(job.id).await?;
     }
@@ -372,7 +372,7 @@ pub(crate) async fn list_executions(
     Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
 }
 
-/// Which executions.
+/// JobQuery executions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OfStatus {

@@ -83,7 +83,7 @@ pub(super) fn kind(job: &NewJob) -> Result<JobKind, RequestFault> {
     }
 }
 
-/// What is asked of the engine. `follows` is `namespace/name` of what a dependent job follows.
+/// The request for the engine. `follows` is the `namespace/name` that a dependent job follows.
 pub(super) fn request(
     job: &NewJob,
     kind: JobKind,
@@ -126,7 +126,7 @@ pub(super) fn request(
     })
 }
 
-/// Refuses what another kind of job would take.
+/// Refuses fields of another kind of job.
 fn belongs(job: &NewJob, kind: JobKind) -> Result<(), Vec<RequestFault>> {
     let given = [
         ("schedule", job.schedule.is_some(), JobKind::Cron),

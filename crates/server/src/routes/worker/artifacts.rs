@@ -42,7 +42,7 @@ pub(crate) async fn keep(
     caller: Caller,
     token: SessionToken,
     Path((task_run_id, attempt, name)): Path<(String, i32, String)>,
-    Query(said): Query<Upload>,
+    Query(params): Query<Upload>,
     request: Request,
 ) -> Result<Json<ArtifactKept>, Problem> {
     let key = read_key(&task_run_id, "task_run_id")?;
@@ -53,19 +53,19 @@ pub(crate) async fn keep(
             format!("must be a relative path of at most {LONGEST_NAME} bytes without `..`"),
         ));
     }
-    let (executable, cache_files) = (said.executable, said.cache_files);
+    let (executable, cache_files) = (params.executable, params.cache_files);
     let upload = ArtifactUpload { name, executable, sha256: said_digest(request.headers())?, cache_files };
     let mut body = BodyReader(request.into_body());
-    let session = session(&caller, token, said.session_id);
+    let session = session(&caller, token, params.session_id);
     let kept = gate(&state)?.keep_artifact(&session, key, attempt, &upload, &mut body).await?;
     Ok(Json(ArtifactKept { name: kept.name, bytes: kept.bytes.unsigned_abs(), sha256: kept.sha256 }))
 }
 
 fn said_digest(headers: &HeaderMap) -> Result<String, Problem> {
-    let said = headers.get(DIGEST_HEADER).and_then(|said| said.to_str().ok()).ok_or_else(|| {
+    let digest = headers.get(DIGEST_HEADER).and_then(|digest| digest.to_str().ok()).ok_or_else(|| {
         Problem::malformed("the digest is missing: send the SHA-256 of the body in the header `Mainspring-Sha256`")
     })?;
-    Ok(said.trim().to_ascii_lowercase())
+    Ok(digest.trim().to_ascii_lowercase())
 }
 
 /// Which attempt needs the file.

@@ -55,7 +55,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SessionToken {
     }
 }
 
-/// The session that a request names, with what shows that it may.
+/// The session of a request, with its credentials.
 pub(super) fn session(caller: &Caller, token: SessionToken, id: i64) -> WorkerSession {
     WorkerSession { id, token_hash: token.0, namespaces: caller.identity().namespaces_with(Role::Worker) }
 }
@@ -133,7 +133,7 @@ pub(crate) async fn open_session(
     Ok((StatusCode::CREATED, Json(registered)))
 }
 
-/// What is wrong with what a worker says of itself. Words are kept in lists joined by commas.
+/// Faults in the worker's description of itself. Words are stored in lists joined by commas.
 fn faults(worker: &Register) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut check = |pointer: String, word: &str, may_be_empty: bool| {

@@ -33,7 +33,7 @@ pub(crate) struct Intake {
     pub(crate) active: Option<bool>,
     /// The name was made of the title: another workflow may have it.
     pub(crate) is_slugged: bool,
-    /// What is hardly meant.
+    /// Warnings about probable mistakes.
     pub(crate) warnings: Vec<Fault>,
 }
 
@@ -57,7 +57,8 @@ pub(crate) fn read(document: Document, namespace: Option<&str>) -> Result<Intake
     Ok(Intake { workflow, source, files, active, is_slugged, warnings })
 }
 
-/// What came along is what `files` names, within bounds, and stays within the folder that it is unpacked to.
+/// The files of a bundle must be those that `files` names, within the limits, and stay within the folder that they are
+/// unpacked to.
 fn check_files(workflow: &Workflow, files: &[BundleFile]) -> Result<(), Problem> {
     if !workflow.files.is_empty() && files.is_empty() {
         let said = "the files beside a workflow come along in a bundle: use `mainspring apply` where they are";
@@ -134,7 +135,7 @@ fn from_json(text: String) -> Result<(String, Option<bool>, bool), Problem> {
     Ok((source, active, title.is_some()))
 }
 
-/// Makes a name of what is none, and keeps it as the title.
+/// Turns an invalid name into a slug, and keeps it as the title.
 fn slug_name(fields: &mut Map<String, Value>) -> Result<Option<String>, Problem> {
     let written = match fields.get("name") {
         None => return Ok(None),

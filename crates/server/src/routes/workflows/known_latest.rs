@@ -1,13 +1,13 @@
-//! The newest versions of workflows that were triggered before, so that a busy producer does not cost a read per request.
+//! A cache of the newest versions of triggered workflows, so that a busy producer does not cost a read per request.
 //!
-//! What is known may be outdated, and never counts by itself: the unit that makes the run refuses it unless it is the
-//! newest version still, and then it is read. So a version that was stored is the one that is started from then on, on
-//! every node, whatever messages got lost.
+//! An entry may be outdated and is never trusted: the unit that creates the run refuses it unless it is still the
+//! newest version, and then the version is read. So a stored version is the one that is started from then on, on every
+//! node, even if messages are lost.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// More are not kept; they are all forgotten then.
+/// Beyond this the cache is emptied.
 const MOST: usize = 10_000;
 
 /// Versions by namespace and name.

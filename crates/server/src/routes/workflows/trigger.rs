@@ -59,7 +59,7 @@ pub(crate) async fn trigger(
     {
         let shown = run.clone();
         match gathering.submit(&state, &caller, run, Newness::Newest, move |at| begun(&shown, at)).await {
-            // Deleted, or changed meanwhile: it is read.
+            // The workflow was deleted or changed meanwhile, so it is read.
             Err(problem) if problem.status() == StatusCode::NOT_FOUND => {}
             outcome => return outcome,
         }
@@ -91,8 +91,8 @@ pub(crate) async fn trigger(
     Ok((status, Json(shown)).into_response())
 }
 
-/// The run as it would be of the version that was the newest the last time. `None` whenever there is any doubt, so that what is
-/// wrong is seen from what is stored now.
+/// Prepares the run from the cached newest version. `None` in any doubt, so that an error comes from what is stored
+/// now.
 async fn known_run(
     state: &ApiState,
     caller: &Caller,
@@ -122,7 +122,7 @@ fn plan(run: &NewRun) -> TriggerPlan {
     }
 }
 
-/// What is asked of the engine.
+/// The request for the engine.
 pub(crate) fn submission(client: &Client, caller: &Caller, body: TriggerBody) -> Result<Submission, Problem> {
     let start_at = later(body.at.as_deref(), client.clock().wall())?;
     let mut trigger = json!({"kind": "manual", "by": caller.identity().name});
@@ -146,7 +146,7 @@ pub(crate) fn submission(client: &Client, caller: &Caller, body: TriggerBody) ->
     })
 }
 
-/// When it starts, if that is to come: what lies in the past starts at once.
+/// The start time, if it is in the future; a past time means at once.
 fn later(at: Option<&str>, wall: Micros) -> Result<Option<Micros>, Problem> {
     let Some(text) = at else { return Ok(None) };
     let at = time::parse(text).ok_or_else(|| Problem::invalid("/at", "must be a time like 2026-01-31T08:00:00Z"))?;
