@@ -55,7 +55,7 @@ impl Workflow {
                 Some(if known.is_empty() {
                     "the workflow has no inputs".into()
                 } else {
-                    format!("there are {}", known.join(", "))
+                    format!("its inputs are {}", known.join(", "))
                 })
             });
             wrong(name, format!("the workflow has no input {}", quoted(name)), help);

@@ -17,21 +17,21 @@ const HELP: &str = "\
 Usage: mainspring [OPTIONS] COMMAND
 
 Write and try workflows
-  init         Make a folder to begin with
-  run          Run one workflow to its end, with an embedded store
+  init         Create a folder with sample workflows
+  run          Run one workflow to its end, without a server
   validate     Check workflow files and show every problem
-  test         Play workflows in virtual time and check what their tests expect
+  test         Simulate workflows in virtual time and check what their tests expect
   graph        Draw a workflow
-  fmt          Lay out workflow files alike; comments stay
+  fmt          Format workflow files; comments are kept
   diff         Show how a file differs from the stored workflow
-  import       Make workflows of files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow
+  import       Convert files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow into workflows
   schema       Print the JSON Schema of workflow files, or of their tests
   cron         Explain cron expressions
 
 Serve
-  dev          Serve with a folder of workflows that is watched
+  dev          Serve, and apply the workflows of a folder when they change
   server       Run a node: HTTP, scheduling and a worker, in any mix
-  worker       Execute tasks for servers elsewhere
+  worker       Execute tasks for servers on this or other machines
 
 Start work
   submit       Store a workflow and start a run of it
@@ -42,14 +42,14 @@ Start work
   handlers     Create, list, pause, resume and delete handlers of events
   schedules    List triggers, look ahead, pause and resume them
   calendars    Set, list, get and delete calendars of closed days
-  backfill     Make the runs of a range of a schedule's past
+  backfill     Start the runs of a schedule for a range of the past
 
-Look and repair
+Inspect and repair
   watch        Show runs and their tasks on the terminal, as they go
   runs         List, get, follow, cancel, pause, resume and repeat runs
-  tasks        List the tasks of a run, answer those that wait, repair others
+  tasks        List, approve, retry, skip, resolve and cancel the tasks of a run
   approvals    List the tasks that wait for a person, approve and reject them
-  why          Say what keeps a task from running
+  why          Explain why a task does not run
   workflows    List, get, pause, resume and delete workflows
   dlq          List dead letters and causes, retry, skip and resolve them
   stale        List open runs by how long they have gone without progress
@@ -59,16 +59,16 @@ Look and repair
   workers      List, get and drain workers
   ui           Print an address that opens the web interface and signs in once
 
-Guard
+Access
   tokens       Create, list and delete API tokens
   secrets      Set, list and delete secrets of a namespace
   namespaces   Create, list, get, set and delete namespaces and their quotas
-  audit        Show who did what, and who was refused
+  audit        Show who did what, and which requests were refused
 
 Maintain
   migrate      Bring the database schema up, down, or show where it is
   backup       Copy a SQLite database into a file while servers use it
-  restore      Put a copy that `backup` made in the place of the database
+  restore      Replace the database by a copy that `backup` made
   migrate-store  Move everything from SQLite to an empty PostgreSQL database
   doctor       Check configuration, database and machine, with remedies
   bench        Measure what this database and machine can carry
@@ -132,21 +132,21 @@ pub(crate) struct Common {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make a folder to begin with
+    /// Create a folder with sample workflows
     Init(commands::init::InitArgs),
-    /// Run one workflow to its end, with an embedded store
+    /// Run one workflow to its end, without a server
     Run(commands::run::RunArgs),
     /// Check workflow files and show every problem
     Validate(commands::validate::ValidateArgs),
-    /// Play workflows in virtual time and check what their tests expect
+    /// Simulate workflows in virtual time and check what their tests expect
     Test(commands::testing::TestArgs),
     /// Draw a workflow
     Graph(commands::graph::GraphArgs),
-    /// Lay out workflow files alike; comments stay
+    /// Format workflow files; comments are kept
     Fmt(commands::fmt::FmtArgs),
     /// Show how a file differs from the stored workflow
     Diff(commands::diff::DiffArgs),
-    /// Make workflows of files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow
+    /// Convert files of cron, GitHub Actions, Tasker, Dagu, Argo or Airflow into workflows
     Import(commands::import::ImportArgs),
     /// Print the JSON Schema of workflow files, or of their tests
     Schema(commands::schema::SchemaArgs),
@@ -155,9 +155,9 @@ pub(crate) enum Command {
     Cron(commands::cron::CronCommand),
     /// Run a node: HTTP, scheduling and a worker, in any mix
     Server(commands::server::ServerArgs),
-    /// Execute tasks for servers elsewhere
+    /// Execute tasks for servers on this or other machines
     Worker(commands::worker::WorkerArgs),
-    /// Serve with a folder of workflows that is watched
+    /// Serve, and apply the workflows of a folder when they change
     Dev(commands::dev::DevArgs),
     /// Store a workflow and start a run of it
     Submit(commands::submit::SubmitArgs),
@@ -170,7 +170,7 @@ pub(crate) enum Command {
     /// List, get, follow, cancel, pause, resume and repeat runs
     #[command(subcommand)]
     Runs(commands::runs::RunsCommand),
-    /// List the tasks of a run, answer those that wait, repair others
+    /// List, approve, retry, skip, resolve and cancel the tasks of a run
     #[command(subcommand, alias = "task")]
     Tasks(commands::tasks::TasksCommand),
     /// List the tasks that wait for a person, approve and reject them
@@ -179,7 +179,7 @@ pub(crate) enum Command {
     /// List, get, pause, resume and delete workflows
     #[command(subcommand, alias = "workflow")]
     Workflows(commands::workflows::WorkflowsCommand),
-    /// Say what keeps a task from running
+    /// Explain why a task does not run
     Why(commands::why::WhyArgs),
     /// Create, list, pause, resume, reschedule, trigger and delete jobs
     #[command(subcommand, alias = "job")]
@@ -214,7 +214,7 @@ pub(crate) enum Command {
     /// Set, list, get and delete calendars of closed days
     #[command(subcommand)]
     Calendars(commands::calendars::CalendarsCommand),
-    /// Make the runs of a range of a schedule's past
+    /// Start the runs of a schedule for a range of the past
     Backfill(commands::backfill::BackfillArgs),
     /// Create, list and delete API tokens
     #[command(subcommand, alias = "token")]
@@ -225,14 +225,14 @@ pub(crate) enum Command {
     /// Create, list, get, set and delete namespaces and their quotas
     #[command(subcommand, alias = "namespace")]
     Namespaces(commands::namespaces::NamespacesCommand),
-    /// Show who did what, and who was refused
+    /// Show who did what, and which requests were refused
     Audit(commands::audit::AuditArgs),
     /// Bring the database schema up, down, or show where it is
     #[command(subcommand)]
     Migrate(commands::migrate::MigrateCommand),
     /// Copy a SQLite database into a file while servers use it
     Backup(commands::backup::BackupArgs),
-    /// Put a copy that `backup` made in the place of the database
+    /// Replace the database by a copy that `backup` made
     Restore(commands::backup::RestoreArgs),
     /// Move everything from SQLite to an empty PostgreSQL database
     MigrateStore(commands::backup::MigrateStoreArgs),
@@ -319,6 +319,58 @@ mod tests {
         for list in [&["runs", "list"][..], &["audit"]] {
             let arguments = [&["mainspring"], list, &["--cursor", "-Ab_", "--limit", "3"]].concat();
             assert!(Cli::try_parse_from(arguments).is_ok(), "{list:?}");
+        }
+    }
+
+    /// An argument with the name of a common flag is read as that flag, which fails if it holds something else.
+    #[test]
+    fn an_argument_with_the_name_of_a_common_flag_holds_the_same() {
+        fn check(command: &clap::Command, root: &clap::Command) {
+            for argument in command.get_arguments() {
+                let common = root.get_arguments().find(|one| one.is_global_set() && one.get_id() == argument.get_id());
+                let Some(common) = common else { continue };
+                let (own, shared) = (argument.get_value_parser().type_id(), common.get_value_parser().type_id());
+                assert!(own == shared, "{}: {}", command.get_name(), argument.get_id());
+            }
+            command.get_subcommands().for_each(|inner| check(inner, root));
+        }
+        let root = Cli::command();
+        root.get_subcommands().for_each(|command| check(command, &root));
+    }
+
+    /// Guides and runbooks name commands within sentences, which are not run as their code blocks are.
+    #[test]
+    fn commands_that_the_documentation_names_exist() {
+        let mut root = Cli::command();
+        root.build();
+        let home = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut pages = vec![home.join("README.md"), home.join("sdk/python/README.md")];
+        for folder in ["docs", "docs/runbooks"] {
+            pages.extend(std::fs::read_dir(home.join(folder)).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        for page in pages.iter().filter(|page| page.extension().is_some_and(|kind| kind == "md")) {
+            for line in std::fs::read_to_string(page).unwrap().lines() {
+                for span in line.split('`').skip(1).step_by(2) {
+                    let Some(words) = span.strip_prefix("mainspring ") else { continue };
+                    let mut command = &root;
+                    for word in words.split_whitespace().take_while(|word| *word != "--") {
+                        let flag =
+                            word.trim_start_matches('[').strip_prefix("--").map(|flag| flag.trim_end_matches(']'));
+                        let is_name = word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+                        if let Some(flag) = flag {
+                            let is_known = command.get_arguments().any(|argument| {
+                                let aliases = argument.get_all_aliases().unwrap_or_default();
+                                argument.get_long() == Some(flag) || aliases.contains(&flag)
+                            });
+                            assert!(is_known, "{}: `{span}`: --{flag}", page.display());
+                        } else if let Some(inner) = command.find_subcommand(word) {
+                            command = inner;
+                        } else {
+                            assert!(!is_name || !command.has_subcommands(), "{}: `{span}`: {word}", page.display());
+                        }
+                    }
+                }
+            }
         }
     }
 

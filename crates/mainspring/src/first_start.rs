@@ -99,6 +99,11 @@ pub(crate) fn ensure_key(config: &Config) -> Result<()> {
     match write_private(&file, &format!("{}\n", STANDARD.encode(key)), false) {
         // Another process was first: its key is used.
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let folder = data_folder(config);
+            Err(Failure::bad_input(format!("the folder {} of the database cannot be created", folder.display()))
+                .remedy("create it, or name another place with --database sqlite://PATH"))
+        }
         Err(error) => Err(Failure::bad_input(format!("cannot write {}: {}", file.display(), cause(&error)))
             .remedy("let secrets.key_file name a file with a key (`openssl rand -base64 32`)")),
         Ok(()) => Ok(()),

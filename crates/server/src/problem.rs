@@ -179,7 +179,12 @@ impl From<SubmitError> for Problem {
         match error {
             SubmitError::Store(error) => error.into(),
             SubmitError::Inputs(diagnostics) => {
-                Self::from_diagnostics("the inputs do not fit the workflow", &diagnostics)
+                let mut problem = Self::from_diagnostics("the inputs do not fit the workflow", &diagnostics);
+                // Inputs have names, but no lines.
+                for fault in &mut problem.errors {
+                    (fault.line, fault.column) = (None, None);
+                }
+                problem
             }
             SubmitError::Quota(cause) => Self::new(StatusCode::TOO_MANY_REQUESTS, cause)
                 .of_kind("quota")

@@ -70,6 +70,11 @@ impl Store {
         } else if url.starts_with("sqlite:") {
             Db::Sqlite(SqliteDb::open(connect).await?)
         } else {
+            if !url.contains("://") {
+                return Err(Error::BadUrl(format!(
+                    "this is not the URL of a database: write sqlite://{url} for a file, or postgres://HOST/NAME"
+                )));
+            }
             let scheme: String = url.chars().take_while(|c| *c != ':').take(40).collect();
             return Err(Error::BadUrl(format!(
                 "`{scheme}` is not a database this program knows: write sqlite://PATH or postgres://HOST/NAME"

@@ -65,6 +65,9 @@ fn help(source: &str, place: Place, cause: &str) -> Option<String> {
     if cause.contains("mapping values") {
         return Some("a `: ` begins a new key: put the whole value in quotes, or below a `|`".into());
     }
+    if cause.contains("did not find expected ',' or") {
+        return Some("inside `{ }` and `[ ]`, put a text that holds `: `, `,` or a bracket in quotes".into());
+    }
     let value = line.split_once(": ").map_or(line, |(_, value)| value).trim_start();
     match value.chars().next() {
         Some('%' | '@' | '`' | '&' | '*' | '!') => Some("put the whole value in quotes, or below a `|`".into()),

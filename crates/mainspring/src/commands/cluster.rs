@@ -5,7 +5,7 @@ use mainspring_api::cluster::Cluster;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, local_text};
 
 pub(crate) async fn cluster(app: &App<'_>) -> Result {
     app.start_logs();
@@ -30,7 +30,7 @@ pub(crate) async fn cluster(app: &App<'_>) -> Result {
             member.roles.join(","),
             member.version.clone(),
             member.address.clone().unwrap_or_else(|| "-".into()),
-            member.since.clone(),
+            local_text(&member.since),
             status.to_owned(),
             member.workers.join(","),
         ];
@@ -45,5 +45,13 @@ pub(crate) async fn cluster(app: &App<'_>) -> Result {
         app.out.line(format_args!("{}: {}, {}", service.kind, service.status, service.message));
     }
     app.out.line(format_args!("epoch {}, {} queues with ready tasks", view.epoch, view.queues.len()));
+    if !view.queues.is_empty() {
+        let mut queues = Table::new(&["NAMESPACE", "QUEUE", "READY"]);
+        for queue in &view.queues {
+            let cells = [queue.namespace.clone(), queue.queue.clone(), queue.ready.to_string()];
+            queues.row(cells.into_iter().map(|cell| (cell, None)).collect());
+        }
+        queues.print(app.out);
+    }
     Ok(Exit::Success)
 }

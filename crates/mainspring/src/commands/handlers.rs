@@ -61,7 +61,7 @@ pub(crate) struct CreateArgs {
     action: String,
     /// How it is done, as JSON: inputs of a workflow, payload and fields of a job
     #[arg(long, value_name = "JSON", default_value = "{}")]
-    config: String,
+    action_config: String,
     /// Higher ones come first
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
@@ -108,7 +108,7 @@ async fn create(app: &App<'_>, api: &Connection, args: &CreateArgs) -> Result<()
         "event_name": args.event,
         "handler_name": args.handler,
         "action_type": args.action,
-        "action_config": parse_json("--config", &args.config)?,
+        "action_config": parse_json("--action-config", &args.action_config)?,
         "priority": args.priority,
         "enabled": !args.disabled,
     });

@@ -56,7 +56,8 @@ pub(crate) fn import(args: &ImportArgs, out: &Output) -> Result {
     }
     let left_out: usize = imported.iter().map(|one| one.left_out).sum();
     if left_out > 0 {
-        out.note(format_args!("{left_out} remarks say what was not carried over: look for `# not carried over`"));
+        let remarks = if left_out == 1 { "remark says" } else { "remarks say" };
+        out.note(format_args!("{left_out} {remarks} what was not carried over: look for `# not carried over`"));
     }
     // What cannot be valid yet is written all the same: it is a beginning, and these are its gaps.
     let mut is_valid = true;

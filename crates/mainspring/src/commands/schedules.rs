@@ -136,7 +136,8 @@ fn list(app: &App<'_>, found: &Value) {
                     Some("active") => local_text(&text(row, "next_run")),
                     _ => "-".to_owned(),
                 };
-                let mut schedule = text(row, "schedule");
+                // The time of a schedule that fires once is shown like every other.
+                let mut schedule = local_text(&text(row, "schedule"));
                 if let Some(zone) = row["timezone"].as_str().filter(|zone| *zone != "UTC") {
                     schedule = format!("{schedule} {zone}");
                 }

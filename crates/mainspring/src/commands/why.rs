@@ -44,6 +44,11 @@ pub(crate) async fn why(app: &App<'_>, args: WhyArgs) -> Result {
     if let Some(child) = shown.child_run_id {
         app.out.line(format_args!("  its child run is {child}"));
     }
+    if shown.status == TaskStatus::Failed {
+        let (run, task) = (&args.run, &args.task);
+        app.out.note(format!("read its log:  mainspring runs logs {run} {task}"));
+        app.out.note(format!("once the cause is removed:  mainspring tasks retry {run} {task}"));
+    }
     Ok(Exit::Success)
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, local_text};
 use crate::views::text;
 
 #[derive(Debug, Subcommand)]
@@ -84,7 +84,7 @@ fn cells(worker: &Value) -> Vec<String> {
         worker["slots"].to_string(),
         worker["running"].to_string(),
         queues,
-        text(worker, "last_heartbeat").to_owned(),
+        local_text(text(worker, "last_heartbeat")),
     ]
 }
 

@@ -81,7 +81,7 @@ fn command_lines() {
     place.call(&["runs", "list", "--since", "yesterday"]).expect(2).says(&["--since", "2026-01-31T08:00:00Z"]);
     place.call(&["pools", "set", "Bad Name", "--slots", "1"]).expect(2).says(&["`Bad Name`"]);
     place.call(&["pools", "set", "x", "--slots", "-1"]).expect(2);
-    place.call(&["help"]).expect(0).says(&["Look and repair", "Exit codes"]);
+    place.call(&["help"]).expect(0).says(&["Inspect and repair", "Exit codes"]);
     place.call(&["--version"]).expect(0).says(&["mainspring 0."]);
     place.call(&["completions", "bash"]).expect(0).says(&["_mainspring"]);
 }

@@ -28,9 +28,9 @@ fn a_cause_is_found_and_healed_as_the_guide_says(database: &str) {
 fn entries_are_sent_edited_and_closed() {
     let place = Place::new();
     place.write("w.yaml", "name: w\ntasks: {a: {run: 'true'}}\n");
-    let run = place.submit("w.yaml", &[]);
+    place.submit("w.yaml", &[]);
     place.call(&["stale", "-o", "table"]).expect(0).says(&["healthy", "waiting_for_dependencies"]);
-    let sent = place.call(&["dlq", "send", &run, "--reason", "look again"]).expect(0).json();
+    let sent = place.call(&["dlq", "send", "@last", "--reason", "look again"]).expect(0).json();
     let id = sent["id"].as_str().unwrap();
     place.call(&["dlq", "stats", "-o", "table"]).expect(0).says(&["1 pending"]);
     place.call(&["dlq", "skip", id]).expect(2).says(&["whole run"]);
@@ -44,7 +44,10 @@ fn wrong_words_are_refused(database: &str) {
     let place = Place::on(database);
     place.write("w.yaml", "name: w\ntasks: {a: {run: 'true'}}\n");
     place.call(&["apply", "w.yaml"]).expect(0);
-    place.call(&["dlq", "get", "nonsense"]).expect(2);
+    place.call(&["dlq", "get", "nonsense"]).expect(2).says(&["is not the id of a dead letter", "dlq list"]);
+    let run = place.submit("w.yaml", &[]);
+    place.call(&["dlq", "get", &run]).expect(2).says(&["no run or task run with this id has one", "dlq list"]);
+    place.call(&["dlq", "retry", "--group", "0000", "-o", "table"]).expect(0).says(&["no pending dead letter matches"]);
     place.call(&["dlq", "list", "--status", "nonsense"]).expect(2).says(&["pending"]);
     place.call(&["dlq", "retry"]).expect(2);
     place.write("mainspring.toml", "[staleness_detection]\ndefault_task_max_lifetime_hours = 0\nbatch_size = -1\n");

@@ -6,6 +6,27 @@ use crate::support::{Place, hear, on_both_databases, task};
 
 on_both_databases! { a_run_is_paused_and_resumed failed_work_is_done_again }
 
+/// A handler and what it gives the work that it starts; `--config` stays the configuration file.
+#[test]
+fn a_handler_is_created_with_what_it_gives() {
+    let place = Place::new();
+    let create = ["handlers", "create", "order.*", "--handler", "noop", "--action", "create_job"];
+    place.call(&[&create[..], &["--action-config", "{\"payload\": {\"n\": 1}}"]].concat()).expect(0);
+    let found = place.call(&["handlers", "list"]).expect(0).json();
+    assert_eq!(found["items"][0]["action_config"], json!({"payload": {"n": 1}}));
+    place.call(&[&create[..], &["--action-config", "{"]].concat()).expect(2).says(&["--action-config is not JSON"]);
+}
+
+#[test]
+fn the_address_of_the_interface_is_that_of_the_server_that_serves() {
+    let place = Place::new();
+    place.write("w.yaml", "name: w\ntasks: {a: {run: 'true'}}\n");
+    place.submit("w.yaml", &[]);
+    place.call(&["ui"]).expect(2).says(&["there is no token", "start `mainspring server` here first"]);
+    let server = place.server(&[]);
+    place.call(&["ui"]).expect(0).says(&[&format!("http://{}/ui/#code=", server.address)]);
+}
+
 fn a_run_is_paused_and_resumed(database: &str) {
     let place = Place::on(database);
     let (begun, go_on) = (place.fifo("begun"), place.fifo("go-on"));

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::workers::{Worker, WorkerStatus};
+use mainspring_core::diagnostic::quoted;
 use mainspring_core::time::rfc3339;
 use mainspring_store::SessionRow;
 use serde::Deserialize;
@@ -99,7 +100,7 @@ async fn find(state: &ApiState, id: &str) -> Result<SessionRow, Problem> {
     let number = id.parse::<i64>().ok();
     rows.into_iter()
         .find(|row| row.worker == id || number == Some(row.id))
-        .ok_or_else(|| Problem::not_found("there is no such worker"))
+        .ok_or_else(|| Problem::not_found(format!("worker {} was not found", quoted(id))))
 }
 
 /// Show a worker, by its name or the number of its session

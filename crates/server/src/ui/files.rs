@@ -59,14 +59,27 @@ pub(super) fn register(routes: &mut Routes) {
     routes.open_page("/ui", get(async || to_interface()));
     routes.open_page("/", get(root));
     routes.open_page("/ui/assets/{file}", get(asset));
+    routes.open_page("/ui/{*path}", get(missing));
+}
+
+/// Whether a browser asks for a page to show.
+fn wants_page(headers: &HeaderMap) -> bool {
+    headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|accepted| {
+        accepted.split(',').any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
+    })
+}
+
+/// A path that no page has: the document says so to people.
+async fn missing(headers: HeaderMap) -> Response {
+    match wants_page(&headers) {
+        true => (StatusCode::NOT_FOUND, document(headers).await).into_response(),
+        false => Problem::not_found("the web interface has no such page").into_response(),
+    }
 }
 
 /// Browsers are led to the interface; programs that ask for something else learn nothing.
 async fn root(headers: HeaderMap) -> Response {
-    let wants_page = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).any(|accepted| {
-        accepted.split(',').any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
-    });
-    match wants_page {
+    match wants_page(&headers) {
         true => to_interface(),
         false => Problem::not_found("there is nothing under this path: the API begins at /api/v1").into_response(),
     }

@@ -181,7 +181,9 @@ on_both! {
         for missing in ["/ui/assets/nothing.js", "/ui/assets/..%2fpackage.json", "/ui/assets/..%2f..%2fCargo.toml"] {
             api.get(missing).send().await.expect(404);
         }
-        api.get("/ui/nothing").send().await.expect(401);
+        api.get("/ui/nothing").send().await.expect(404);
+        let nowhere = api.call(Method::GET, "/ui/no/page").header("accept", "text/html").send().await;
+        assert_eq!((nowhere.status.as_u16(), nowhere.header("content-security-policy")), (404, expected));
         let root = api.call(Method::GET, "/").header("accept", "text/html,*/*").send().await;
         assert_eq!((root.status.as_u16(), root.header("location")), (307, "/ui/"));
         api.get("/").header("accept", "application/json").send().await.expect(404);

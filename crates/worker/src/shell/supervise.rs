@@ -460,9 +460,8 @@ impl<'a> Attempt<'a> {
                 Outcome::Failed(Failure { detail: tail, ..timed_out(limit) })
             }
             (None, _, Some(Ok(status))) if status.code() == Some(ENGINE_FAILED) && self.is_contained() => {
-                let said =
-                    tail.as_deref().and_then(|tail| tail.lines().last()).unwrap_or("it does not say why").to_owned();
-                let message = format!("the container could not be started: {}", text::first_characters(&said, 500));
+                let said = tail.as_deref().and_then(engine_error).unwrap_or("the container engine does not say why");
+                let message = format!("the container could not be started: {}", text::first_characters(said, 500));
                 Outcome::Failed(Failure { kind: "container".into(), message, detail: tail, ..Failure::default() })
             }
             (None, _, Some(Ok(status))) => match judge(status, tail, &self.assignment.order.limits) {
@@ -478,6 +477,24 @@ impl<'a> Attempt<'a> {
     }
 }
 
+/// The last line that names a cause: docker ends with a pointer to its help.
+fn engine_error(tail: &str) -> Option<&str> {
+    tail.lines().rev().find(|line| !line.trim().is_empty() && !line.contains("run --help"))
+}
+
 fn unwatched(why: &str) -> Failure {
     Failure { kind: "spawn".into(), message: format!("cannot watch the process: {why}"), ..Failure::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_error_of_an_engine_is_not_the_pointer_to_its_help() {
+        let docker = "docker: Cannot connect to the Docker daemon.\n\nRun 'docker run --help' for more information\n";
+        assert_eq!(engine_error(docker), Some("docker: Cannot connect to the Docker daemon."));
+        assert_eq!(engine_error("Trying to pull …\nError: no such image"), Some("Error: no such image"));
+        assert_eq!(engine_error("\n"), None);
+    }
 }

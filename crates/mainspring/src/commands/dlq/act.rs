@@ -8,6 +8,7 @@ use crate::api::Connection;
 use crate::app::App;
 use crate::commands::jobs::parse_json;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::find_run;
 use crate::output::Format;
 use crate::views::text;
 
@@ -26,7 +27,18 @@ pub(super) async fn act(app: &App<'_>, api: &Connection, args: &ActArgs, action:
     let done = api.send("POST", &["dlq", &id, word], query, Some(&body)).await?;
     let run = if done.is_null() { text(&entry, "run_id") } else { text(&done, "id") }.to_owned();
     let answer = json!({"id": id, "action": action, "run_id": run});
-    shown(app, &answer, &format!("dead letter {id}: {} (run {run} goes on)", action.replace('_', " ")))
+    shown(app, &answer, &format!("dead letter {id} was {}; its run is {run}", past(action)))
+}
+
+/// What was done by an action.
+fn past(action: &str) -> &str {
+    match action {
+        "retry" => "retried",
+        "retry_as_new_run" => "retried as a new run",
+        "skip" => "skipped",
+        "resolve" => "resolved",
+        other => other,
+    }
 }
 
 fn shown(app: &App<'_>, value: &Value, line: &str) -> Result {
@@ -50,6 +62,9 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
     let body =
         json!({"filter": filter, "action": action, "dry_run": args.dry_run, "by": args.by, "reason": args.reason});
     let mut batch = api.send("POST", &["dlq", "batch"], &[], Some(&body)).await?;
+    if batch["matched"] == 0 {
+        return shown(app, &batch, "no pending dead letter matches: nothing to do");
+    }
     if args.dry_run || batch["id"].is_null() {
         let line = format!("would {} {} dead letters", action.replace('_', " "), batch["matched"]);
         return shown(app, &batch, &line);
@@ -60,12 +75,12 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
         while client.work_batch(app.config.desk.entries_at_once).await? {}
         batch = api.get(&["dlq", "batches", &id], &[]).await?;
     }
-    let mut told = -1;
+    let mut last_shown = -1;
     while !args.no_wait && text(&batch, "status") == "running" {
         let done = batch["done"].as_i64().unwrap_or(0);
-        if done != told && app.out.record_format() == Format::Table {
+        if done != last_shown && app.out.record_format() == Format::Table {
             app.out.note(format!("{done} of {} …", batch["matched"]));
-            told = done;
+            last_shown = done;
         }
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
         batch = api.get(&["dlq", "batches", &id], &[]).await?;
@@ -85,12 +100,15 @@ pub(super) async fn update(app: &App<'_>, api: &Connection, args: &UpdateArgs) -
     let body = json!({
         "resolution_status": args.status, "resolution_notes": args.notes, "resolved_by": args.by, "metadata": metadata,
     });
-    let done = api.send("PATCH", &["dlq", &args.id], &[], Some(&body)).await?;
-    shown(app, &done, &format!("dead letter {} is {}", args.id, text(&done, "resolution_status")))
+    let entry = find(api, &args.id).await?;
+    let id = text(&entry, "id");
+    let done = api.send("PATCH", &["dlq", id], &[], Some(&body)).await?;
+    shown(app, &done, &format!("dead letter {id} is {}", text(&done, "resolution_status")))
 }
 
 pub(super) async fn send(app: &App<'_>, api: &Connection, args: &SendArgs) -> Result {
-    let body = json!({"run_id": args.run, "task": args.task, "reason": args.reason});
+    let run = find_run(api, &args.run).await?;
+    let body = json!({"run_id": run, "task": args.task, "reason": args.reason});
     let made = api.send("POST", &["dlq"], &[], Some(&body)).await?;
-    shown(app, &made, &format!("dead letter {} was made", text(&made, "id")))
+    shown(app, &made, &format!("dead letter {} was created", text(&made, "id")))
 }

@@ -2,14 +2,15 @@
 
 use clap::Args;
 use mainspring_core::RunId;
+use mainspring_core::diagnostic::quoted;
 use serde_json::{Value, json};
 
 use super::ListArgs;
 use crate::api::Connection;
 use crate::app::App;
-use crate::failure::{Exit, Result};
-use crate::ids::find_run;
-use crate::output::{Format, Paint, Table};
+use crate::failure::{Exit, Failure, Result};
+use crate::ids::{check_run, find_run};
+use crate::output::{Format, Paint, Table, local_text};
 use crate::views::text;
 
 impl ListArgs {
@@ -75,7 +76,7 @@ pub(super) async fn list(app: &App<'_>, api: &Connection, args: &ListArgs) -> Re
             format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
             text(one, "task_name").into(),
             one["total_attempts"].to_string(),
-            text(one, "created_at").into(),
+            local_text(text(one, "created_at")),
             text(one, "error_message").into(),
         ]);
         cells[1].1 = status_paint(text(one, "resolution_status"));
@@ -101,7 +102,7 @@ pub(super) async fn queue(app: &App<'_>, api: &Connection, args: &ListArgs) -> R
 
 pub(super) async fn groups(app: &App<'_>, api: &Connection, args: &ListArgs) -> Result {
     const HEADER: &[&str] =
-        &["FINGERPRINT", "COUNT", "WORKFLOW", "TASK", "ERROR", "FIRST", "LAST", "SPREAD", "MESSAGE"];
+        &["FINGERPRINT", "COUNT", "WORKFLOW", "TASK", "ERROR", "FIRST", "LAST", "HISTOGRAM", "MESSAGE"];
     let found = args.fetch(api, &["dlq", "groups"]).await?;
     print(app, &found, "no dead letters", HEADER, |one| {
         plain(vec![
@@ -110,8 +111,8 @@ pub(super) async fn groups(app: &App<'_>, api: &Connection, args: &ListArgs) -> 
             format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
             text(one, "task_name").into(),
             text(one, "error_type").into(),
-            text(one, "first_seen").into(),
-            text(one, "last_seen").into(),
+            local_text(text(one, "first_seen")),
+            local_text(text(one, "last_seen")),
             bars(&one["histogram"]),
             text(one, "message").into(),
         ])
@@ -154,7 +155,7 @@ pub(super) async fn stats(app: &App<'_>, api: &Connection) -> Result {
             for line in found["by_reason"].as_array().map_or(&[][..], Vec::as_slice) {
                 let mut cells = vec![text(line, "dlq_reason").to_owned()];
                 cells.extend(keys.iter().map(|key| line[*key].to_string()));
-                cells.push(text(line, "oldest_entry").to_owned());
+                cells.push(local_text(text(line, "oldest_entry")));
                 table.row(plain(cells));
             }
             table.print(app.out);
@@ -171,6 +172,13 @@ pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
     }
     // Only whole ids are those of entries; the beginning of one, or @last, means a run.
     if id.parse::<RunId>().is_err() {
+        if check_run(id).is_err() {
+            return Err(Failure::bad_input(format!(
+                "{} is not the id of a dead letter, a run or a task run",
+                quoted(id)
+            ))
+            .remedy("`mainspring dlq list` shows the ids of dead letters; @last means the newest run"));
+        }
         let run = find_run(api, id).await?.to_string();
         return api.get(&["dlq", "run", &run], &[]).await;
     }
@@ -178,6 +186,10 @@ pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
         Ok(found) => Ok(found),
         Err(failure) => match api.get(&["dlq", "run", id], &[]).await {
             Ok(found) => Ok(found),
+            Err(_) if failure.exit == Exit::BadInput => {
+                Err(Failure::bad_input(format!("{id} is no dead letter, and no run or task run with this id has one"))
+                    .remedy("`mainspring dlq list` shows what there is"))
+            }
             Err(_) => Err(failure),
         },
     }
@@ -206,18 +218,19 @@ pub(super) async fn get(app: &App<'_>, api: &Connection, id: &str) -> Result {
                 "fingerprint",
             ] {
                 if let Some(value) = entry[key].as_str() {
+                    let value = if key.ends_with("_at") { local_text(value) } else { value.to_owned() };
                     app.out.line(format_args!("{key:18} {value}"));
                 }
             }
             app.out.line(format_args!("{:18} {}", "total_attempts", entry["total_attempts"]));
+            if let Some(trace) = entry["stack_trace"].as_str() {
+                app.out.line(format_args!("\nlast lines\n{trace}"));
+            }
             for key in ["execution_context", "task_snapshot", "metadata"] {
                 if !entry[key].is_null() {
                     let shown = serde_json::to_string_pretty(&entry[key]).unwrap_or_default();
                     app.out.line(format_args!("\n{key}\n{shown}"));
                 }
-            }
-            if let Some(trace) = entry["stack_trace"].as_str() {
-                app.out.line(format_args!("\nlast lines\n{trace}"));
             }
         }
         format => app.out.value(format, &entry),

@@ -31,7 +31,7 @@ pub(crate) enum DlqCommand {
     Queue(ListArgs),
     /// Count dead letters by status and reason
     Stats,
-    /// Do it again: one entry, or everything of one cause
+    /// Run the task again: of one entry, or of every entry of one cause
     Retry(RetryArgs),
     /// Leave the task out; its run goes on as if it had succeeded
     Skip(ActArgs),
@@ -108,6 +108,7 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpdateArgs {
+    /// The id of an entry, a run or a task run
     #[arg(value_name = "ID")]
     id: String,
     /// pending, retried, skipped, resolved, permanent_failure or cancelled
@@ -124,6 +125,7 @@ pub(crate) struct UpdateArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
+    /// The run: its id, the beginning of it, or @last
     #[arg(value_name = "RUN")]
     run: String,
     /// The task; the whole run unless given

@@ -23,7 +23,7 @@ pub(crate) struct CreateArgs {
     #[arg(value_name = "NAME")]
     name: String,
     /// The function, agent or workflow to execute
-    #[arg(long, value_name = "HANDLER", required_unless_present = "run")]
+    #[arg(long, value_name = "HANDLER")]
     handler: Option<String>,
     /// Run a shell command instead of a handler
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["handler", "handler_type", "payload"])]
@@ -105,6 +105,11 @@ fn milliseconds(text: &str) -> std::result::Result<u64, String> {
 }
 
 pub(super) async fn create(app: &App<'_>, api: &Connection, args: CreateArgs) -> Result<()> {
+    if args.handler.is_none() && args.run.is_none() {
+        return Err(Failure::bad_input("the job has nothing to execute").remedy(
+            "give --run COMMAND for a shell command, or --handler NAME for a function, an agent or a workflow",
+        ));
+    }
     let path = match (&args.cron, &args.every, &args.at, &args.after, &args.after_workflow) {
         (Some(_), ..) => "cron",
         (_, Some(_), ..) => "interval",

@@ -191,7 +191,7 @@ async fn newest(
     run: Uuid,
     task: Option<TaskKey>,
 ) -> Result<Json<DlqEntry>, Problem> {
-    let none = || Problem::not_found("there is no dead letter of it");
+    let none = || Problem::not_found("the run or task run has no dead letter");
     refresh(state).await?;
     let Some(letter) = state.client().store().letter_of(run, task).await? else {
         caller.sees();
