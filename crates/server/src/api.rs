@@ -16,6 +16,7 @@ use tower::ServiceExt;
 
 use crate::auth::guard::Local;
 use crate::auth::{Grant, Role, RouteEntry, Token};
+use crate::openapi;
 use crate::problem::Problem;
 use crate::router::assemble;
 use crate::state::{ApiState, Settings};
@@ -152,8 +153,8 @@ impl Api {
     }
 
     /// The OpenAPI document as JSON.
-    pub fn openapi(&self) -> &str {
-        self.state.openapi()
+    pub fn openapi(&self) -> &'static str {
+        openapi::text()
     }
 
     /// Removes expired state. The server calls it periodically.

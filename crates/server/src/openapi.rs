@@ -5,8 +5,8 @@ mod tidy;
 pub(crate) mod words;
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 
-use axum::extract::State;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method};
 use axum::response::{IntoResponse, Response};
@@ -18,38 +18,45 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::auth::access::{Access, Routes};
+use crate::auth::access::{Access, Description, RouteEntry, Routes};
 use crate::body::Name;
+use crate::routes;
 use crate::routes::secrets::SecretName;
-use crate::state::ApiState;
 use mainspring_api::{Fault, Problem};
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem}\
     table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0;\
     border-bottom:1px solid #ddd}code{font-size:.95em}";
 
-/// The document of all routes, as JSON.
-pub(crate) fn text(routes: &Routes) -> String {
-    let mut document = serde_json::to_value(document(routes)).unwrap_or_default();
-    tidy::tidy(&mut document);
-    document.to_string()
+/// The document of all routes as JSON, written at the first request. Routes are registered once more for it, because
+/// few servers are ever asked and the descriptions take more memory than the rest of a server.
+pub(crate) fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut routes = Routes { description: Some(Description::default()), ..Routes::default() };
+        routes::register(&mut routes);
+        let Routes { entries, description, .. } = routes;
+        let mut document =
+            serde_json::to_value(document(&entries, description.unwrap_or_default())).unwrap_or_default();
+        tidy::tidy(&mut document);
+        document.to_string()
+    })
 }
 
-fn document(routes: &Routes) -> OpenApi {
+fn document(entries: &[RouteEntry], description: Description) -> OpenApi {
     let mut paths = PathsBuilder::new();
-    for (path, item) in &routes.paths {
-        let mut item = item.clone();
-        for entry in routes.entries.iter().filter(|entry| entry.path == *path) {
+    for (path, mut item) in description.paths {
+        for entry in entries.iter().filter(|entry| entry.path == path) {
             let Some(operation) = operation(&mut item, &entry.method) else { continue };
-            frame::complete(operation, &entry.method, path, entry.access);
+            frame::complete(operation, &entry.method, &path, entry.access);
             if entry.access == Access::Open {
                 operation.security = Some(vec![SecurityRequirement::default()]);
             }
         }
-        paths = paths.path(path.clone(), item);
+        paths = paths.path(path, item);
     }
     let mut components = Components::new();
-    components.schemas.extend(routes.schemas.clone());
+    components.schemas.extend(description.schemas);
     components.schemas.insert("Problem".into(), Problem::schema());
     components.schemas.insert("Fault".into(), Fault::schema());
     components.schemas.insert("Name".into(), Name::schema());
@@ -98,16 +105,16 @@ fn operation<'i>(item: &'i mut PathItem, method: &Method) -> Option<&'i mut Oper
 
 /// The OpenAPI document
 #[utoipa::path(get, path = "/openapi.json", tag = "about", responses((status = 200, description = "OpenAPI 3.1", body = Object)))]
-pub(crate) async fn openapi_json(State(state): State<ApiState>) -> Response {
-    ([(CONTENT_TYPE, "application/json")], state.openapi().to_owned()).into_response()
+pub(crate) async fn openapi_json() -> Response {
+    ([(CONTENT_TYPE, "application/json")], text()).into_response()
 }
 
 /// The API as a page
 #[utoipa::path(get, path = "/docs", tag = "about", responses((status = 200, description = "HTML", content_type = "text/html", body = String)))]
-pub(crate) async fn docs(State(state): State<ApiState>) -> Response {
+pub(crate) async fn docs() -> Response {
     let digest = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     let policy = format!("default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; frame-ancestors 'none'");
-    let mut response = page(state.openapi()).into_response();
+    let mut response = page(text()).into_response();
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
     if let Ok(policy) = HeaderValue::from_str(&policy) {
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, policy);

@@ -14,15 +14,14 @@ use crate::auth::access::Routes;
 use crate::auth::guard;
 use crate::problem::Problem;
 use crate::state::{ApiState, Settings};
-use crate::{audit, detach, headers, idempotency, openapi, routes};
+use crate::{audit, detach, headers, idempotency, routes};
 
 /// The router with everything around it, and the state that it shares.
 pub(crate) fn assemble(client: Client, settings: Settings) -> Result<(Router, ApiState), String> {
     let mut routes = Routes::default();
     routes::register(&mut routes);
-    let document = openapi::text(&routes);
     let Routes { router, entries, .. } = routes;
-    let state = ApiState::new(client, settings, entries, document)?;
+    let state = ApiState::new(client, settings, entries)?;
     let router = router
         .fallback(async || Problem::not_found("there is nothing under this path"))
         .layer(CatchPanicLayer::custom(|_| axum::response::IntoResponse::into_response(Problem::internal())))

@@ -60,7 +60,6 @@ struct Inner {
     live: Caps,
     routes: Vec<RouteEntry>,
     demands: Demands,
-    openapi: String,
     /// Requests that write and are not done yet, also those whose client has gone.
     writes: TaskTracker,
     tokens: KnownTokens,
@@ -69,12 +68,7 @@ struct Inner {
 
 impl ApiState {
     /// Fails with what is wrong with the settings.
-    pub(crate) fn new(
-        client: Client,
-        settings: Settings,
-        routes: Vec<RouteEntry>,
-        openapi: String,
-    ) -> Result<Self, String> {
+    pub(crate) fn new(client: Client, settings: Settings, routes: Vec<RouteEntry>) -> Result<Self, String> {
         let health = Readiness::new(client.clone());
         let limits = Limits::new(settings.rates);
         let demands = Demands::new(&routes);
@@ -90,7 +84,6 @@ impl ApiState {
             live,
             routes,
             demands,
-            openapi,
             writes: TaskTracker::new(),
             tokens,
             latest: KnownLatest::default(),
@@ -142,8 +135,4 @@ impl ApiState {
         &self.0.demands
     }
 
-    /// The OpenAPI document as JSON.
-    pub(crate) fn openapi(&self) -> &str {
-        &self.0.openapi
-    }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::MethodRouter;
-use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn, PathItem, Paths};
+use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn, PathItem};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
@@ -79,8 +79,32 @@ pub struct RouteEntry {
 pub(crate) struct Routes {
     pub(crate) router: Router<ApiState>,
     pub(crate) entries: Vec<RouteEntry>,
+    /// The descriptions of routes. They are collected only for the OpenAPI document, because they are much larger than
+    /// the routes.
+    pub(crate) description: Option<Description>,
+}
+
+#[derive(Default)]
+pub(crate) struct Description {
     pub(crate) paths: BTreeMap<String, PathItem>,
     pub(crate) schemas: BTreeMap<String, RefOr<Schema>>,
+}
+
+impl Description {
+    fn add_schema(&mut self, name: String, schema: RefOr<Schema>) {
+        let known = self.schemas.insert(name.clone(), schema);
+        debug_assert!(
+            known.is_none_or(|known| known == self.schemas[&name]),
+            "two shapes are described as `{name}`: give one of them another name (`#[schema(as = …)]`)"
+        );
+    }
+
+    fn add_path(&mut self, path: &str, item: PathItem) {
+        match self.paths.get_mut(path) {
+            Some(known) => known.merge_operations(item),
+            None => _ = self.paths.insert(path.to_owned(), item),
+        }
+    }
 }
 
 /// A registered route, for further settings.
@@ -109,22 +133,17 @@ impl Routes {
 
     fn register(&mut self, access: Access, handlers: UtoipaMethodRouter<ApiState>, prefixed: bool) -> Route<'_> {
         let (schemas, paths, handlers) = handlers;
-        for (name, schema) in schemas {
-            let known = self.schemas.insert(name.clone(), schema);
-            debug_assert!(
-                known.is_none_or(|known| known == self.schemas[&name]),
-                "two shapes are described as `{name}`: give one of them another name (`#[schema(as = …)]`)"
-            );
+        if let Some(description) = &mut self.description {
+            schemas.into_iter().for_each(|(name, schema)| description.add_schema(name, schema));
         }
         let first = self.entries.len();
-        for (path, item) in documented(paths) {
+        for (path, item) in paths.paths {
             let methods = methods(&item);
             let queries: Vec<(Method, Vec<String>)> =
                 methods.iter().map(|one| (one.clone(), query(&item, one))).collect();
             let shown = if prefixed { format!("{BASE}{path}") } else { path.clone() };
-            match self.paths.get_mut(&shown) {
-                Some(known) => known.merge_operations(item),
-                None => _ = self.paths.insert(shown.clone(), item),
+            if let Some(description) = &mut self.description {
+                description.add_path(&shown, item);
             }
             let mut places = vec![shown];
             if prefixed {
@@ -233,10 +252,6 @@ impl Route<'_> {
         }
         self
     }
-}
-
-fn documented(paths: Paths) -> Vec<(String, PathItem)> {
-    paths.paths.into_iter().collect()
 }
 
 fn methods(item: &PathItem) -> Vec<Method> {
