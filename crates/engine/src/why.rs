@@ -138,7 +138,7 @@ impl Obstacles {
         failed
             .take(MOST_NAMED)
             .map(|(name, state)| {
-                format!("task `{name}` is {}, so that its rule `{}` cannot be met", state.shown(), task.rule.word())
+                format!("task `{name}` is {}, so the trigger rule `{}` cannot be met", state.shown(), task.rule.word())
             })
             .collect()
     }

@@ -107,13 +107,27 @@ fn failure(status: u16, body: &Value, token: &TokenSource) -> Failure {
         403 => {
             (Exit::BadInput, Some("ask for a token with that role: `mainspring tokens create --role ROLE` makes one"))
         }
-        404 if message.starts_with("run ") => (Exit::BadInput, Some("`mainspring runs list` shows what there is")),
+        404 => (Exit::BadInput, lister(&message)),
         429 => (Exit::Unreachable, None),
         503 => (Exit::Unreachable, None),
         500..=599 => (Exit::WorkFailed, None),
         _ => (Exit::BadInput, None),
     };
     Failure { exit, message, remedy: remedy.map(str::to_owned) }
+}
+
+/// The command that shows what could have been meant.
+fn lister(message: &str) -> Option<&'static str> {
+    Some(match message.split(' ').next()? {
+        "run" => "`mainspring runs list` shows what there is",
+        "workflow" => "`mainspring workflows list` shows what there is",
+        "job" => "`mainspring jobs list` shows what there is",
+        "worker" => "`mainspring workers list` shows what there is",
+        "namespace" => "`mainspring namespaces list` shows what there is",
+        "dead" => "`mainspring dlq list` shows what there is",
+        _ if message.ends_with("has no dead letter") => "`mainspring dlq list` shows what there is",
+        _ => return None,
+    })
 }
 
 /// The server answers alike whatever is wrong with a token; what was sent is known here.

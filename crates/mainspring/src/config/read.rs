@@ -243,13 +243,13 @@ fn roles(layers: &mut Layers) -> BTreeSet<Role> {
             Some((_, role)) => _ = roles.insert(*role),
             None => {
                 let near = did_you_mean(&word, Role::ALL.iter().map(|(name, _)| *name));
-                let near = near.unwrap_or_else(|| "there are api, scheduler, worker".into());
+                let near = near.unwrap_or_else(|| "write one or more of api, scheduler, worker".into());
                 layers.complain_about("server.roles", format!("`{word}` is no role: {near}"));
             }
         }
     }
-    if roles.is_empty() {
-        layers.complain_about("server.roles", "a node without any role does nothing: there are api, scheduler, worker");
+    if roles.is_empty() && list(layers, "server.roles").is_empty() {
+        layers.complain_about("server.roles", "a node needs a role: write one or more of api, scheduler, worker");
     }
     roles
 }
