@@ -4,6 +4,7 @@ mod desk;
 mod http;
 mod latency;
 mod report;
+mod retention;
 mod schedules;
 mod workloads;
 
@@ -64,9 +65,12 @@ pub(crate) struct BenchArgs {
     /// HTTP trigger only: a node executes what is triggered
     #[arg(long)]
     with_node: bool,
-    /// Drain only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
+    /// Drain and jobs only: hold an old snapshot open meanwhile, as a dump or an analyst would (PostgreSQL)
     #[arg(long)]
     held_snapshot: bool,
+    /// Drain and jobs only: this many ended runs are beyond their retention and are deleted meanwhile
+    #[arg(long, value_name = "RUNS", conflicts_with = "held_snapshot")]
+    retention: Option<usize>,
     /// Count nothing: what the metrics cost is the difference to the same workload without this
     #[arg(long)]
     without_metrics: bool,
@@ -91,8 +95,14 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
     let _lock = client.store().lock_server()?;
     let bench = workloads::Bench { database: database.to_owned(), client, lanes: args.lanes };
     match args.workload {
-        Workload::Drain => bench.drain(args.n.unwrap_or(200_000), 100, args.held_snapshot).await,
-        Workload::Jobs => bench.drain(args.n.unwrap_or(100_000), 1, args.held_snapshot).await,
+        Workload::Drain | Workload::Jobs => {
+            let (n, per_run) = if args.workload == Workload::Drain { (200_000, 100) } else { (100_000, 1) };
+            let n = args.n.unwrap_or(n);
+            match args.retention {
+                Some(old) => bench.drain_beside_retention(n, per_run, old).await,
+                None => bench.drain(n, per_run, args.held_snapshot).await,
+            }
+        }
         Workload::Chain => bench.chain(args.n.unwrap_or(40)).await,
         Workload::Fanout => bench.fanout(args.n.unwrap_or(1_000)).await,
         Workload::Latency => bench.latency(args.n.unwrap_or(500)).await,

@@ -1,5 +1,6 @@
 //! The workloads themselves.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,6 +9,7 @@ use anyhow::{Context, bail};
 use mainspring_core::RunId;
 use mainspring_core::state::RunState;
 use mainspring_engine::{Client, NodeConfig, Spec, Submission};
+use mainspring_store::{Created, RunFilter};
 use mainspring_worker::PoolConfig;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -25,7 +27,12 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) async fn node(&self) -> anyhow::Result<LocalNode> {
-        let config = NodeConfig { name: "bench".into(), lanes: self.lanes, ..NodeConfig::default() };
+        self.node_with(BTreeMap::new()).await
+    }
+
+    /// A node that deletes ended runs by these rules when it leads.
+    pub(crate) async fn node_with(&self, retention_rules: BTreeMap<String, Duration>) -> anyhow::Result<LocalNode> {
+        let config = NodeConfig { name: "bench".into(), lanes: self.lanes, retention_rules, ..NodeConfig::default() };
         let pool = PoolConfig { watchdog: watchdog_command(), ..PoolConfig::default() };
         LocalNode::start(self.client.clone(), config, pool, mainspring_worker::Registry::default()).await
     }
@@ -41,16 +48,11 @@ impl Bench {
     pub(crate) async fn drain(&self, n: usize, per_run: usize, held_snapshot: bool) -> anyhow::Result<()> {
         let name = if per_run == 1 { "jobs" } else { "drain" };
         let spec = self.workflow(&independent(per_run)).await?;
-        let runs = n.div_ceil(per_run);
-        let mut submitted = 0;
-        while submitted < runs {
-            let count = (RUNS_PER_SUBMIT * 2 / per_run).clamp(1, runs - submitted);
-            submitted += self.client.submit_many(&spec, vec![Submission::default(); count]).await?.len();
-        }
+        let runs = self.submit_runs_of(&spec, n.div_ceil(per_run)).await?.len();
         let snapshot = if held_snapshot { Some(self.client.store().hold_snapshot().await?) } else { None };
         let started = Instant::now();
         let node = self.node().await?;
-        let finished = self.wait_for(&node, runs).await?;
+        let finished = self.wait_for(&node, &spec, runs).await?;
         let name = if held_snapshot { format!("{name}_held") } else { name.to_owned() };
         Report::new(name, runs * per_run, finished.duration_since(started)).print();
         drop(snapshot);
@@ -58,8 +60,21 @@ impl Bench {
         Ok(())
     }
 
-    /// Waits until this many runs have ended successfully; returns the instant at which the last did.
-    async fn wait_for(&self, node: &LocalNode, runs: usize) -> anyhow::Result<Instant> {
+    /// Submits this many runs in batches of about the same number of tasks.
+    pub(crate) async fn submit_runs_of(&self, spec: &Spec, runs: usize) -> anyhow::Result<Vec<RunId>> {
+        let per_run = spec.workflow.tasks.len().max(1);
+        let mut submitted = Vec::with_capacity(runs);
+        while submitted.len() < runs {
+            let count = (RUNS_PER_SUBMIT * 2 / per_run).clamp(1, runs - submitted.len());
+            let created = self.client.submit_many(spec, vec![Submission::default(); count]).await?;
+            submitted.extend(created.into_iter().filter_map(Created::run));
+        }
+        Ok(submitted)
+    }
+
+    /// Waits until this many runs of a workflow have ended successfully, which no others do meanwhile; returns the
+    /// instant at which the last did.
+    pub(crate) async fn wait_for(&self, node: &LocalNode, spec: &Spec, runs: usize) -> anyhow::Result<Instant> {
         let mut ended = node.handle().ended_runs();
         let mut counted = 0;
         loop {
@@ -68,7 +83,7 @@ impl Bench {
                 Ok(Ok((id, state))) => bail!("run {id} of the benchmark is {state}"),
                 Ok(Err(RecvError::Lagged(missed))) => counted += missed as usize,
                 Ok(Err(RecvError::Closed)) => bail!("the node has stopped"),
-                Err(_) => counted = self.succeeded().await?,
+                Err(_) => counted = self.succeeded(spec).await?,
             }
             if counted >= runs {
                 return Ok(Instant::now());
@@ -76,9 +91,14 @@ impl Bench {
         }
     }
 
-    async fn succeeded(&self) -> anyhow::Result<usize> {
-        let counts = self.client.store().run_counts().await?;
-        Ok(counts.iter().find(|count| count.state == RunState::Success).map_or(0, |count| count.runs as usize))
+    /// How many runs of a workflow have ended successfully and are still there.
+    pub(crate) async fn succeeded(&self, spec: &Spec) -> anyhow::Result<usize> {
+        let filter = RunFilter {
+            state: Some(RunState::Success),
+            workflow: Some(spec.workflow.name.clone()),
+            ..RunFilter::default()
+        };
+        Ok(usize::try_from(self.client.store().count_runs(&filter, i64::MAX).await?)?)
     }
 
     pub(crate) async fn chain(&self, n: usize) -> anyhow::Result<()> {
@@ -174,7 +194,7 @@ impl Bench {
 }
 
 /// Tasks that do not depend on each other.
-fn independent(tasks: usize) -> String {
+pub(crate) fn independent(tasks: usize) -> String {
     let mut source = format!("name: bench-{tasks}\ntasks:\n");
     for index in 0..tasks {
         let _ = writeln!(source, "  t{index}: {{function: {{handler: noop}}}}");

@@ -3,6 +3,7 @@
 mod authoring;
 mod bad_input;
 mod batches;
+mod bench;
 mod caches;
 mod configuration;
 mod cron;
