@@ -98,6 +98,8 @@ def rows(median):
     yield compared("drain, PostgreSQL: of graphile-worker, tuned", drain, graphile, "≥", 1, unit="/s")
     celery = median("celery", "redis", "drain", "rate")
     yield compared("drain, PostgreSQL: of Celery on Redis", drain, celery, unit="/s")
+    restate = median("restate", "own", "drain", "rate")
+    yield compared("drain, PostgreSQL: of Restate", drain, restate, unit="/s")
     yield compared("jobs, PostgreSQL: of raw claim + complete", jobs, raw, "≥", 0.35, unit="/s")
     yield compared("jobs, PostgreSQL: of the same with rows kept", jobs, kept_raw, unit="/s")
     yield compared("jobs, PostgreSQL: of the same with who, when and a history", jobs, moved, "≥", 0.45, unit="/s")
@@ -136,6 +138,9 @@ def rows(median):
 
     held = ours("postgres", "drain_held", "rate")
     yield compared("drain beside a held snapshot, PostgreSQL: of drain", held, drain, "≥", 0.7, unit="/s")
+    for kind, title, alone in (("postgres", "PostgreSQL", drain), ("sqlite", "SQLite", drain_sqlite)):
+        beside = ours(kind, "drain_retention", "rate")
+        yield compared(f"drain beside retention, {title}: of drain", beside, alone, "≥", 0.7, unit="/s")
 
     yield Row("fires of 100,000 triggers, PostgreSQL: of enqueue", ours("postgres", "schedules", "of_enqueue"),
               wanted=("≥", 0.25), unit="×")
