@@ -27,18 +27,18 @@ pub(super) struct Checker<'a> {
     pub(super) of_polls: bool,
 }
 
-/// What an expression looks at.
+/// The references of an expression.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct References {
     pub(super) tasks: Vec<Read>,
     pub(super) secrets: Vec<String>,
-    /// Whether what the run was meant for is looked at.
+    /// Whether the nominal time of the run is read.
     pub(super) schedule: bool,
-    /// Whether it is looked at what failed.
+    /// Whether failures are read.
     pub(super) failures: bool,
 }
 
-/// That an expression looks at a task.
+/// A reference to a task.
 pub(super) struct Read {
     pub(super) target: i32,
     pub(super) place: Place,
@@ -64,7 +64,7 @@ impl Checker<'_> {
         &self,
         text: &Text,
         sources: &[TriggerSource],
-        seen: &mut Seen,
+        references: &mut References,
         report: &mut Report,
     ) -> Option<String> {
         let made_env = match &text.field {
@@ -74,18 +74,18 @@ impl Checker<'_> {
         let allowed = places::of_workflow(&text.field, sources);
         let around = Around { allowed, own_env: None, made_env, made_own_env: None, own_secret_env: None };
         match text.field {
-            Field::TriggerCondition(_) | Field::PollKey(_) => self.bare(text, around, seen, report),
-            _ => self.template(text, around, seen, report),
+            Field::TriggerCondition(_) | Field::PollKey(_) => self.bare(text, around, references, report),
+            _ => self.template(text, around, references, report),
         }
     }
 
     /// All texts of a task, which are replaced by their stored form.
-    pub(super) fn task_texts(&self, task: &mut Task, texts: &[Text], seen: &mut Seen, report: &mut Report) {
+    pub(super) fn task_texts(&self, task: &mut Task, texts: &[Text], references: &mut References, report: &mut Report) {
         // Variables first: what else reads them has to know which ones hold a secret.
         let mut secret_env = HashSet::new();
         let is_env = |text: &&Text| matches!(text.field, Field::Env(_));
         for text in texts.iter().filter(is_env) {
-            let mut own = Seen::default();
+            let mut own = References::default();
             let made_own_env = match &text.field {
                 Field::Env(name) => task.env.get_index_of(name),
                 _ => None,
@@ -104,15 +104,15 @@ impl Checker<'_> {
                 }
                 task.env.insert(name.clone(), stored);
             }
-            seen.tasks.append(&mut own.tasks);
-            seen.secrets.append(&mut own.secrets);
-            seen.schedule |= own.schedule;
-            seen.failures |= own.failures;
+            references.tasks.append(&mut own.tasks);
+            references.secrets.append(&mut own.secrets);
+            references.schedule |= own.schedule;
+            references.failures |= own.failures;
         }
         for text in texts.iter().filter(|text| !is_env(text)) {
             let allowed = self.allowed(&text.field, task);
             if matches!(text.field, Field::Script | Field::Step(_, StepField::Script)) {
-                self.script(task, text, allowed, &secret_env, seen, report);
+                self.script(task, text, allowed, &secret_env, references, report);
                 continue;
             }
             // What decides comes before the task's own variables are made.
@@ -125,8 +125,8 @@ impl Checker<'_> {
                 | Field::RetryCondition
                 | Field::Foreach
                 | Field::WaitCondition
-                | Field::ExpectJson => self.bare(text, around, seen, report),
-                _ => self.template(text, around, seen, report),
+                | Field::ExpectJson => self.bare(text, around, references, report),
+                _ => self.template(text, around, references, report),
             };
             if let Some(stored) = stored
                 && let Some(slot) = slots::of_task(task, &text.field)
@@ -153,7 +153,13 @@ impl Checker<'_> {
     }
 
     /// One expression, with `${{ }}` around all of it or not at all.
-    fn bare(&self, text: &Text, around: Around<'_>, seen: &mut Seen, report: &mut Report) -> Option<String> {
+    fn bare(
+        &self,
+        text: &Text,
+        around: Around<'_>,
+        references: &mut References,
+        report: &mut Report,
+    ) -> Option<String> {
         let written = self.tree.scalar(text.node);
         let (source, offset) = strip_braces(written);
         if let Some(at) = written.find("${{").filter(|_| source.contains("${{")) {
@@ -167,7 +173,7 @@ impl Checker<'_> {
             report.add(place, &text.path, message);
             return None;
         }
-        self.expression(source, &Whole { text, offset, around }, seen, report).map(|analysis| analysis.text)
+        self.expression(source, &Whole { text, offset, around }, references, report).map(|analysis| analysis.text)
     }
 
     fn script(
@@ -176,7 +182,7 @@ impl Checker<'_> {
         text: &Text,
         allowed: Allowed,
         secret_env: &HashSet<String>,
-        seen: &mut Seen,
+        references: &mut References,
         report: &mut Report,
     ) {
         let own = task.env.clone();
@@ -209,7 +215,7 @@ impl Checker<'_> {
         };
         for (number, (expression, offset)) in bound.expressions.iter().enumerate() {
             let whole = Whole { text, offset: *offset, around };
-            if let Some(analysis) = self.expression(expression, &whole, seen, report) {
+            if let Some(analysis) = self.expression(expression, &whole, references, report) {
                 bindings.push((format!("{VARIABLE}{number}"), analysis.text));
             }
         }
@@ -217,7 +223,13 @@ impl Checker<'_> {
     }
 
     /// Checks every expression of a template; gives the template in stored form.
-    fn template(&self, text: &Text, around: Around<'_>, seen: &mut Seen, report: &mut Report) -> Option<String> {
+    fn template(
+        &self,
+        text: &Text,
+        around: Around<'_>,
+        references: &mut References,
+        report: &mut Report,
+    ) -> Option<String> {
         let source = self.tree.scalar(text.node);
         let parts = match split(source) {
             Ok(parts) => parts,
@@ -232,7 +244,7 @@ impl Checker<'_> {
             match part {
                 Part::Text(plain) => stored.push_str(plain),
                 Part::Expression { source, offset, .. } => {
-                    let analysis = self.expression(source, &Whole { text, offset, around }, seen, report)?;
+                    let analysis = self.expression(source, &Whole { text, offset, around }, references, report)?;
                     stored.push_str(&format!("${{{{ {} }}}}", analysis.text));
                 }
             }
@@ -240,7 +252,13 @@ impl Checker<'_> {
         Some(stored)
     }
 
-    fn expression(&self, source: &str, whole: &Whole<'_>, seen: &mut Seen, report: &mut Report) -> Option<Analysis> {
+    fn expression(
+        &self,
+        source: &str,
+        whole: &Whole<'_>,
+        references: &mut References,
+        report: &mut Report,
+    ) -> Option<Analysis> {
         let locate = |offset: usize, length: usize| self.tree.locate(whole.text.node, whole.offset + offset, length);
         let analysis = analyse(source, self.names, &|name| self.inputs.contains_key(name), whole.around.allowed)
             .and_then(|analysis| {
@@ -256,21 +274,21 @@ impl Checker<'_> {
         };
         for reference in &analysis.references {
             let name = reference.path.first();
-            seen.schedule |= reference.root == "run" && name.is_none_or(|name| name == "scheduled_for");
-            seen.failures |= match reference.root.as_str() {
+            references.schedule |= reference.root == "run" && name.is_none_or(|name| name == "scheduled_for");
+            references.failures |= match reference.root.as_str() {
                 "run" => name.is_none_or(|name| matches!(name.as_str(), "status" | "failed_tasks")),
                 "tasks" => reference.path.get(1).is_none_or(|field| field == "error"),
                 _ => false,
             };
             let Some(name) = name else { continue };
             match reference.root.as_str() {
-                "tasks" => seen.tasks.extend(self.names.get(name.as_str()).map(|target| Read {
+                "tasks" => references.tasks.extend(self.names.get(name.as_str()).map(|target| Read {
                     target: *target,
                     place: locate(reference.offset, reference.length),
                     path: whole.text.path.clone(),
                     decisive: whole.text.field.is_decisive(),
                 })),
-                "secrets" => seen.secrets.push(name.clone()),
+                "secrets" => references.secrets.push(name.clone()),
                 _ => {}
             }
         }

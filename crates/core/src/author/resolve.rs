@@ -14,7 +14,7 @@ use crate::workflow::{Reads, Stage, Task, TriggerSource};
 use crate::yaml::Tree;
 
 use super::artifacts;
-use super::expressions::{Checker, Read, Seen};
+use super::expressions::{Checker, Read, References};
 use super::slots;
 use super::spec::{Field, Spec, TaskSpec, Text, TriggerPlaces};
 
@@ -41,34 +41,34 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
     };
     let sources: Vec<TriggerSource> = workflow.triggers.iter().map(|trigger| trigger.source.clone()).collect();
     for text in &texts {
-        let mut seen = Seen::default();
-        let stored = checker.workflow_text(text, &sources, &mut seen, report);
-        workflow.reads_schedule |= seen.schedule;
+        let mut references = References::default();
+        let stored = checker.workflow_text(text, &sources, &mut references, report);
+        workflow.reads_schedule |= references.schedule;
         if let (Field::Env(name), Some(stored)) = (&text.field, &stored)
-            && (!seen.secrets.is_empty() || checker.reads_secret_env(stored, &HashSet::new()))
+            && (!references.secrets.is_empty() || checker.reads_secret_env(stored, &HashSet::new()))
         {
             checker.secret_env.insert(name.clone());
         }
         store(&mut workflow, text, stored);
     }
-    let mut seen = Seen::default();
+    let mut references = References::default();
     for text in &output_texts {
-        let stored = checker.workflow_text(text, &sources, &mut seen, report);
+        let stored = checker.workflow_text(text, &sources, &mut references, report);
         store(&mut workflow, text, stored);
     }
     workflow.output_reads = Reads {
         any: !output_texts.is_empty(),
-        tasks: targets(&seen.tasks, |_| true),
+        tasks: targets(&references.tasks, |_| true),
         secrets: Vec::new(),
-        failures: seen.failures,
+        failures: references.failures,
     };
     let mut reads: Vec<Vec<Read>> = Vec::with_capacity(tasks.len());
     for spec in &mut tasks {
-        let mut seen = Seen::default();
-        checker.task_texts(&mut spec.task, &spec.texts, &mut seen, report);
-        fill_reads(&mut spec.task, &seen, &spec.texts);
-        workflow.reads_schedule |= seen.schedule;
-        reads.push(seen.tasks);
+        let mut references = References::default();
+        checker.task_texts(&mut spec.task, &spec.texts, &mut references, report);
+        fill_reads(&mut spec.task, &references, &spec.texts);
+        workflow.reads_schedule |= references.schedule;
+        reads.push(references.tasks);
     }
     for (index, read) in artifacts::resolve(&mut tasks, &names, report) {
         reads[index as usize].push(read);
@@ -109,9 +109,9 @@ fn resolve_checks(tree: &Tree<'_>, workflow: &mut Workflow, checks: Vec<(usize, 
         of_polls: true,
     };
     for (number, mut spec) in checks {
-        let mut seen = Seen::default();
-        checker.task_texts(&mut spec.task, &spec.texts, &mut seen, report);
-        fill_reads(&mut spec.task, &seen, &spec.texts);
+        let mut references = References::default();
+        checker.task_texts(&mut spec.task, &spec.texts, &mut references, report);
+        fill_reads(&mut spec.task, &references, &spec.texts);
         if let Some(poll) = workflow.triggers.get_mut(number).and_then(|trigger| trigger.poll.as_mut()) {
             poll.task = spec.task;
         }
@@ -278,8 +278,8 @@ fn targets(reads: &[Read], wanted: impl Fn(&Read) -> bool) -> Vec<i32> {
     tasks
 }
 
-fn fill_reads(task: &mut Task, seen: &Seen, texts: &[Text]) {
-    let mut secrets = seen.secrets.clone();
+fn fill_reads(task: &mut Task, references: &References, texts: &[Text]) {
+    let mut secrets = references.secrets.clone();
     secrets.sort_unstable();
     secrets.dedup();
     // What is asked of a failure looks at nothing else.
@@ -287,12 +287,16 @@ fn fill_reads(task: &mut Task, seen: &Seen, texts: &[Text]) {
     let any = |decisive: bool| texts.iter().filter(of_run).any(|text| text.field.is_decisive() == decisive);
     task.condition_reads = Reads {
         any: any(true),
-        tasks: targets(&seen.tasks, |read| read.decisive),
+        tasks: targets(&references.tasks, |read| read.decisive),
         secrets: Vec::new(),
-        failures: seen.failures,
+        failures: references.failures,
     };
-    task.reads =
-        Reads { any: any(false), tasks: targets(&seen.tasks, |read| !read.decisive), secrets, failures: seen.failures };
+    task.reads = Reads {
+        any: any(false),
+        tasks: targets(&references.tasks, |read| !read.decisive),
+        secrets,
+        failures: references.failures,
+    };
 }
 
 /// Every task that an expression looks at must have ended when it is evaluated.

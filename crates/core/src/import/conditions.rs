@@ -3,7 +3,7 @@
 //!
 //! What cannot be translated as a whole is not translated at all.
 
-use super::expressions::{Counterpart, Found, Known, counterpart};
+use super::expressions::{Counterpart, JobScope, References, counterpart};
 
 /// When something runs, as far as what went before is concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,13 +57,13 @@ pub(super) fn read(text: &str) -> Option<Condition> {
 
 impl Condition {
     /// The rest as an expression; `None` if nothing of it can be said here, an empty text if there is none.
-    pub(super) fn expression(&self, known: &Known) -> Option<String> {
-        self.rest.as_ref().map_or(Some(String::new()), |rest| rest.expression(known))
+    pub(super) fn expression(&self, scope: &JobScope) -> Option<String> {
+        self.rest.as_ref().map_or(Some(String::new()), |rest| rest.expression(scope))
     }
 
     /// The rest as a test of the shell.
-    pub(super) fn shell(&self, known: &Known, found: &mut Found) -> Option<String> {
-        self.rest.as_ref().map_or(Some(String::new()), |rest| rest.shell(known, found))
+    pub(super) fn shell(&self, scope: &JobScope, references: &mut References) -> Option<String> {
+        self.rest.as_ref().map_or(Some(String::new()), |rest| rest.shell(scope, references))
     }
 }
 
@@ -134,10 +134,10 @@ impl Test {
         }
     }
 
-    fn expression(&self, known: &Known) -> Option<String> {
+    fn expression(&self, scope: &JobScope) -> Option<String> {
         let value = |value: &Value| match value {
             Value::Text(text) => Some(format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))),
-            Value::Path(path) => match counterpart(path, known)? {
+            Value::Path(path) => match counterpart(path, scope)? {
                 Counterpart::Expression(_, ours) if !ours.starts_with("secrets.") => Some(ours),
                 _ => None,
             },
@@ -145,10 +145,10 @@ impl Test {
         Some(match self {
             Self::Or(parts) | Self::And(parts) => {
                 let word = if matches!(self, Self::Or(_)) { " or " } else { " and " };
-                let parts: Option<Vec<String>> = parts.iter().map(|part| part.expression(known)).collect();
+                let parts: Option<Vec<String>> = parts.iter().map(|part| part.expression(scope)).collect();
                 format!("({})", parts?.join(word))
             }
-            Self::Not(inner) => format!("not {}", inner.expression(known)?),
+            Self::Not(inner) => format!("not {}", inner.expression(scope)?),
             Self::Constant(truth) => truth.to_string(),
             Self::Status(_) => return None,
             Self::Truth(one) => value(one)?,
@@ -163,35 +163,35 @@ impl Test {
         })
     }
 
-    fn shell(&self, known: &Known, found: &mut Found) -> Option<String> {
+    fn shell(&self, scope: &JobScope, references: &mut References) -> Option<String> {
         Some(match self {
             Self::Or(parts) | Self::And(parts) => {
                 let word = if matches!(self, Self::Or(_)) { " || " } else { " && " };
-                let parts: Option<Vec<String>> = parts.iter().map(|part| part.shell(known, found)).collect();
+                let parts: Option<Vec<String>> = parts.iter().map(|part| part.shell(scope, references)).collect();
                 format!("{{ {}; }}", parts?.join(word))
             }
-            Self::Not(inner) => format!("! {}", inner.shell(known, found)?),
+            Self::Not(inner) => format!("! {}", inner.shell(scope, references)?),
             Self::Constant(true) => "true".into(),
             Self::Constant(false) => "false".into(),
             Self::Status(_) => return None,
             Self::Truth(one) => {
-                let one = one.word(known, found)?;
+                let one = one.word(scope, references)?;
                 format!("{{ [ -n {one} ] && [ {one} != false ] && [ {one} != 0 ]; }}")
             }
             Self::Equal(one, other, equal) => {
                 let operator = if *equal { "=" } else { "!=" };
-                format!("[ {} {operator} {} ]", one.word(known, found)?, other.word(known, found)?)
+                format!("[ {} {operator} {} ]", one.word(scope, references)?, other.word(scope, references)?)
             }
             Self::Contains(whole, part) => {
-                let (whole, part) = (whole.word(known, found)?, part.word(known, found)?);
+                let (whole, part) = (whole.word(scope, references)?, part.word(scope, references)?);
                 format!("case {whole} in *{part}*) true;; *) false;; esac")
             }
             Self::Starts(whole, part) => {
-                let (whole, part) = (whole.word(known, found)?, part.word(known, found)?);
+                let (whole, part) = (whole.word(scope, references)?, part.word(scope, references)?);
                 format!("case {whole} in {part}*) true;; *) false;; esac")
             }
             Self::Ends(whole, part) => {
-                let (whole, part) = (whole.word(known, found)?, part.word(known, found)?);
+                let (whole, part) = (whole.word(scope, references)?, part.word(scope, references)?);
                 format!("case {whole} in *{part}) true;; *) false;; esac")
             }
         })
@@ -200,16 +200,16 @@ impl Test {
 
 impl Value {
     /// As a quoted word of the shell.
-    fn word(&self, known: &Known, found: &mut Found) -> Option<String> {
+    fn word(&self, scope: &JobScope, references: &mut References) -> Option<String> {
         match self {
             Self::Text(text) => Some(quoted(text)),
-            Self::Path(path) => match counterpart(path, known)? {
+            Self::Path(path) => match counterpart(path, scope)? {
                 Counterpart::Variable(name) => Some(format!("\"${{{name}}}\"")),
                 Counterpart::Expression(variable, ours) => {
                     if let Some(secret) = ours.strip_prefix("secrets.") {
-                        found.secrets.insert(secret.to_owned());
+                        references.secrets.insert(secret.to_owned());
                     }
-                    found.variables.insert(variable.clone(), ours);
+                    references.variables.insert(variable.clone(), ours);
                     Some(format!("\"${{{variable}}}\""))
                 }
             },
@@ -230,12 +230,12 @@ enum Token {
 }
 
 fn tokens(text: &str) -> Option<Vec<Token>> {
-    let mut found = Vec::new();
+    let mut references = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let symbol = ["&&", "||", "==", "!=", "!", "(", ")", ","].into_iter().find(|symbol| rest.starts_with(symbol));
         if let Some(symbol) = symbol {
-            found.push(Token::Symbol(symbol));
+            references.push(Token::Symbol(symbol));
             rest = &rest[symbol.len()..];
         } else if first == '\'' {
             // A quote inside is written twice.
@@ -248,19 +248,19 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
                 end += 1;
             }
             (end > 1 && rest[..end].ends_with('\'')).then_some(())?;
-            found.push(Token::Text(rest[1..end - 1].replace("''", "'")));
+            references.push(Token::Text(rest[1..end - 1].replace("''", "'")));
             rest = &rest[end..];
         } else {
             let end = rest
                 .find(|one: char| !(one.is_ascii_alphanumeric() || matches!(one, '_' | '-' | '.')))
                 .unwrap_or(rest.len());
             (end > 0).then_some(())?;
-            found.push(Token::Word(rest[..end].to_owned()));
+            references.push(Token::Word(rest[..end].to_owned()));
             rest = &rest[end..];
         }
         rest = rest.trim_start();
     }
-    Some(found)
+    Some(references)
 }
 
 struct Parser<'t> {

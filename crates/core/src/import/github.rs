@@ -11,7 +11,7 @@ use crate::yaml;
 
 use super::Imported;
 use super::conditions::{self, When};
-use super::expressions::{Found, Known, translate};
+use super::expressions::{JobScope, References, translate};
 use super::matrix;
 use super::steps;
 use super::writer::{Names, Writer, is_variable, literal, name, plain};
@@ -34,32 +34,32 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     if !title.trim().is_empty() {
         writer.text(0, "title", &title);
     }
-    let mut known = Known::default();
+    let mut scope = JobScope::default();
     if let Some(on) = get("on") {
-        triggers(&mut writer, on, &mut known, &mut report);
+        triggers(&mut writer, on, &mut scope, &mut report);
     }
     for entry in root.iter().filter(|entry| !matches!(entry.key, "name" | "on" | "jobs" | "env" | "defaults")) {
         writer.left_out(0, &format!("{}: {}", entry.key, plain(&entry.value.value())));
     }
     let mut names = Names::default();
     let tasks: BTreeMap<&str, String> = jobs.iter().map(|job| (job.key, names.name(job.key, "job"))).collect();
-    let mut found = Found::default();
+    let mut references = References::default();
     let mut body = Writer::default();
     if let Some(env) = get("env") {
-        env_of(&mut body, 0, env, &known, &mut found, &BTreeMap::new(), &mut report);
+        env_of(&mut body, 0, env, &scope, &mut references, &BTreeMap::new(), &mut report);
     }
     body.line(0, "tasks:");
     let folder = get("defaults").and_then(|defaults| run_folder(defaults.value()));
-    known.repeated = jobs
+    scope.repeated = jobs
         .iter()
         .filter(|job| job.value.value().pointer("/strategy/matrix").is_some())
         .map(|job| job.key.to_owned())
         .collect();
     for job in &jobs {
-        write_job(&mut body, *job, &tasks, &mut known, &mut found, folder.as_deref(), &mut report);
+        write_job(&mut body, *job, &tasks, &mut scope, &mut references, folder.as_deref(), &mut report);
     }
-    if !found.secrets.is_empty() {
-        let secrets: Vec<Value> = found.secrets.iter().map(|secret| secret.as_str().into()).collect();
+    if !references.secrets.is_empty() {
+        let secrets: Vec<Value> = references.secrets.iter().map(|secret| secret.as_str().into()).collect();
         writer.value(0, "secrets", &secrets.into());
     }
     let (head, body) = (writer.finish(workflow.clone()), body.finish(workflow));
@@ -67,7 +67,7 @@ pub fn github_actions(source: &str) -> Result<Imported, Diagnostics> {
     report.finish(Some(imported))
 }
 
-fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Report) {
+fn triggers(writer: &mut Writer, on: Doc<'_>, scope: &mut JobScope, report: &mut Report) {
     if !on.is_mapping() {
         return writer.left_out(0, &format!("on: {}", plain(&on.value())));
     }
@@ -85,8 +85,8 @@ fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Re
             }
             "workflow_dispatch" | "workflow_call" => {
                 for part in entry.value.entries("`workflow_dispatch`", report) {
-                    if part.key == "inputs" && known.inputs.is_empty() {
-                        inputs(writer, part.value, known, report);
+                    if part.key == "inputs" && scope.inputs.is_empty() {
+                        inputs(writer, part.value, scope, report);
                     } else {
                         writer.left_out(0, &format!("on.{}.{}", entry.key, part.key));
                     }
@@ -97,7 +97,7 @@ fn triggers(writer: &mut Writer, on: Doc<'_>, known: &mut Known, report: &mut Re
     }
 }
 
-fn inputs(writer: &mut Writer, doc: Doc<'_>, known: &mut Known, report: &mut Report) {
+fn inputs(writer: &mut Writer, doc: Doc<'_>, scope: &mut JobScope, report: &mut Report) {
     let entries = doc.entries("`inputs`", report);
     if entries.is_empty() {
         return;
@@ -108,7 +108,7 @@ fn inputs(writer: &mut Writer, doc: Doc<'_>, known: &mut Known, report: &mut Rep
             writer.left_out(2, &format!("input {}, whose name is not usable here", input.key));
             continue;
         }
-        known.inputs.insert(input.key.to_owned());
+        scope.inputs.insert(input.key.to_owned());
         let fields = input.value.object("an input", report);
         let kind = fields.get("type").and_then(Value::as_str).unwrap_or("string");
         let mut ours = serde_json::Map::new();
@@ -141,8 +141,8 @@ fn env_of(
     writer: &mut Writer,
     indent: usize,
     doc: Doc<'_>,
-    known: &Known,
-    found: &mut Found,
+    scope: &JobScope,
+    references: &mut References,
     more: &BTreeMap<String, String>,
     report: &mut Report,
 ) {
@@ -156,9 +156,9 @@ fn env_of(
             writer.left_out(indent + 2, &format!("variable {}", entry.key));
             continue;
         }
-        let before = found.unknown.len();
-        let text = translate(&plain(&entry.value.value()), known, found, false);
-        for unknown in found.unknown.drain(before..) {
+        let before = references.unknown.len();
+        let text = translate(&plain(&entry.value.value()), scope, references, false);
+        for unknown in references.unknown.drain(before..) {
             writer.left_out(indent + 2, &format!("${{{{ {unknown} }}}}"));
         }
         writer.text(indent + 2, entry.key, &text);
@@ -172,8 +172,8 @@ fn write_job(
     writer: &mut Writer,
     job: Entry<'_>,
     tasks: &BTreeMap<&str, String>,
-    known: &mut Known,
-    found: &mut Found,
+    scope: &mut JobScope,
+    references: &mut References,
     folder: Option<&str>,
     report: &mut Report,
 ) {
@@ -181,12 +181,12 @@ fn write_job(
     writer.line(2, &format!("{}:", Value::from(task.as_str())));
     let entries = job.value.entries("a job", report);
     let get = |key: &str| entries.iter().find(|entry| entry.key == key).map(|entry| entry.value);
-    write_needs(writer, get("needs"), task, tasks, known);
+    write_needs(writer, get("needs"), task, tasks, scope);
     // Whatever of this is not empty keeps the job from being carried over: it then fails instead of running anyway.
     let mut obstacles: Vec<String> = Vec::new();
-    known.matrix.clear();
+    scope.matrix.clear();
     if let Some(strategy) = get("strategy") {
-        write_strategy(writer, strategy.object("`strategy`", report), known, &mut obstacles);
+        write_strategy(writer, strategy.object("`strategy`", report), scope, &mut obstacles);
     }
     for entry in &entries {
         match entry.key {
@@ -197,7 +197,7 @@ fn write_job(
                 None => writer.left_out(4, &format!("timeout-minutes: {}", plain(&entry.value.value()))),
             },
             "continue-on-error" if entry.value.value() == Value::Bool(true) => writer.line(4, "on_exhausted: continue"),
-            "if" => write_condition(writer, &plain(&entry.value.value()), known, &mut obstacles),
+            "if" => write_condition(writer, &plain(&entry.value.value()), scope, &mut obstacles),
             "uses" => obstacles.push(format!("uses: {}", plain(&entry.value.value()))),
             other => writer.left_out(4, &format!("{other}: {}", plain(&entry.value.value()))),
         }
@@ -205,14 +205,14 @@ fn write_job(
     let own_folder = get("defaults").and_then(|defaults| run_folder(defaults.value()));
     let steps = get("steps").map(|steps| steps.items("`steps`", report)).unwrap_or_default();
     let steps: Vec<Map<String, Value>> = steps.iter().map(|step| step.object("a step", report)).collect();
-    known.steps = steps.iter().filter_map(|step| step.get("id").map(plain)).collect();
+    scope.steps = steps.iter().filter_map(|step| step.get("id").map(plain)).collect();
     let outputs = get("outputs").map(|outputs| outputs.object("`outputs`", report)).unwrap_or_default();
     let folder = own_folder.as_deref().or(folder);
-    let script = steps::script(&steps, &outputs, folder, known, found);
+    let script = steps::script(&steps, &outputs, folder, scope, references);
     script.left_out.iter().for_each(|what| writer.left_out(4, what));
-    let more = std::mem::take(&mut found.variables);
+    let more = std::mem::take(&mut references.variables);
     match get("env") {
-        Some(env) => env_of(writer, 4, env, known, found, &more, report),
+        Some(env) => env_of(writer, 4, env, scope, references, &more, report),
         None if !more.is_empty() => {
             writer.line(4, "env:");
             more.iter().for_each(|(name, expression)| writer.text(6, name, &format!("${{{{ {expression} }}}}")));
@@ -236,9 +236,9 @@ fn write_needs(
     needs: Option<Doc<'_>>,
     task: &String,
     tasks: &BTreeMap<&str, String>,
-    known: &mut Known,
+    scope: &mut JobScope,
 ) {
-    known.needs.clear();
+    scope.needs.clear();
     let there: Vec<String> = match needs.map(|needs| needs.value()) {
         None => return,
         Some(Value::Array(items)) => items.iter().map(plain).collect(),
@@ -248,7 +248,7 @@ fn write_needs(
     for need in there {
         match tasks.get(need.as_str()).filter(|other| *other != task && !ours.contains(*other)) {
             Some(other) => {
-                known.needs.insert(need, other.clone());
+                scope.needs.insert(need, other.clone());
                 ours.push(other.clone());
             }
             None => writer.left_out(4, &format!("needs: {need}, there is no such job")),
@@ -259,13 +259,13 @@ fn write_needs(
     }
 }
 
-fn write_condition(writer: &mut Writer, text: &str, known: &Known, obstacles: &mut Vec<String>) {
+fn write_condition(writer: &mut Writer, text: &str, scope: &JobScope, obstacles: &mut Vec<String>) {
     let read = conditions::read(text);
-    let translated = read.as_ref().and_then(|condition| condition.expression(known));
+    let translated = read.as_ref().and_then(|condition| condition.expression(scope));
     let (Some(condition), Some(expression)) = (read, translated) else {
         return obstacles.push(format!("if: {text}"));
     };
-    let has_needs = !known.needs.is_empty();
+    let has_needs = !scope.needs.is_empty();
     match condition.when {
         When::Always if has_needs => writer.line(4, "trigger_rule: all_done"),
         When::Failure if has_needs => writer.line(4, "trigger_rule: one_failed"),
@@ -279,12 +279,17 @@ fn write_condition(writer: &mut Writer, text: &str, known: &Known, obstacles: &m
 }
 
 /// A matrix of constants is the list of its combinations.
-fn write_strategy(writer: &mut Writer, strategy: Map<String, Value>, known: &mut Known, obstacles: &mut Vec<String>) {
+fn write_strategy(
+    writer: &mut Writer,
+    strategy: Map<String, Value>,
+    scope: &mut JobScope,
+    obstacles: &mut Vec<String>,
+) {
     for (key, value) in &strategy {
         match key.as_str() {
             "matrix" => match matrix::combinations(value) {
                 Some(items) => {
-                    known.matrix = items.iter().flat_map(|item| item.keys().cloned()).collect();
+                    scope.matrix = items.iter().flat_map(|item| item.keys().cloned()).collect();
                     let items: Vec<Value> = items.into_iter().map(Value::Object).collect();
                     writer.value(4, "foreach", &items.into());
                 }

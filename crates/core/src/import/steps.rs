@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::conditions::{self, When, quoted};
-use super::expressions::{Found, Known, translate};
+use super::expressions::{JobScope, References, translate};
 use super::writer::{is_variable, plain};
 
 /// The script, and what of the steps has no place in it.
@@ -56,20 +56,20 @@ pub(super) fn script(
     steps: &[Map<String, Value>],
     outputs: &Map<String, Value>,
     folder: Option<&str>,
-    known: &Known,
-    found: &mut Found,
+    scope: &JobScope,
+    references: &mut References,
 ) -> Script {
     let mut made = Script { text: BEGIN.to_owned(), left_out: Vec::new(), count: 0 };
     for (number, step) in steps.iter().enumerate() {
         let title = step.get("name").map_or_else(|| format!("step {}", number + 1), plain);
         let title: String = title.chars().filter(|one| !one.is_control()).take(120).collect();
-        write_step(&mut made, step, &title.replace("${{", "$ {{"), folder, known, found);
+        write_step(&mut made, step, &title.replace("${{", "$ {{"), folder, scope, references);
     }
     for (name, value) in outputs {
-        let before = found.unknown.len();
-        let text = words(&plain(value), known, found);
-        if found.unknown.len() > before || !is_variable(name) {
-            found.unknown.truncate(before);
+        let before = references.unknown.len();
+        let text = words(&plain(value), scope, references);
+        if references.unknown.len() > before || !is_variable(name) {
+            references.unknown.truncate(before);
             made.left_out.push(format!("outputs.{name}: {}", plain(value)));
         } else {
             made.text.push_str(&format!("printf '%s=%s\\n' {name} {text} >> \"$MAINSPRING_OUTPUT\"\n"));
@@ -84,8 +84,8 @@ fn write_step(
     step: &Map<String, Value>,
     title: &str,
     folder: Option<&str>,
-    known: &Known,
-    found: &mut Found,
+    scope: &JobScope,
+    references: &mut References,
 ) {
     for (key, value) in step {
         match key.as_str() {
@@ -101,21 +101,21 @@ fn write_step(
     let id = step.get("id").map(plain).filter(|id| is_variable(&id.replace('-', "_")));
     let id = id.map(|id| id.replace('-', "_")).unwrap_or_default();
     let go_on = if step.get("continue-on-error") == Some(&Value::Bool(true)) { "continue" } else { "''" };
-    let before = found.unknown.len();
-    let condition = test(step, known, found);
+    let before = references.unknown.len();
+    let condition = test(step, scope, references);
     let foreign = step.get("shell").and_then(Value::as_str).filter(|shell| !matches!(*shell, "bash" | "sh"));
     let body = match (&condition, foreign) {
         (None, _) => refusal(&format!("the condition {}", step.get("if").map(plain).unwrap_or_default())),
         (_, Some(shell)) => refusal(&format!("shell: {shell}")),
         _ => {
-            let body = body(step, run, folder, known, found);
-            match found.unknown.get(before) {
+            let body = body(step, run, folder, scope, references);
+            match references.unknown.get(before) {
                 Some(unknown) => refusal(&format!("${{{{ {unknown} }}}}")),
                 None => body,
             }
         }
     };
-    for unknown in found.unknown.drain(before..) {
+    for unknown in references.unknown.drain(before..) {
         made.left_out.push(format!("step `{title}` ${{{{ {unknown} }}}}"));
     }
     if condition.is_none() {
@@ -129,10 +129,10 @@ fn write_step(
 }
 
 /// The condition of a step for the shell; `None` if it cannot be said.
-fn test(step: &Map<String, Value>, known: &Known, found: &mut Found) -> Option<String> {
+fn test(step: &Map<String, Value>, scope: &JobScope, references: &mut References) -> Option<String> {
     let Some(written) = step.get("if") else { return Some("[ $failed = 0 ]".into()) };
     let condition = conditions::read(&plain(written))?;
-    let rest = condition.shell(known, found)?;
+    let rest = condition.shell(scope, references)?;
     let when = match condition.when {
         When::Success => "[ $failed = 0 ]",
         When::Failure => "[ $failed = 1 ]",
@@ -147,25 +147,31 @@ fn refusal(what: &str) -> String {
     format!("echo {} >&2\nexit 1", quoted(&format!("this step was not carried over: {what}")))
 }
 
-fn body(step: &Map<String, Value>, run: &Value, folder: Option<&str>, known: &Known, found: &mut Found) -> String {
+fn body(
+    step: &Map<String, Value>,
+    run: &Value,
+    folder: Option<&str>,
+    scope: &JobScope,
+    references: &mut References,
+) -> String {
     let mut body = String::from("set -e\n");
     for (name, value) in step.get("env").and_then(Value::as_object).into_iter().flatten() {
         if is_variable(name) {
-            body.push_str(&format!("export {name}={}\n", words(&plain(value), known, found)));
+            body.push_str(&format!("export {name}={}\n", words(&plain(value), scope, references)));
         } else {
-            found.unknown.push(format!("env.{name}"));
+            references.unknown.push(format!("env.{name}"));
         }
     }
     let folder = step.get("working-directory").and_then(Value::as_str).or(folder);
     if let Some(folder) = folder {
-        body.push_str(&format!("cd {}\n", words(folder, known, found)));
+        body.push_str(&format!("cd {}\n", words(folder, scope, references)));
     }
-    body.push_str(translate(&plain(run), known, found, true).trim_end());
+    body.push_str(translate(&plain(run), scope, references, true).trim_end());
     body
 }
 
 /// A text with `${{ }}` as one word of the shell.
-fn words(text: &str, known: &Known, found: &mut Found) -> String {
+fn words(text: &str, scope: &JobScope, references: &mut References) -> String {
     let mut word = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${{") {
@@ -173,7 +179,7 @@ fn words(text: &str, known: &Known, found: &mut Found) -> String {
         if at > 0 {
             word.push_str(&quoted(&rest[..at]));
         }
-        let variable = translate(&rest[at..at + end + 2], known, found, true);
+        let variable = translate(&rest[at..at + end + 2], scope, references, true);
         word.push_str(&format!("\"{variable}\""));
         rest = &rest[at + end + 2..];
     }

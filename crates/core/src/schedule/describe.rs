@@ -36,7 +36,7 @@ pub(super) fn describe(fields: &[&str; 7]) -> String {
 
 fn field_by_field(fields: &[&str; 7]) -> String {
     let [second, minute, hour, day, month, weekday, year] = *fields;
-    let said = [
+    let parts = [
         ("second", second, second == "0"),
         ("minute", minute, false),
         ("hour", hour, false),
@@ -45,10 +45,10 @@ fn field_by_field(fields: &[&str; 7]) -> String {
         ("weekday", weekday, weekday == "*"),
         ("year", year, year == "*"),
     ];
-    let said = said.iter().filter(|(_, _, plain)| !plain).map(|(name, text, _)| format!("{name} {text}"));
+    let parts = parts.iter().filter(|(_, _, plain)| !plain).map(|(name, text, _)| format!("{name} {text}"));
     let both = ![day, weekday].contains(&"*") && !weekday.starts_with('+');
     let note = if both { " (a day fits if either its day of the month or its weekday does)" } else { "" };
-    format!("when the clock shows {}{note}", said.collect::<Vec<_>>().join(", "))
+    format!("when the clock shows {}{note}", parts.collect::<Vec<_>>().join(", "))
 }
 
 /// The times of a day, and whether they are few enough that `every day` belongs behind them.

@@ -27,7 +27,7 @@ pub use cron::Cron;
 pub use fields::{CronError, CronField};
 pub use identity::{identity, jitter};
 pub use timetable::{BlackedOut, Fire, Next, Schedule, ScheduleError};
-pub use turn::{GIVE_UP, GRACE, Progress, Turn};
+pub use turn::{Advance, GIVE_UP, GRACE, Progress};
 pub use zone::{
     UnknownTimezone, Zone, ZoneTables, ZoneVersion, install_zones, local, timezone, zone_generation, zone_version,
 };

@@ -1,4 +1,4 @@
-//! What a trigger does with the time that has passed.
+//! Decides what a trigger does about the time that has passed.
 
 use crate::Micros;
 use crate::workflow::{Catchup, CatchupPolicy};
@@ -9,7 +9,7 @@ use super::timetable::{BlackedOut, Fire, Next, Schedule};
 /// A fire that is late by no more than this happens whatever the catch-up policy says: a change of leaders or a restart
 /// is not an outage.
 pub const GRACE: Micros = 10_000_000;
-/// How many fires of one trigger a turn takes that is not late.
+/// How many fires of one trigger are taken at once when they are not late.
 const AT_ONCE: usize = 1_000;
 
 /// How far a trigger has come: every nominal instant up to `covered` is settled.
@@ -21,7 +21,7 @@ pub struct Progress {
 
 /// What becomes of the nominal instants between two states of progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Turn {
+pub struct Advance {
     /// Due now, in order.
     pub fire: Vec<Fire>,
     pub missed: Option<Missed>,
@@ -48,14 +48,14 @@ impl Schedule {
     }
 
     /// What falls due up to `now`.
-    pub fn turn(&self, progress: Progress, now: Micros, catchup: Option<Catchup>) -> Turn {
+    pub fn advance(&self, progress: Progress, now: Micros, catchup: Option<Catchup>) -> Advance {
         let Some(first) = self.upcoming(progress).filter(|first| first.fire_at <= now) else {
             return self.settled(progress, Vec::new(), None);
         };
         if now.saturating_sub(first.fire_at) <= GRACE {
             let (due, next) = self.due_now(progress, first, now);
             let covered = due.last().map_or(progress.covered, |last| last.nominal);
-            return Turn {
+            return Advance {
                 blacked_out: self.closed_between(progress.covered, covered),
                 fire: due,
                 missed: None,
@@ -75,7 +75,7 @@ impl Schedule {
 
     /// What is given up of the time up to `now` before anything fires: at the end of a pause by the trigger's own policy,
     /// when its schedule changes by `none`. What the policy wants made up for is left to be fired.
-    pub fn give_up(&self, progress: Progress, now: Micros, catchup: Option<Catchup>) -> Turn {
+    pub fn give_up(&self, progress: Progress, now: Micros, catchup: Option<Catchup>) -> Advance {
         let owed = self.owed(progress.covered, progress.fired, now, catchup);
         self.settled(progress, Vec::new(), owed.missed)
     }
@@ -91,11 +91,11 @@ impl Schedule {
         (due, next)
     }
 
-    fn settled(&self, progress: Progress, fire: Vec<Fire>, missed: Option<Missed>) -> Turn {
+    fn settled(&self, progress: Progress, fire: Vec<Fire>, missed: Option<Missed>) -> Advance {
         let last = fire.last().map(|fire| fire.nominal).max(missed.map(|missed| missed.last));
         let covered = last.map_or(progress.covered, |last| last.max(progress.covered));
         let next = self.upcoming(Progress { covered, fired: progress.fired + fire.len() as u64 });
-        Turn { blacked_out: self.closed_between(progress.covered, covered), fire, missed, covered, next }
+        Advance { blacked_out: self.closed_between(progress.covered, covered), fire, missed, covered, next }
     }
 
     fn closed_between(&self, after: Micros, until: Micros) -> Vec<BlackedOut> {
@@ -134,11 +134,11 @@ mod tests {
         (Schedule::new(trigger, 0, calendar).unwrap(), trigger.catchup)
     }
 
-    fn shown(turn: &Turn) -> String {
-        let fires: Vec<String> = turn.fire.iter().map(|fire| (fire.nominal / S).to_string()).collect();
-        let missed = turn.missed.map_or("-".into(), |m| format!("{}..{}x{}", m.first / S, m.last / S, m.count));
-        let next = turn.next.map_or("-".into(), |next| (next.nominal / S).to_string());
-        format!("fire {} missed {missed} covered {} next {next}", fires.join(","), turn.covered / S)
+    fn shown(advance: &Advance) -> String {
+        let fires: Vec<String> = advance.fire.iter().map(|fire| (fire.nominal / S).to_string()).collect();
+        let missed = advance.missed.map_or("-".into(), |m| format!("{}..{}x{}", m.first / S, m.last / S, m.count));
+        let next = advance.next.map_or("-".into(), |next| (next.nominal / S).to_string());
+        format!("fire {} missed {missed} covered {} next {next}", fires.join(","), advance.covered / S)
     }
 
     #[test]
@@ -159,8 +159,8 @@ mod tests {
             ("{at: 1970-01-01T00:01:00Z, catchup: none}", 0, 500, "fire  missed 60..60x1 covered 60 next -"),
         ] {
             let (schedule, catchup) = schedule(trigger, None);
-            let turn = schedule.turn(Progress { covered: covered * S, fired: 0 }, now * S, catchup);
-            assert_eq!(shown(&turn), expected, "{trigger} at {now}");
+            let advance = schedule.advance(Progress { covered: covered * S, fired: 0 }, now * S, catchup);
+            assert_eq!(shown(&advance), expected, "{trigger} at {now}");
         }
     }
 
@@ -172,8 +172,8 @@ mod tests {
             ("{every: 1s, catchup: all}", "fire  missed - covered 0 next 1"),
         ] {
             let (schedule, catchup) = schedule(trigger, None);
-            let turn = schedule.give_up(Progress { covered: 0, fired: 0 }, 5 * S, catchup);
-            assert_eq!(shown(&turn), expected, "{trigger}");
+            let advance = schedule.give_up(Progress { covered: 0, fired: 0 }, 5 * S, catchup);
+            assert_eq!(shown(&advance), expected, "{trigger}");
         }
     }
 
@@ -188,11 +188,11 @@ mod tests {
         };
         let (schedule, catchup) = schedule("{cron: '0 6 * * *'}", Some(Calendar::new(&spec).unwrap()));
         let day = 86_400 * S;
-        let turn = schedule.turn(Progress { covered: day / 2, fired: 1 }, 2 * day + day / 4, catchup);
-        assert_eq!(turn.fire.len(), 1);
-        assert_eq!(turn.blacked_out, [BlackedOut { first: day + day / 4, last: 2 * day - 1 }]);
-        let turn = schedule.turn(Progress { covered: turn.covered, fired: 2 }, 3 * day + day / 4, catchup);
-        assert_eq!((turn.fire.len(), turn.blacked_out.len()), (1, 0));
+        let advance = schedule.advance(Progress { covered: day / 2, fired: 1 }, 2 * day + day / 4, catchup);
+        assert_eq!(advance.fire.len(), 1);
+        assert_eq!(advance.blacked_out, [BlackedOut { first: day + day / 4, last: 2 * day - 1 }]);
+        let advance = schedule.advance(Progress { covered: advance.covered, fired: 2 }, 3 * day + day / 4, catchup);
+        assert_eq!((advance.fire.len(), advance.blacked_out.len()), (1, 0));
     }
 
     #[test]

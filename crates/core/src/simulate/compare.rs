@@ -24,31 +24,31 @@ pub struct Difference {
 
 /// Everything that differs; empty if the case holds.
 pub fn compare(workflow: &Workflow, case: &Case, played: &Result<Outcome, Refusal>) -> Vec<Difference> {
-    let mut found = Found(Vec::new());
+    let mut differences = DifferenceList(Vec::new());
     match (played, &case.expect.refused) {
-        (Ok(outcome), None) => found.outcome(workflow, case, outcome),
+        (Ok(outcome), None) => differences.outcome(workflow, case, outcome),
         (Ok(outcome), Some(text)) => {
             let expected = format!("the inputs are refused: {}", text.value);
-            found.add(text.place, "refused", expected, format!("the run was {}", outcome.state));
+            differences.add(text.place, "refused", expected, format!("the run was {}", outcome.state));
         }
         (Err(Refusal::Inputs(problems)), Some(text)) => {
             let problems = problems.to_string();
             if !problems.contains(&text.value) {
-                found.add(text.place, "refused", format!("an error with {}", quoted(&text.value)), problems);
+                differences.add(text.place, "refused", format!("an error with {}", quoted(&text.value)), problems);
             }
         }
         (Err(Refusal::Inputs(problems)), None) => {
             let actual = format!("the inputs are refused: {problems}");
-            found.add(case.place, "inputs", "inputs that fit the workflow".into(), actual);
+            differences.add(case.place, "inputs", "inputs that fit the workflow".into(), actual);
         }
     }
-    found.0
+    differences.0
 }
 
-struct Found(Vec<Difference>);
+struct DifferenceList(Vec<Difference>);
 
 /// A task or an item of one, as far as expectations go.
-struct Seen<'a> {
+struct Observed<'a> {
     state: TaskState,
     attempts: u32,
     output: Option<&'a Value>,
@@ -58,7 +58,7 @@ struct Seen<'a> {
     items: Option<usize>,
 }
 
-impl Found {
+impl DifferenceList {
     fn add(&mut self, place: Place, about: impl Into<String>, expected: String, actual: String) {
         self.0.push(Difference { place, about: about.into(), expected, actual });
     }
@@ -91,7 +91,7 @@ impl Found {
         }
         self.order(workflow, case, outcome);
         for name in &case.expect.not_run {
-            let began = outcome_of(workflow, &name.value, outcome).is_some_and(|seen| seen.attempts > 0);
+            let began = outcome_of(workflow, &name.value, outcome).is_some_and(|observed| observed.attempts > 0);
             if began {
                 self.add(name.place, format!("not_run: {}", name.value), "it does not run".into(), "it ran".into());
             }
@@ -127,49 +127,50 @@ impl Found {
 
     fn task(&mut self, workflow: &Workflow, name: &str, expected: &Located<ExpectedTask>, outcome: &Outcome) {
         let about = format!("tasks.{name}");
-        let Some(seen) = outcome_of(workflow, name, outcome) else {
+        let Some(observed) = outcome_of(workflow, name, outcome) else {
             self.add(expected.place, about, "an item of this number".into(), "no such item".into());
             return;
         };
         let expected = &expected.value;
         if let Some(status) = &expected.status
-            && status.value != seen.state
+            && status.value != observed.state
         {
-            let cause = seen.error.filter(|_| seen.state == TaskState::Failed);
-            let actual = cause.map_or(seen.state.to_string(), |failure| format!("{}: {}", seen.state, failure.message));
+            let cause = observed.error.filter(|_| observed.state == TaskState::Failed);
+            let actual =
+                cause.map_or(observed.state.to_string(), |failure| format!("{}: {}", observed.state, failure.message));
             self.add(status.place, format!("{about}.status"), status.value.to_string(), actual);
         }
         if let Some(attempts) = &expected.attempts {
-            self.same(&format!("{about}.attempts"), attempts, &seen.attempts, u32::to_string);
+            self.same(&format!("{about}.attempts"), attempts, &observed.attempts, u32::to_string);
         }
         if let Some(output) = &expected.output {
-            self.same(&format!("{about}.output"), output, seen.output.unwrap_or(&Value::Null), shown);
+            self.same(&format!("{about}.output"), output, observed.output.unwrap_or(&Value::Null), shown);
         }
         if let Some(error) = &expected.error {
-            let message = seen.error.map_or("no error", |failure| failure.message.as_str());
+            let message = observed.error.map_or("no error", |failure| failure.message.as_str());
             if !message.contains(&error.value) {
                 let wanted = format!("a message with {}", quoted(&error.value));
                 self.add(error.place, format!("{about}.error"), wanted, message.to_owned());
             }
         }
         if let Some(items) = &expected.items {
-            self.same(&format!("{about}.items"), items, &(seen.items.unwrap_or(0) as u32), u32::to_string);
+            self.same(&format!("{about}.items"), items, &(observed.items.unwrap_or(0) as u32), u32::to_string);
         }
-        self.given(&about, expected, &seen);
+        self.given(&about, expected, &observed);
     }
 
     /// What the task was given to do.
-    fn given(&mut self, about: &str, expected: &ExpectedTask, seen: &Seen<'_>) {
+    fn given(&mut self, about: &str, expected: &ExpectedTask, observed: &Observed<'_>) {
         for (name, text) in &expected.env {
             let about = format!("{about}.env.{name}");
             // Later ones win.
-            let env = seen.order.map_or(&[][..], |order| &order.env);
+            let env = observed.order.map_or(&[][..], |order| &order.env);
             match env.iter().rev().find(|(variable, _)| variable == name) {
                 Some((_, actual)) => self.same(&about, text, actual, |text| format!("{text:?}")),
                 None => self.add(text.place, about, format!("{:?}", text.value), "not set".into()),
             }
         }
-        let action = seen.order.map(|order| &order.action);
+        let action = observed.order.map(|order| &order.action);
         if let Some(payload) = &expected.payload {
             let actual = match action {
                 Some(OrderAction::Function { payload, .. } | OrderAction::Remote { payload, .. }) => payload,
@@ -185,7 +186,7 @@ impl Found {
             self.same(&format!("{about}.url"), url, &actual, |text| format!("{text:?}"));
         }
         if let Some(inputs) = &expected.inputs {
-            self.same(&format!("{about}.inputs"), inputs, seen.child_inputs.unwrap_or(&Value::Null), shown);
+            self.same(&format!("{about}.inputs"), inputs, observed.child_inputs.unwrap_or(&Value::Null), shown);
         }
     }
 
@@ -211,11 +212,11 @@ impl Found {
     }
 }
 
-fn outcome_of<'a>(workflow: &Workflow, name: &str, outcome: &'a Outcome) -> Option<Seen<'a>> {
+fn outcome_of<'a>(workflow: &Workflow, name: &str, outcome: &'a Outcome) -> Option<Observed<'a>> {
     let (base, item) = split_item(name);
     let task = &outcome.tasks[workflow.task_index(base)?];
     Some(match item {
-        None => Seen {
+        None => Observed {
             state: task.state,
             attempts: task.attempts,
             output: task.output.as_ref(),
@@ -226,7 +227,7 @@ fn outcome_of<'a>(workflow: &Workflow, name: &str, outcome: &'a Outcome) -> Opti
         },
         Some(number) => {
             let item = task.items.as_ref()?.get(number)?;
-            Seen {
+            Observed {
                 state: item.state,
                 attempts: item.attempts,
                 output: item.output.as_ref(),

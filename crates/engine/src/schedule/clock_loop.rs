@@ -239,8 +239,8 @@ impl Keeper {
             };
             match timetable {
                 Ok((spec, timetable)) => {
-                    let turn = timetable.schedule.turn(due.progress, wall, timetable.trigger.catchup);
-                    pending.push(Pending::new(due, timetable, spec, turn));
+                    let advance = timetable.schedule.advance(due.progress, wall, timetable.trigger.catchup);
+                    pending.push(Pending::new(due, timetable, spec, advance));
                 }
                 Err(problem) => {
                     tracing::error!(trigger = %due.id, problem, "a trigger cannot fire");

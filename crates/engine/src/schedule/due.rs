@@ -1,9 +1,9 @@
-//! What is left to do of a trigger's turn, and the units of fires that do it.
+//! What is left to do of the advance of a trigger, and the units of fires that do it.
 
 use std::sync::Arc;
 
 use mainspring_core::Micros;
-use mainspring_core::schedule::{Fire, Progress, Schedule, Turn};
+use mainspring_core::schedule::{Advance, Fire, Progress, Schedule};
 use mainspring_core::workflow::Trigger;
 use mainspring_store::{DueTrigger, FireOf, Fired, Firing, NewFire, Result};
 
@@ -19,20 +19,20 @@ pub(crate) struct Timetable {
     pub(crate) schedule: Schedule,
 }
 
-/// A due trigger and what is left to do of its turn.
+/// A due trigger and what is left of its advance.
 #[derive(Debug)]
 pub(crate) struct Pending {
     due: DueTrigger,
     timetable: Arc<Timetable>,
     spec: Arc<Spec>,
-    turn: Turn,
+    advance: Advance,
     /// How many of its fires are in units already.
     done: usize,
 }
 
 impl Pending {
-    pub(crate) fn new(due: DueTrigger, timetable: Arc<Timetable>, spec: Arc<Spec>, turn: Turn) -> Self {
-        Self { due, timetable, spec, turn, done: 0 }
+    pub(crate) fn new(due: DueTrigger, timetable: Arc<Timetable>, spec: Arc<Spec>, advance: Advance) -> Self {
+        Self { due, timetable, spec, advance, done: 0 }
     }
 
     /// The limit that its fires will count against, if that is known.
@@ -41,7 +41,7 @@ impl Pending {
     }
 
     fn is_done(&self) -> bool {
-        self.done >= self.turn.fire.len()
+        self.done >= self.advance.fire.len()
     }
 
     /// All of it, to be made ahead; `None` for what is better made when it is due.
@@ -49,7 +49,7 @@ impl Pending {
         let takes_slots = self.spec.workflow.concurrency.is_some() || is_exclusive(self.timetable.trigger.overlap);
         // Slots that cannot be given back meanwhile may as well be taken before.
         let policy = shared.client.store.fire_policy();
-        if takes_slots && !policy.writes_alone || self.turn.fire.len() > 1 {
+        if takes_slots && !policy.writes_alone || self.advance.fire.len() > 1 {
             return Ok(None);
         }
         let firing = self.next_part(shared, 1, Some(made_at)).await?;
@@ -61,20 +61,20 @@ impl Pending {
     async fn next_part(&mut self, shared: &Shared, room: usize, made_at: Option<Micros>) -> Result<Firing> {
         let first = self.done == 0;
         let from = self.done;
-        let until = (from + room).min(self.turn.fire.len());
-        let expected = if first { self.due.next_fire_at } else { self.turn.fire[from].fire_at };
+        let until = (from + room).min(self.advance.fire.len());
+        let expected = if first { self.due.next_fire_at } else { self.advance.fire[from].fire_at };
         let mut fires: Vec<NewFire> = Vec::with_capacity(until - from + 1);
         if first {
-            fires.extend(self.turn.missed.map(|missed| NewFire::missed(missed, "nobody fired it in time")));
-            fires.extend(self.turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
+            fires.extend(self.advance.missed.map(|missed| NewFire::missed(missed, "nobody fired it in time")));
+            fires.extend(self.advance.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
         }
-        for fire in &self.turn.fire[from..until] {
+        for fire in &self.advance.fire[from..until] {
             fires.push(self.new_fire(shared, *fire, made_at).await?);
         }
         self.done = until;
-        let (covered, next) = match self.turn.fire.get(until) {
-            Some(following) => (self.turn.fire[until - 1].nominal, Some(*following)),
-            None => (self.turn.covered, self.turn.next),
+        let (covered, next) = match self.advance.fire.get(until) {
+            Some(following) => (self.advance.fire[until - 1].nominal, Some(*following)),
+            None => (self.advance.covered, self.advance.next),
         };
         // Only fires that start a run count for `max_executions`.
         let started = fires.iter().filter(|fire| fire.run().is_some()).count();
@@ -84,7 +84,7 @@ impl Pending {
         Ok(Firing { trigger, revision, next_fire_at: expected, fires, covered, next, next_if_refused })
     }
 
-    /// What comes after `covered` while a fire of this turn has not counted.
+    /// What comes after `covered` while a fire of this advance has not counted.
     fn upcoming(&self, covered: Micros) -> Option<Fire> {
         self.timetable.schedule.upcoming(Progress { covered, ..self.due.progress })
     }
