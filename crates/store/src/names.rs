@@ -65,7 +65,7 @@ macro_rules! startable {
 }
 pub(crate) use startable;
 
-/// The same for a text that is read at run time.
+/// Names the states and flags in a text that is read at run time.
 pub(crate) fn render(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut rendered = String::with_capacity(text.len());

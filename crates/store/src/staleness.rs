@@ -38,12 +38,12 @@ pub struct WatchFilter {
     pub from_percent: f64,
     /// Less than that; 0 is no bound.
     pub below_percent: f64,
-    /// Leave out runs that a pending entry tells of.
+    /// Leave out runs with a pending dead letter.
     pub without_entry: bool,
     pub limit: i64,
 }
 
-/// A run to give up on, with the entry that tells of it.
+/// A run to give up, with its dead letter.
 #[derive(Debug, Clone)]
 pub struct StaleRun {
     pub letter: NewLetter,

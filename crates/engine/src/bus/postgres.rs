@@ -35,6 +35,6 @@ struct Channel(Listener);
 
 impl Subscription for Channel {
     fn next(&mut self) -> BoxFuture<'_, Result<String, BusError>> {
-        Box::pin(async { self.0.heard().await.map_err(BusError::new) })
+        Box::pin(async { self.0.next_message().await.map_err(BusError::new) })
     }
 }

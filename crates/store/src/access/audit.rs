@@ -55,7 +55,7 @@ macro_rules! insert {
     };
 }
 
-/// Adds an entry in the transaction of what it tells.
+/// Adds an audit row in the transaction of the write it records.
 pub(crate) async fn add_audit_within(tx: &mut Tx, row: &AuditRow) -> Result<()> {
     within!(tx, insert!(row));
     Ok(())

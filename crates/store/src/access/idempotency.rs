@@ -66,7 +66,7 @@ macro_rules! keep {
     };
 }
 
-/// Keeps the answer in the transaction of what it tells.
+/// Stores the answer in the transaction of the request.
 pub(crate) async fn keep_answer_within(tx: &mut Tx, key: (&str, &str), claim: Uuid, answer: &KeptAnswer) -> Result<()> {
     within!(tx, keep!(key, claim, answer));
     Ok(())

@@ -180,7 +180,7 @@ impl Store {
 
     /// Renews the lease of the node's own session, and of the remote ones that it has heard from. Returns every session of
     /// the node that was renewed: its id, whether it takes no more work, whether it is a remote one.
-    pub async fn renew(&self, now: Micros, node: Uuid, heard: &[i64]) -> Result<Vec<(i64, bool, bool)>> {
+    pub async fn renew(&self, now: Micros, node: Uuid, in_contact: &[i64]) -> Result<Vec<(i64, bool, bool)>> {
         let rows = match &*self.db {
             Db::Postgres(pg) => {
                 sqlx::query_as(
@@ -189,7 +189,7 @@ impl Store {
                 )
                 .bind(node)
                 .bind(now)
-                .bind(heard)
+                .bind(in_contact)
                 .fetch_all(&pg.pool)
                 .await?
             }
@@ -202,7 +202,7 @@ impl Store {
                 )
                 .bind(node)
                 .bind(now)
-                .bind(serde_json::to_string(heard).unwrap_or_default())
+                .bind(serde_json::to_string(in_contact).unwrap_or_default())
                 .fetch_all(writer.connection())
                 .await?
             }

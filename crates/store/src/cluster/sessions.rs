@@ -226,7 +226,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
                     .bind(state.code())
                 );
             }
-            Fate::Again => {
+            Fate::Retry => {
                 give_back(tx, now, row, run).await?;
                 released.extend(row.held_pool());
             }
@@ -252,7 +252,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
 
 enum Fate {
     Undecided,
-    Again,
+    Retry,
     Ends(TaskState, Option<Failure>),
 }
 
@@ -272,7 +272,7 @@ fn fate(row: &LiveRow, stopped: Option<Failure>) -> Fate {
         let failure = failure("poison_pill", &format!("{} workers were lost while they executed it", row.lost + 1));
         return Fate::Ends(TaskState::Failed, Some(failure));
     }
-    Fate::Again
+    Fate::Retry
 }
 
 fn failure(kind: &str, message: &str) -> Failure {

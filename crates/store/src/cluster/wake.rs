@@ -53,7 +53,7 @@ impl Store {
 #[boxed]
 impl Listener {
     /// Waits for the next announcement and returns its text (who announces, if it is a wake-up); never returns where there are none.
-    pub async fn heard(&mut self) -> Result<String> {
+    pub async fn next_message(&mut self) -> Result<String> {
         match &mut self.inner {
             Some(listener) => Ok(listener.recv().await?.payload().to_owned()),
             None => std::future::pending().await,

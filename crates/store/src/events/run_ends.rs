@@ -105,7 +105,7 @@ const DETAILS: &str = concat!(
 async fn conclude(tx: &mut Tx, now: Micros, end: &EndRow, new_id: &(dyn Fn() -> Uuid + Sync)) -> Result<usize> {
     let state =
         RunState::try_from(end.state).map_err(|error| Error::bad_row("run_ends", "state", end.run_id, error))?;
-    let mut told = 0;
+    let mut emitted = 0;
     if end.heard {
         let event = event_of(
             end,
@@ -123,15 +123,15 @@ async fn conclude(tx: &mut Tx, now: Micros, end: &EndRow, new_id: &(dyn Fn() -> 
             }),
         );
         announce::insert(tx, &event).await?;
-        told += 1;
+        emitted += 1;
     }
-    let Some(job) = end.job_id else { return Ok(told) };
+    let Some(job) = end.job_id else { return Ok(emitted) };
     let duration = end.started_at.zip(end.task_finished_at).map(|(from, to)| (to - from).max(0));
     count(tx, job, end, state, duration).await?;
     let word = match state {
         RunState::Success => "completed",
         RunState::Failed => "failed",
-        _ => return Ok(told),
+        _ => return Ok(emitted),
     };
     let data = json!({
         "job_id": job,
@@ -144,7 +144,7 @@ async fn conclude(tx: &mut Tx, now: Micros, end: &EndRow, new_id: &(dyn Fn() -> 
     });
     let event = event_of(end, now, new_id(), format!("scheduler:job.{word}"), job.to_string(), data);
     announce::insert(tx, &event).await?;
-    Ok(told + 1)
+    Ok(emitted + 1)
 }
 
 fn event_of(end: &EndRow, now: Micros, id: Uuid, name: String, key: String, data: Value) -> EventRow {

@@ -27,7 +27,7 @@ macro_rules! leaving {
     };
 }
 
-/// The same of requests that leave nothing but their runs: three empty inserts would take longer than the call.
+/// Starts runs of requests that leave only their runs: three empty inserts would take longer than the call.
 const START_ALONE: &str =
     "SELECT * FROM start_runs_v1($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)";
 const START: &str = leaving!(
@@ -42,7 +42,7 @@ pub(crate) async fn submit(connection: &mut PgConnection, now: Micros, columns: 
     Ok(())
 }
 
-/// The same as the next unit of a lane, which starts first tasks.
+/// Creates runs as the next unit of a lane, and starts their first tasks.
 pub(crate) async fn start(lane: &mut Lane, now: Micros, columns: &Columns<'_>, want: &[Want]) -> Result<Started> {
     let mut connection = match lane.connection.take() {
         Some(connection) => connection,

@@ -47,7 +47,7 @@ impl PgTx {
         Self::begin_with(connection, "BEGIN").await
     }
 
-    /// The same for one whose locks others wait for: if it stalls, the database soon ends it.
+    /// Begins a transaction whose locks others wait for: if it stalls, the database soon ends it.
     pub(crate) async fn begin_brief_on(connection: PoolConnection<Postgres>) -> Result<Self> {
         Self::begin_with(connection, "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '3s'").await
     }

@@ -41,7 +41,7 @@ pub struct RunRow {
     pub outputs: Option<Value>,
     pub correlation_id: Option<String>,
     pub trigger: Option<Value>,
-    /// Why it was stopped, and by whom.
+    /// The reason of the stop, and the operator.
     pub reason: Option<String>,
 }
 
@@ -283,7 +283,7 @@ impl Store {
         self.task_runs_at(run, &[]).await
     }
 
-    /// The same of these indexes; of all if none is named.
+    /// The task runs of a run with these indexes; all of them if the list is empty.
     pub async fn task_runs_at(&self, run: RunId, indexes: &[i32]) -> Result<Vec<TaskRunRow>> {
         let live: Vec<TaskRow> = match &mut self.to_read().await? {
             Acquired::Postgres(pg) => {
@@ -334,7 +334,7 @@ impl Store {
         }))
     }
 
-    /// The same of all task runs of a run with indexes from one to another, in one statement.
+    /// The attempts of all task runs of a run within a range of indexes, in one statement.
     pub async fn attempts_between(
         &self,
         run: RunId,
@@ -375,7 +375,7 @@ impl Store {
         status_counts(rows)
     }
 
-    /// The same in one namespace.
+    /// Counts runs by state in one namespace.
     pub async fn run_counts_in(&self, namespace: &str) -> Result<Vec<StatusCount>> {
         let rows: Vec<(i16, i64)> = read!(self, |conn| sqlx::query_as(
             "SELECT r.state, count(*) FROM runs r JOIN workflows w ON w.id = r.workflow_id WHERE w.namespace = $1 \

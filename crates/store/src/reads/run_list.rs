@@ -38,7 +38,7 @@ pub struct RunFilter {
 
 /// How many open runs one step of listing them looks at.
 const OPEN_RUNS_PER_PAGE: usize = 200;
-/// The same for counting them, where a run costs its id.
+/// How many open runs one count reads; a run costs only its id there.
 const OPEN_RUNS_PER_COUNT: usize = 5_000;
 
 /// The runs with live rows before one, newest first: from each the index leads to the next, past all other rows of it.

@@ -35,7 +35,7 @@ pub struct NewRun {
     pub overlap: Option<Overlap>,
     /// The time of day at which it begins, if not at once. It takes its place behind its limit then, whatever `overlap` says.
     pub start_at: Option<Micros>,
-    /// The entry of the audit log that tells of it, in the namespace that is concerned.
+    /// The audit row of the creation, in the namespace that it concerns.
     pub audit: Option<AuditRow>,
 }
 

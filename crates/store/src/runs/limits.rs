@@ -108,7 +108,7 @@ impl Store {
         ids.first().copied().ok_or_else(|| Error::Conflict(format!("limit `{key}` is gone")))
     }
 
-    /// The same for many, each named once; their ids in order. Those that are as they should be cost one read.
+    /// Finds or creates many limits, each named once, and returns their ids in order. Unchanged limits cost one read.
     pub async fn concurrency_limits(&self, wanted: &[(String, i32)]) -> Result<Vec<i32>> {
         let keys: Vec<&str> = wanted.iter().map(|(key, _)| key.as_str()).collect();
         let mut found = self.limits_named(&keys).await?;

@@ -104,7 +104,7 @@ impl Store {
         self.reopen_one(now, request, operator).await
     }
 
-    /// The same as a request, which can bring other inputs.
+    /// Reopens a run by a request, which can change inputs.
     pub async fn reopen_one(&self, now: Micros, request: ReopenRequest<'_>, operator: &Operator) -> Result<Reopened> {
         let run = request.run;
         let outcome = self.reopen_runs(now, &[request], operator).await?.pop();

@@ -79,7 +79,7 @@ impl Repair {
     }
 }
 
-/// What became of it.
+/// The result of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repaired {
     Done,

@@ -1,4 +1,4 @@
-//! What runs go through and no other row tells of. Each has its number among the events of the run.
+//! Transitions of runs that no other row records. Each has its number among the events of the run.
 
 use mainspring_core::{Micros, RunId};
 
@@ -13,7 +13,7 @@ pub enum Transition {
     /// It got the slot that it waited for, or all its rows have been made.
     Admitted,
     EnteredStage,
-    /// In the log also of a run that has ended and was not reopened; then `runs` tells it and no row.
+    /// In the log also of a run that has ended and was not reopened; then `runs` records the end and no row does.
     Ended,
     TimedOut,
     /// What waited for it was cancelled.

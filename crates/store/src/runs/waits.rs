@@ -49,7 +49,7 @@ impl WaitKind {
     }
 }
 
-/// How it went, once something happened.
+/// The result of the wait, once it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitOutcome {
     Badly,

@@ -81,7 +81,7 @@ pub struct NewJob {
     pub id: Uuid,
     /// For the workflow, unless one of its name is there: then the job gets another name.
     pub workflow_id: Uuid,
-    /// For the event that tells of it.
+    /// The id of the event about the end.
     pub event_id: Uuid,
     pub kind: JobKind,
     pub workflow: Workflow,

@@ -101,7 +101,7 @@ impl Row<'_> {
     }
 }
 
-/// Lets the attempts' rows go on. Returns those that end instead; tells of those that were refused.
+/// Continues the rows of attempts. Returns those that end instead, and reports the refused ones.
 pub(super) async fn continue_attempts(
     tx: &mut SqliteTx,
     now: Micros,

@@ -64,17 +64,17 @@ pub(super) static APPLIED: Bulk = Bulk::new(
 #[derive(Debug)]
 pub(super) struct Remembered {
     gone: Vec<EndedTaskRun>,
-    rows: Vec<Known>,
+    rows: Vec<RememberedRow>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct RememberedRow {
     at: i64,
     claim: i64,
     token: TaskToken,
 }
 
-impl Known {
+impl RememberedRow {
     /// What rows have in common that one exchange claimed for one session under the same attempt number.
     fn group(&self) -> (i64, i64, i32) {
         (self.claim, self.token.session, self.token.attempt)
@@ -91,7 +91,7 @@ pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
     for result in ended {
         let token = result.token;
         let known = tx.running(&token).filter(|_| result.from == TaskState::Running)?;
-        all.rows.push(Known { at: known.at, claim: known.claim, token });
+        all.rows.push(RememberedRow { at: known.at, claim: known.claim, token });
         all.gone.push(EndedTaskRun {
             key: token.key,
             version: known.version,
@@ -120,7 +120,7 @@ impl Remembered {
     /// Adds the removal of the rows to a script, if they are few.
     pub(super) fn say_if_few(&self, script: &mut Script) {
         if self.are_few() {
-            END_FEW.say(script, &|_| (), &self.rows, &mut Known::add);
+            END_FEW.say(script, &|_| (), &self.rows, &mut RememberedRow::add);
         }
     }
 
@@ -139,9 +139,9 @@ impl Remembered {
 
     async fn remove(&mut self, tx: &mut SqliteTx) -> Result<u64> {
         self.rows.sort_unstable_by_key(|row| (row.group(), row.at));
-        let groups: Vec<&[Known]> = self.rows.chunk_by(|one, next| one.group() == next.group()).collect();
+        let groups: Vec<&[RememberedRow]> = self.rows.chunk_by(|one, next| one.group() == next.group()).collect();
         if groups.len() > MAX_GROUPS {
-            return END_KNOWN.execute_with(tx, |_| (), &self.rows, Known::add).await;
+            return END_KNOWN.execute_with(tx, |_| (), &self.rows, RememberedRow::add).await;
         }
         let mut removed = 0;
         for group in groups {
@@ -149,7 +149,7 @@ impl Remembered {
             let head = |values: &mut Values| {
                 values.add(claim).add(session).add(attempt);
             };
-            let add = |row: &Known, values: &mut Values| {
+            let add = |row: &RememberedRow, values: &mut Values| {
                 values.add(row.at);
             };
             removed += END_GROUP.execute_with(tx, head, group, add).await?;

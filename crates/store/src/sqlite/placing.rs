@@ -188,7 +188,7 @@ struct Placed {
     due: Micros,
 }
 
-/// Places rows that may start and tells of those that were claimed. Returns the pools they wait for.
+/// Places rows that may start and reports the claimed ones. Returns the pools they wait for.
 pub(super) async fn place(
     tx: &mut SqliteTx,
     now: Micros,
