@@ -32,6 +32,9 @@ pub struct Worker {
     /// Functions at once.
     #[serde(default)]
     pub function_slots: i32,
+    /// Tasks of kind `remote` at once.
+    #[serde(default)]
+    pub remote_slots: i32,
     /// How many task runs it executes.
     pub running: i64,
     /// A process of its own, over the worker protocol; otherwise the pool of a node.

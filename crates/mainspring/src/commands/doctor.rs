@@ -173,7 +173,8 @@ async fn served(findings: &mut Findings, store: &Store) {
     }
     match store.live_sessions().await {
         Ok(sessions) if sessions.iter().any(|session| session.slots > 0 && !session.draining) => {
-            findings.good("servers", format!("{} sessions of workers are live", sessions.len()));
+            let plural = if sessions.len() == 1 { " is" } else { "s are" };
+            findings.good("servers", format!("{} worker{plural} live", sessions.len()));
         }
         Ok(_) => findings.doubtful(
             "servers",
@@ -331,8 +332,8 @@ fn show(out: &Output, findings: &[Finding]) {
         let (word, paint) = match finding.verdict {
             Verdict::Good if out.quiet => continue,
             Verdict::Good => ("ok   ", Paint::Green),
-            Verdict::Doubtful => ("look ", Paint::Yellow),
-            Verdict::Bad => ("wrong", Paint::Red),
+            Verdict::Doubtful => ("warn ", Paint::Yellow),
+            Verdict::Bad => ("error", Paint::Red),
         };
         out.line(format_args!("{} {:13} {}", palette.paint(paint, word), finding.check, finding.message));
         if let Some(remedy) = &finding.remedy {

@@ -81,11 +81,17 @@ fn cells(worker: &Value) -> Vec<String> {
         worker["session_id"].to_string(),
         text(worker, "status").to_owned(),
         kind.to_owned(),
-        worker["slots"].to_string(),
+        slots(worker).to_string(),
         worker["running"].to_string(),
         queues,
         local_text(text(worker, "last_heartbeat")),
     ]
+}
+
+/// Processes at once; a worker that executes none is measured by the functions that it executes.
+fn slots(worker: &Value) -> i64 {
+    let of = |key: &str| worker[key].as_i64().filter(|slots| *slots > 0);
+    of("slots").or_else(|| of("remote_slots")).or_else(|| of("function_slots")).unwrap_or(0)
 }
 
 fn show(app: &App<'_>, worker: &Value) {

@@ -58,7 +58,7 @@ fn databases_that_cannot_be_used() {
         ended.says(&["127.0.0.1:1 is not reachable", "help:"]);
         assert!(!ended.stderr.contains("secret"));
     }
-    place.call(&["doctor", "--database", away]).expect(1).says(&["wrong database", "not reachable"]);
+    place.call(&["doctor", "--database", away]).expect(1).says(&["error database", "not reachable"]);
     place.call(&["runs", "list", "--database", "mysql://x"]).expect(2).says(&["`mysql`"]);
     place.call(&["runs", "list"]).expect(2).says(&["there is no database file", "mainspring server"]);
     place.write("text.db", "this is not a database, it is a text of some length".repeat(100));

@@ -50,6 +50,7 @@ fn shown(row: SessionRow, running: &HashMap<i64, i64>, names: &HashMap<String, u
         labels: words(&row.labels),
         slots: row.slots,
         function_slots: row.function_slots,
+        remote_slots: row.remote_slots,
         running: running.get(&row.id).copied().unwrap_or(0),
         remote: row.remote,
         node: row.node.to_string(),
