@@ -83,7 +83,7 @@ impl<'a> App<'a> {
         client.map_err(|error| Failure::bad_input(error.to_string()).remedy("correct artifacts.url"))
     }
 
-    /// The same client, coordinated as configured.
+    /// The client with the configured coordination.
     pub(crate) async fn coordinated(&self, client: Client) -> Result<Client> {
         let client = match &self.config.redis {
             None => client,
@@ -117,7 +117,7 @@ impl<'a> App<'a> {
         first_start::ensure_key(&self.config)
     }
 
-    /// Who acts from this command line.
+    /// The operator of this command line.
     pub(crate) fn operator(&self, by: Option<String>, reason: Option<String>) -> Operator {
         let user = || std::env::var("USER").ok().filter(|user| !user.is_empty());
         Operator::new(by.or_else(user).unwrap_or_else(|| "cli".into()), reason)
@@ -173,7 +173,7 @@ impl<'a> App<'a> {
         }
     }
 
-    /// The same for a server: its tasks are kept apart from it.
+    /// The pool settings of a server, which isolates its tasks from itself.
     pub(crate) fn server_pool_config(&self) -> Result<PoolConfig> {
         let isolation = Isolation::of(&self.config)?;
         match isolation.is_whole() {

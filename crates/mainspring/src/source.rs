@@ -79,7 +79,7 @@ impl Source {
         mainspring_core::parse(&self.text)
     }
 
-    /// The same with what is allowed but hardly meant.
+    /// Parses and also returns warnings.
     pub(crate) fn parse_with_warnings(&self) -> std::result::Result<(Workflow, Vec<Diagnostic>), Diagnostics> {
         mainspring_core::parse_with_warnings(&self.text)
     }

@@ -160,7 +160,7 @@ fn place(pointer: &str) -> String {
 mod tests {
     use super::*;
 
-    fn judged(status: u16, body: &[u8]) -> Result<Value> {
+    fn checked(status: u16, body: &[u8]) -> Result<Value> {
         read(status, body, &TokenSource::Local)
     }
 
@@ -177,18 +177,18 @@ mod tests {
     fn pointers_are_not_shown_to_people() {
         let body = br#"{"type":"about:blank","title":"x","status":422,"detail":"/execute_at: must be a time",
             "errors":[{"detail":"must be a time","pointer":"/execute_at"}]}"#;
-        assert_eq!(judged(422, body).unwrap_err().message, "execute_at: must be a time");
+        assert_eq!(checked(422, body).unwrap_err().message, "execute_at: must be a time");
     }
 
     #[test]
     fn problems_become_failures_with_places() {
         let body = br#"{"type":"about:blank","title":"x","status":422,"detail":"the body does not fit",
             "errors":[{"detail":"must be a number","pointer":"/slots","line":1,"column":5}]}"#;
-        let failure = judged(422, body).unwrap_err();
+        let failure = checked(422, body).unwrap_err();
         assert_eq!(failure.exit, Exit::BadInput);
         assert_eq!(failure.message, "the body does not fit\n  slots: must be a number (line 1, column 5)");
-        assert_eq!(judged(503, br#"{"detail":"away"}"#).unwrap_err().exit, Exit::Unreachable);
-        assert_eq!(judged(200, b"<html>").unwrap_err().exit, Exit::Unreachable);
-        assert_eq!(judged(204, b"").unwrap(), Value::Null);
+        assert_eq!(checked(503, br#"{"detail":"away"}"#).unwrap_err().exit, Exit::Unreachable);
+        assert_eq!(checked(200, b"<html>").unwrap_err().exit, Exit::Unreachable);
+        assert_eq!(checked(204, b"").unwrap(), Value::Null);
     }
 }

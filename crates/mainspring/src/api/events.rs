@@ -5,11 +5,11 @@ use std::time::Duration;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// A server says something every 15 s, if only that it is there.
+/// A server sends something every 15 s, if only a comment.
 const SILENCE: Duration = Duration::from_secs(60);
 const LARGEST_EVENT: usize = 4 << 20;
 
-/// What a server tells as it happens.
+/// The live events of a server.
 pub(crate) struct Events {
     body: Incoming,
     rest: Vec<u8>,

@@ -94,8 +94,8 @@ impl Endpoint {
         let status = response.status().as_u16();
         let mut body = response.into_body();
         if !(200..300).contains(&status) {
-            let said = self.patiently(async { Ok(Limited::new(body, LARGEST_ANSWER).collect().await) }).await?;
-            let bytes = said.map(|said| said.to_bytes().to_vec()).unwrap_or_default();
+            let collected = self.patiently(async { Ok(Limited::new(body, LARGEST_ANSWER).collect().await) }).await?;
+            let bytes = collected.map(|body| body.to_bytes().to_vec()).unwrap_or_default();
             return Answer { status, etag: None, bytes, token: self.source.clone() }.content().map(|_| ());
         }
         while let Some(frame) = self.patiently(async { Ok(body.frame().await) }).await? {

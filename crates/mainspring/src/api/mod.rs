@@ -64,7 +64,7 @@ impl Connection {
         Self::here(app, client)
     }
 
-    /// The same for a command that is about what there is already: nothing is made.
+    /// Opens the API for a command that needs an existing database: none is created.
     pub(crate) async fn open_existing(app: &App<'_>) -> Result<Self> {
         if let Some(there) = Self::there(app)? {
             return Ok(there);
@@ -73,7 +73,7 @@ impl Connection {
         Self::here(app, client)
     }
 
-    /// The same, or nothing where there is no database yet.
+    /// Opens the API; `None` where there is no database yet.
     pub(crate) async fn open_if_there(app: &App<'_>) -> Result<Option<Self>> {
         if let Some(there) = Self::there(app)? {
             return Ok(Some(there));
@@ -100,7 +100,7 @@ impl Connection {
         Ok(Self { way: Way::Here { api: Box::new(api), client: Box::new(client), user }, namespace })
     }
 
-    /// The same way, under another name. A server knows the caller by the token, and gets the name beside it.
+    /// Acts under another name. A server knows the caller by the token, and receives the name in addition.
     pub(crate) fn acting_as(mut self, by: Option<&str>) -> Self {
         if let (Way::Here { user, .. }, Some(by)) = (&mut self.way, by) {
             by.clone_into(user);
@@ -219,7 +219,7 @@ impl Connection {
         sink.write_all(&content).map_err(|error| Failure::failed(format!("cannot write it: {}", cause(&error))))
     }
 
-    /// What a server tells as it happens; nothing where the database is at hand, which is looked at instead.
+    /// The live events of a server. `None` with direct access to the database, which is polled instead.
     pub(crate) async fn events(&self, path: &[&str], query: Query<'_>) -> Result<Option<Events>> {
         match &self.way {
             Way::There(endpoint) => endpoint.follow(&target(path, query)).await.map(Some),

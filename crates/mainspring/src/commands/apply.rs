@@ -51,7 +51,7 @@ pub(crate) async fn apply(app: &App<'_>, args: ApplyArgs) -> Result {
         };
         let report = report(one, version);
         if app.out.record_format() == Format::Table {
-            tell(app, one, &report);
+            print_report(app, one, &report);
         }
         applied.push(report);
     }
@@ -107,7 +107,7 @@ fn show_differences(app: &App<'_>, one: &Compared) {
     }
 }
 
-fn tell(app: &App<'_>, one: &Compared, report: &Value) {
+fn print_report(app: &App<'_>, one: &Compared, report: &Value) {
     let name = &one.file.workflow.name;
     let is_same = report["unchanged"] == true;
     match (report["version"].as_i64(), report["stored_version"].as_i64()) {

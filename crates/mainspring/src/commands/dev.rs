@@ -53,13 +53,13 @@ pub(crate) async fn dev(app: &App<'_>, args: DevArgs) -> Result {
 }
 
 /// What a file looked like when it was read last.
-type Seen = (SystemTime, u64);
+type FileStamp = (SystemTime, u64);
 
 struct Watch<'a> {
     app: &'a App<'a>,
     client: Client,
     folder: PathBuf,
-    seen: BTreeMap<PathBuf, Seen>,
+    seen: BTreeMap<PathBuf, FileStamp>,
 }
 
 impl Watch<'_> {
@@ -126,7 +126,7 @@ impl Watch<'_> {
 }
 
 /// Workflow files in a folder and those below it; hidden folders, links and tests are left out.
-fn collect(folder: &Path, depth: usize, found: &mut BTreeMap<PathBuf, Seen>) {
+fn collect(folder: &Path, depth: usize, found: &mut BTreeMap<PathBuf, FileStamp>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();

@@ -42,14 +42,14 @@ pub(crate) async fn events(app: &App<'_>, command: EventsCommand) -> Result {
     }
     let announced = api.send("POST", &["scheduler", "events", "trigger"], &[], Some(&body)).await?;
     match app.out.record_format() {
-        Format::Table => tell(app, &args.name, &announced),
+        Format::Table => print_announced(app, &args.name, &announced),
         format => app.out.value(format, &announced),
     }
     Ok(Exit::Success)
 }
 
 /// What an event has started.
-fn tell(app: &App<'_>, name: &str, announced: &Value) {
+fn print_announced(app: &App<'_>, name: &str, announced: &Value) {
     app.out.line(format_args!("event {name} was announced as {}", text(announced, "id")));
     for delivery in announced["deliveries"].as_array().into_iter().flatten() {
         let made = match (delivery["run_id"].as_str(), delivery["job_id"].as_str()) {

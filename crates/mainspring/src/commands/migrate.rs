@@ -49,7 +49,7 @@ pub(crate) async fn migrate(app: &App<'_>, command: MigrateCommand) -> Result {
             // A server that works on the same file would be surprised.
             let _alone = store.lock_server()?;
             let done = store.migrate_up(client.now()).await?;
-            tell(app, store, done, "applied").await
+            print_steps(app, store, done, "applied").await
         }
         MigrateCommand::Down { steps, dry_run } => {
             refuse_newer(store).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn migrate(app: &App<'_>, command: MigrateCommand) -> Result {
             let _alone = store.lock_server()?;
             refuse_while_used(store).await?;
             let done = store.migrate_down(steps).await?;
-            tell(app, store, done, "taken back").await
+            print_steps(app, store, done, "taken back").await
         }
     }
 }
@@ -88,7 +88,7 @@ async fn refuse_newer(store: &Store) -> Result<()> {
     }
 }
 
-async fn tell(app: &App<'_>, store: &Store, done: usize, word: &str) -> Result {
+async fn print_steps(app: &App<'_>, store: &Store, done: usize, word: &str) -> Result {
     let now = store.migration_status().await?.iter().filter(|step| step.applied_at.is_some()).count();
     let steps = if done == 1 { "1 step".to_owned() } else { format!("{done} steps") };
     match app.out.record_format() {

@@ -96,8 +96,8 @@ struct Watch {
     clock: SystemClock,
     /// Looks, actions, and what follows the server. One that panics ends the command.
     jobs: JoinSet<Done>,
-    told: mpsc::Receiver<Told>,
-    tell: mpsc::Sender<Told>,
+    events: mpsc::Receiver<ServerEvent>,
+    sender: mpsc::Sender<ServerEvent>,
     is_looking: bool,
     next_look: Instant,
     last_look: Instant,
@@ -110,15 +110,15 @@ enum Done {
     Acted(Message),
 }
 
-/// What the server tells.
-enum Told {
+/// An event of the server.
+enum ServerEvent {
     Live(bool),
     Changed,
 }
 
 impl Watch {
     fn new(api: Arc<Connection>, model: Model, clock: SystemClock) -> Self {
-        let (tell, told) = mpsc::channel(4);
+        let (sender, events) = mpsc::channel(4);
         let now = Instant::now();
         let next_count = now + COUNT_EVERY;
         Self {
@@ -126,8 +126,8 @@ impl Watch {
             model,
             clock,
             jobs: JoinSet::new(),
-            told,
-            tell,
+            events,
+            sender,
             is_looking: false,
             next_look: now,
             last_look: now,
@@ -144,19 +144,19 @@ impl Watch {
                 _ = signals.next() => return Ok(Exit::Interrupted),
                 key = input.next() => match key? {
                     Some(key) => self.model.update(Message::Key(key)),
-                    None => Effect::Nothing,
+                    None => Effect::None,
                 },
                 Some(done) = self.jobs.join_next() => self.finish(done)?,
-                Some(told) = self.told.recv() => self.hear(told),
+                Some(event) = self.events.recv() => self.receive(event),
                 () = tokio::time::sleep_until(self.next_look), if !self.is_looking => {
                     self.look();
-                    Effect::Nothing
+                    Effect::None
                 }
                 // Ages go on.
-                _ = ticks.tick() => Effect::Nothing,
+                _ = ticks.tick() => Effect::None,
             };
             match effect {
-                Effect::Nothing => {}
+                Effect::None => {}
                 Effect::Look => self.next_look = Instant::now(),
                 Effect::Act(act, run) => {
                     let api = self.api.clone();
@@ -197,16 +197,16 @@ impl Watch {
         }
     }
 
-    fn hear(&mut self, told: Told) -> Effect {
-        match told {
-            Told::Live(is_live) => {
+    fn receive(&mut self, event: ServerEvent) -> Effect {
+        match event {
+            ServerEvent::Live(is_live) => {
                 // Something may have happened unheard.
                 self.next_look = self.next_look.min(self.last_look + LOOK_AT_MOST);
                 self.model.update(Message::Live(is_live))
             }
-            Told::Changed => {
+            ServerEvent::Changed => {
                 self.next_look = self.next_look.min(self.last_look + LOOK_AT_MOST);
-                Effect::Nothing
+                Effect::None
             }
         }
     }
@@ -216,17 +216,17 @@ impl Watch {
         if self.api.client().is_some() {
             return;
         }
-        let (api, tell) = (self.api.clone(), self.tell.clone());
+        let (api, sender) = (self.api.clone(), self.sender.clone());
         self.jobs.spawn(async move {
             let query = [("namespace", api.namespace()), ("types", Some("workflow_status,task_status"))];
             loop {
                 if let Ok(Some(mut changes)) = api.events(&["events", "stream"], &query).await {
-                    _ = tell.send(Told::Live(true)).await;
+                    _ = sender.send(ServerEvent::Live(true)).await;
                     while changes.next().await.is_some() {
                         // If there is no room, an update is pending already.
-                        _ = tell.try_send(Told::Changed);
+                        _ = sender.try_send(ServerEvent::Changed);
                     }
-                    _ = tell.send(Told::Live(false)).await;
+                    _ = sender.send(ServerEvent::Live(false)).await;
                 }
                 tokio::time::sleep(FOLLOW_AGAIN).await;
             }

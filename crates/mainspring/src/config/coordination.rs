@@ -112,7 +112,7 @@ pub(super) fn dispatch(layers: &mut Layers) -> DispatchConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layers::{Source, Word};
+    use super::super::layers::{RawValue, Source};
     use super::*;
 
     #[test]
@@ -120,7 +120,7 @@ mod tests {
         let read = |settings: &[(&'static str, &str)]| {
             let mut layers = Layers::default();
             for (key, value) in settings {
-                layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+                layers.set(key, RawValue::Text((*value).into()), Source::Flag("flag"));
             }
             (dispatch(&mut layers), layers.into_problems())
         };
@@ -141,7 +141,7 @@ mod tests {
     fn check(settings: &[(&'static str, &str)]) -> (Option<EtcdSettings>, Vec<String>) {
         let mut layers = Layers::default();
         for (key, value) in settings {
-            layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+            layers.set(key, RawValue::Text((*value).into()), Source::Flag("flag"));
         }
         (etcd(&mut layers), layers.into_problems())
     }

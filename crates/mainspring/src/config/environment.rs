@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use mainspring_core::diagnostic::did_you_mean;
 
 use super::KEYS;
-use super::layers::{Layers, Source, Word};
+use super::layers::{Layers, RawValue, Source};
 
 const PREFIX: &str = "MAINSPRING_";
 const SECRET_PREFIX: &str = "MAINSPRING_SECRET_";
@@ -123,7 +123,7 @@ fn drop_roles<'a>(layers: &mut Layers, find: &impl Fn(&str) -> Option<&'a str>) 
 
 fn set(layers: &mut Layers, key: &str, value: &str, name: &str) {
     if let Some(key) = KEYS.iter().find(|known| known.name == key) {
-        layers.set(key.name, Word::Text(value.to_owned()), Source::Variable(name.to_owned()));
+        layers.set(key.name, RawValue::Text(value.to_owned()), Source::Variable(name.to_owned()));
     }
 }
 
@@ -175,7 +175,7 @@ mod tests {
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
         let mut layers = Layers::default();
-        layers.set("server.listen", Word::Text("0.0.0.0:1".into()), Source::Flag("file"));
+        layers.set("server.listen", RawValue::Text("0.0.0.0:1".into()), Source::Flag("file"));
         read(&mut layers, &variables);
         assert_eq!(layers.get("server.listen").unwrap().word.to_string(), "0.0.0.0:9000");
         assert_eq!(layers.get("server.roles").unwrap().word.to_string(), "api,scheduler");

@@ -9,7 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::KEYS;
-use super::layers::{Layers, Source, Word};
+use super::layers::{Layers, RawValue, Source};
 use crate::failure::{Failure, Result, cause};
 
 const LARGEST: u64 = 1 << 20;
@@ -83,14 +83,14 @@ fn read_table(layers: &mut Layers, places: &Places<'_>, table: &DeTable<'_>, wit
 fn read_queue(layers: &mut Layers, places: &Places<'_>, name: &Spanned<Cow<'_, str>>, queue: &DeTable<'_>) {
     let key = "queues.transport";
     let mut pairs = match layers.get(key).map(|setting| &setting.word) {
-        Some(Word::Table(pairs)) => pairs.clone(),
+        Some(RawValue::Table(pairs)) => pairs.clone(),
         _ => Vec::new(),
     };
     for (setting, value) in queue {
         match text(value.get_ref()).filter(|_| setting.get_ref() == "transport") {
             Some(transport) => {
                 pairs.push((name.get_ref().to_string(), transport));
-                layers.set(key, Word::Table(pairs.clone()), places.of(&value.span()));
+                layers.set(key, RawValue::Table(pairs.clone()), places.of(&value.span()));
             }
             None => {
                 let place = places.of(&setting.span());
@@ -128,19 +128,19 @@ fn unknown(name: &str, within: &str, source: &Source) -> String {
     }
 }
 
-fn word(value: &DeValue<'_>) -> Option<Word> {
+fn word(value: &DeValue<'_>) -> Option<RawValue> {
     Some(match value {
-        DeValue::String(text) => Word::Text(text.to_string()),
-        DeValue::Boolean(value) => Word::Text(value.to_string()),
-        DeValue::Integer(number) => Word::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
+        DeValue::String(text) => RawValue::Text(text.to_string()),
+        DeValue::Boolean(value) => RawValue::Text(value.to_string()),
+        DeValue::Integer(number) => RawValue::Integer(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
         DeValue::Array(items) => {
             let texts: Option<Vec<String>> = items.iter().map(|item| text(item.get_ref())).collect();
-            Word::List(texts?)
+            RawValue::List(texts?)
         }
         DeValue::Table(table) => {
             let pairs: Option<Vec<_>> =
                 table.iter().map(|(key, value)| Some((key.get_ref().to_string(), text(value.get_ref())?))).collect();
-            Word::Table(pairs?)
+            RawValue::Table(pairs?)
         }
         _ => return None,
     })
@@ -202,7 +202,7 @@ mod tests {
         let text = "[queues.mail]\ntransport = \"redis\"\n[queues.\"web.eu\"]\ntransport = \"database\"\n";
         read_text(&mut layers, "m.toml", text);
         let mut pairs = match &layers.get("queues.transport").unwrap().word {
-            Word::Table(pairs) => pairs.clone(),
+            RawValue::Table(pairs) => pairs.clone(),
             other => panic!("{other:?}"),
         };
         pairs.sort();
@@ -219,10 +219,10 @@ mod tests {
             "database = \"sqlite://x\"\n[worker]\nslots = 4\nqueues = [\"a\", \"b\"]\nlabels = {arch = \"arm\"}\n";
         read_text(&mut layers, "m.toml", text);
         let word = |key: &str| layers.get(key).unwrap().word.clone();
-        assert_eq!(word("database"), Word::Text("sqlite://x".into()));
-        assert_eq!(word("worker.slots"), Word::Integer(4));
-        assert_eq!(word("worker.queues"), Word::List(vec!["a".into(), "b".into()]));
-        assert_eq!(word("worker.labels"), Word::Table(vec![("arch".into(), "arm".into())]));
+        assert_eq!(word("database"), RawValue::Text("sqlite://x".into()));
+        assert_eq!(word("worker.slots"), RawValue::Integer(4));
+        assert_eq!(word("worker.queues"), RawValue::List(vec!["a".into(), "b".into()]));
+        assert_eq!(word("worker.labels"), RawValue::Table(vec![("arch".into(), "arm".into())]));
         assert_eq!(layers.get("worker.slots").unwrap().source.to_string(), "m.toml:3:9");
     }
 }

@@ -7,14 +7,14 @@ use super::KEYS;
 
 /// A value as it was written.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Word {
+pub(crate) enum RawValue {
     Text(String),
     Integer(i64),
     List(Vec<String>),
     Table(Vec<(String, String)>),
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for RawValue {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => out.write_str(text),
@@ -48,7 +48,7 @@ impl fmt::Display for Source {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Setting {
-    pub(crate) word: Word,
+    pub(crate) word: RawValue,
     pub(crate) source: Source,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Layers {
 
 impl Layers {
     /// A later word replaces an earlier one.
-    pub(crate) fn set(&mut self, key: &'static str, word: Word, source: Source) {
+    pub(crate) fn set(&mut self, key: &'static str, word: RawValue, source: Source) {
         debug_assert!(KEYS.iter().any(|known| known.name == key), "{key} is no key");
         self.settings.insert(key, Setting { word, source });
     }

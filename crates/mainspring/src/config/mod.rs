@@ -265,7 +265,7 @@ pub(crate) fn load(file: Option<PathBuf>, flags: &[Flag]) -> Result<Config> {
     }
     environment::read(&mut layers, &variables);
     for flag in flags {
-        layers.set(flag.key, layers::Word::Text(flag.value.clone()), Source::Flag(flag.flag));
+        layers.set(flag.key, layers::RawValue::Text(flag.value.clone()), Source::Flag(flag.flag));
     }
     let config = read::read(&mut layers, file);
     let problems = layers.into_problems();

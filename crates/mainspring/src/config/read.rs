@@ -9,7 +9,7 @@ use mainspring_core::diagnostic::did_you_mean;
 use mainspring_core::workflow::Container;
 use mainspring_worker::{OnStoreLoss, SmtpConfig, SmtpSecurity, find_engine};
 
-use super::layers::{Layers, Word};
+use super::layers::{Layers, RawValue};
 use super::units::{parse_duration, parse_size};
 use super::{Config, DEFAULT_DATABASE, HttpSettings, LogFormat, Role, SchedulerSettings, WorkerSettings};
 
@@ -260,9 +260,9 @@ pub(super) fn text(layers: &Layers, key: &str) -> Option<String> {
 
 pub(super) fn integer(layers: &mut Layers, key: &str, least: i64, most: i64) -> Option<i64> {
     let number = match &layers.get(key)?.word {
-        Word::Integer(number) => Some(*number),
-        Word::Text(text) => text.trim().parse().ok(),
-        Word::List(_) | Word::Table(_) => None,
+        RawValue::Integer(number) => Some(*number),
+        RawValue::Text(text) => text.trim().parse().ok(),
+        RawValue::List(_) | RawValue::Table(_) => None,
     };
     let number = number.filter(|number| (least..=most).contains(number));
     if number.is_none() {
@@ -292,7 +292,7 @@ fn boolean(layers: &mut Layers, key: &'static str) -> bool {
 
 pub(super) fn list(layers: &Layers, key: &str) -> Vec<String> {
     match layers.get(key).map(|setting| &setting.word) {
-        Some(Word::List(items)) => items.clone(),
+        Some(RawValue::List(items)) => items.clone(),
         Some(word) => {
             word.to_string().split(',').map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()
         }
@@ -318,7 +318,7 @@ fn labels(layers: &mut Layers) -> BTreeMap<String, String> {
 
 /// A table, or `key=value` with commas between.
 fn pairs(layers: &mut Layers, key: &'static str) -> BTreeMap<String, String> {
-    if let Some(Word::Table(pairs)) = layers.get(key).map(|setting| &setting.word) {
+    if let Some(RawValue::Table(pairs)) = layers.get(key).map(|setting| &setting.word) {
         return pairs.iter().cloned().collect();
     }
     let mut labels = BTreeMap::new();
@@ -339,7 +339,7 @@ mod tests {
     fn check(settings: &[(&'static str, &str)]) -> (Config, Vec<String>) {
         let mut layers = Layers::default();
         for (key, value) in settings {
-            layers.set(key, Word::Text((*value).into()), Source::Flag("flag"));
+            layers.set(key, RawValue::Text((*value).into()), Source::Flag("flag"));
         }
         let config = read(&mut layers, None).unwrap();
         (config, layers.into_problems())

@@ -2,7 +2,7 @@
 
 use mainspring_telemetry::TraceSettings;
 
-use super::layers::{Layers, Word};
+use super::layers::{Layers, RawValue};
 use super::read::{integer, text};
 
 pub(super) fn read(layers: &mut Layers) -> Option<TraceSettings> {
@@ -35,8 +35,8 @@ pub(super) fn read(layers: &mut Layers) -> Option<TraceSettings> {
 pub(super) fn pairs(layers: &mut Layers, key: &'static str, shape: &str) -> Vec<(String, String)> {
     let words = match layers.get(key).map(|setting| setting.word.clone()) {
         None => return Vec::new(),
-        Some(Word::Table(pairs)) => return pairs,
-        Some(Word::List(items)) => items,
+        Some(RawValue::Table(pairs)) => return pairs,
+        Some(RawValue::List(items)) => items,
         Some(word) => word.to_string().split(',').map(ToOwned::to_owned).collect(),
     };
     let pairs: Option<Vec<_>> = words

@@ -13,7 +13,7 @@ fn local_time(at: Micros) -> String {
     zone.map_or_else(|_| time::rfc3339_short(at), |zone| local(at, &zone).chars().take(19).collect())
 }
 
-/// The same from a time of the API; anything else is shown as it is.
+/// Formats a time of the API in local time; any other text stays as it is.
 pub(crate) fn local_text(text: &str) -> String {
     time::parse(text).map_or_else(|| text.to_owned(), local_time)
 }

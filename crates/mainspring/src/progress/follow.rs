@@ -1,4 +1,4 @@
-//! Looks at a run again and again and tells what changed.
+//! Polls a run and reports what changed.
 //!
 //! The cost is bounded: a look at a run that did not move is one small read, and a run of very many tasks is looked at
 //! less often the longer a look takes.
@@ -119,9 +119,9 @@ pub(crate) struct Look {
     pub(crate) tasks: Vec<TaskLook>,
 }
 
-/// A line that was heard before its attempt was seen to begin waits for the next look.
+/// A line that arrived before the start of its attempt was read. It waits for the next pass.
 #[derive(Debug)]
-struct Heard {
+struct PendingLine {
     who: Who,
     attempt: i32,
     line: LogLine,
@@ -135,7 +135,7 @@ pub(crate) struct Follower {
     pub(crate) look: Look,
     rows: HashMap<TaskKey, (TaskState, i32)>,
     cursors: HashMap<TaskKey, LogCursor>,
-    heard: Vec<Heard>,
+    pending_lines: Vec<PendingLine>,
     is_watched: bool,
     seen_seq: Option<i64>,
     busy: bool,
@@ -158,7 +158,7 @@ impl Follower {
             look: Look { summary, tasks },
             rows: HashMap::new(),
             cursors: HashMap::new(),
-            heard: Vec::new(),
+            pending_lines: Vec::new(),
             is_watched,
             seen_seq: None,
             busy: true,
@@ -230,7 +230,7 @@ impl Follower {
             && let Some(task) = self.task(key)
         {
             let who = Who { task, item: key.item };
-            self.heard.extend(lines.into_iter().map(|line| Heard { who, attempt, line }));
+            self.pending_lines.extend(lines.into_iter().map(|line| PendingLine { who, attempt, line }));
         }
     }
 
@@ -277,15 +277,15 @@ impl Follower {
 
     /// Lines of attempts that are known to have begun.
     fn tell_lines(&mut self, changes: &mut Vec<Change>) {
-        for heard in std::mem::take(&mut self.heard) {
-            let key = TaskKey { run: self.source.run(), index: heard.who.task as i32, item: heard.who.item };
-            if self.rows.get(&key).is_none_or(|row| row.1 < heard.attempt) {
-                self.heard.push(heard);
+        for line in std::mem::take(&mut self.pending_lines) {
+            let key = TaskKey { run: self.source.run(), index: line.who.task as i32, item: line.who.item };
+            if self.rows.get(&key).is_none_or(|row| row.1 < line.attempt) {
+                self.pending_lines.push(line);
                 continue;
             }
-            self.look.tasks[heard.who.task].last_line = Some(heard.line.text.clone());
-            let LogLine { at, stream, text } = heard.line;
-            changes.push(Change::Logged { who: heard.who, stream, text, at });
+            self.look.tasks[line.who.task].last_line = Some(line.line.text.clone());
+            let LogLine { at, stream, text } = line.line;
+            changes.push(Change::Logged { who: line.who, stream, text, at });
         }
     }
 

@@ -53,23 +53,23 @@ pub(super) async fn cancel(app: &App<'_>, api: Connection, args: ActArgs) -> Res
     if answer.status == 409 {
         let shown: Run = api.read(&["workflow-runs", &run], &[]).await?;
         if shown.finished_at.is_some() {
-            tell(app, &shown, &format!("had ended before: {}", shown.status));
+            print_run(app, &shown, &format!("had ended before: {}", shown.status));
             return Ok(Exit::Success);
         }
     }
-    tell(app, &answer.read()?, "is being cancelled");
+    print_run(app, &answer.read()?, "is being cancelled");
     Ok(Exit::Success)
 }
 
 pub(super) async fn pause(app: &App<'_>, api: Connection, args: ActArgs) -> Result {
     let shown = act(api, &args, "pause").await?;
-    tell(app, &shown, "is paused; what runs goes on");
+    print_run(app, &shown, "is paused; what runs goes on");
     Ok(Exit::Success)
 }
 
 pub(super) async fn resume(app: &App<'_>, api: Connection, args: ActArgs) -> Result {
     let shown = act(api, &args, "resume").await?;
-    tell(app, &shown, "goes on");
+    print_run(app, &shown, "goes on");
     Ok(Exit::Success)
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn rerun(app: &App<'_>, api: Connection, args: RerunArgs) -> Re
     let api = api.acting_as(args.act.by.as_deref());
     let shown: Run = api.write("POST", &["workflow-runs", &run.to_string(), "rerun"], &[], &body).await?;
     match is_new {
-        true => tell(app, &shown, &format!("repeats run {run}")),
+        true => print_run(app, &shown, &format!("repeats run {run}")),
         false => tell_reopened(app, &shown),
     }
     Ok(Exit::Success)
@@ -125,11 +125,11 @@ fn tell_reopened(app: &App<'_>, shown: &Run) {
         Some(tasks) => format!("does {tasks} tasks again"),
         None => "goes on".to_owned(),
     };
-    tell(app, shown, &words);
+    print_run(app, shown, &words);
 }
 
 /// What was done, in words, or the run as it is now.
-fn tell(app: &App<'_>, shown: &Run, words: &str) {
+fn print_run(app: &App<'_>, shown: &Run, words: &str) {
     match app.out.record_format() {
         Format::Table => app.out.line(format_args!("run {} {words}", shown.id)),
         format => app.out.value(format, &views::shown_run(shown)),

@@ -73,7 +73,7 @@ pub(super) enum Key {
     PageUp,
     PageDown,
     First,
-    Last,
+    End,
     Enter,
     Escape,
     Interrupt,
@@ -121,7 +121,7 @@ pub(super) enum Act {
 /// What is to be done.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Effect {
-    Nothing,
+    None,
     /// Look at once: something else is shown now.
     Look,
     Act(Act, String),
@@ -150,7 +150,7 @@ impl Model {
             }
             Message::Looked(Err(cause)) => {
                 self.trouble = Some(cause);
-                Effect::Nothing
+                Effect::None
             }
             Message::Acted(Ok(words) | Err(words)) => {
                 self.note = Some(words);
@@ -158,7 +158,7 @@ impl Model {
             }
             Message::Live(is_live) => {
                 self.is_live = is_live;
-                Effect::Nothing
+                Effect::None
             }
         }
     }
@@ -171,7 +171,7 @@ impl Model {
         if let Some((run, _)) = self.question.take() {
             return match key {
                 Key::Letter('y' | 'Y') => Effect::Act(Act::Cancel, run),
-                _ => Effect::Nothing,
+                _ => Effect::None,
             };
         }
         self.note = None;
@@ -181,22 +181,22 @@ impl Model {
             Key::PageUp => self.step(-PAGE),
             Key::PageDown => self.step(PAGE),
             Key::First => self.step(isize::MIN),
-            Key::Last => self.step(isize::MAX),
+            Key::End => self.step(isize::MAX),
             Key::Enter => self.open(),
             Key::Escape | Key::Letter('q') => self.back(),
             Key::Letter('?') => {
                 self.shows_help = !self.shows_help;
-                Effect::Nothing
+                Effect::None
             }
             Key::Letter('c') => {
                 self.ask_to_cancel();
-                Effect::Nothing
+                Effect::None
             }
             Key::Letter('r') => match self.current() {
                 Some(run) => Effect::Act(Act::Retry, run.id.clone()),
-                None => Effect::Nothing,
+                None => Effect::None,
             },
-            Key::Interrupt | Key::Letter(_) => Effect::Nothing,
+            Key::Interrupt | Key::Letter(_) => Effect::None,
         }
     }
 
@@ -225,7 +225,7 @@ impl Model {
         let moved = selected.saturating_add_signed(by).min(count.saturating_sub(1));
         let is_other = moved != *selected;
         *selected = moved;
-        if is_other && self.opened.is_some() { Effect::Look } else { Effect::Nothing }
+        if is_other && self.opened.is_some() { Effect::Look } else { Effect::None }
     }
 
     fn open(&mut self) -> Effect {
@@ -234,7 +234,7 @@ impl Model {
                 self.opened = Some(Opened { id: run.id.clone(), run: Some(run.clone()), ..Opened::default() });
                 Effect::Look
             }
-            _ => Effect::Nothing,
+            _ => Effect::None,
         }
     }
 
@@ -258,12 +258,12 @@ impl Model {
                 if let Some(counts) = counts {
                     self.counts = counts;
                 }
-                Effect::Nothing
+                Effect::None
             }
             (Look::Run { run, tasks, has_more, log }, Some(opened)) if opened.id == run.id => {
                 opened.take(*run, tasks, has_more, log)
             }
-            _ => Effect::Nothing,
+            _ => Effect::None,
         }
     }
 }
@@ -283,7 +283,7 @@ impl Opened {
             self.log.take(part);
         }
         // Which task's log is wanted is known only now.
-        if is_first { Effect::Look } else { Effect::Nothing }
+        if is_first { Effect::Look } else { Effect::None }
     }
 }
 

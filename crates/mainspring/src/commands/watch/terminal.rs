@@ -83,7 +83,7 @@ pub(super) fn meaning(key: KeyEvent) -> Option<Key> {
         KeyCode::PageUp => Key::PageUp,
         KeyCode::PageDown => Key::PageDown,
         KeyCode::Home => Key::First,
-        KeyCode::End => Key::Last,
+        KeyCode::End => Key::End,
         KeyCode::Enter => Key::Enter,
         KeyCode::Esc => Key::Escape,
         KeyCode::Char(letter) => Key::Letter(letter),

@@ -98,7 +98,7 @@ fn opened() -> Model {
     // Which task is wanted is known only once there are tasks.
     assert_eq!(model.update(looked_into(run(1, "running"), tasks(), None)), Effect::Look);
     let log = part("transform", None, "1.1", &["reading 3 files", "a.csv"]);
-    assert_eq!(model.update(looked_into(run(1, "running"), tasks(), Some(log))), Effect::Nothing);
+    assert_eq!(model.update(looked_into(run(1, "running"), tasks(), Some(log))), Effect::None);
     model
 }
 
@@ -123,8 +123,8 @@ fn the_selection_stays_with_its_run() {
     assert_eq!(model.current().unwrap().id, id(4), "what is gone gives way to what is there");
     model.update(looked(vec![]));
     assert!(model.current().is_none());
-    for key in [Key::Up, Key::Down, Key::Last, Key::PageDown, Key::Enter, Key::Letter('c'), Key::Letter('r')] {
-        assert_eq!(press(&mut model, key), Effect::Nothing, "{key:?} on nothing");
+    for key in [Key::Up, Key::Down, Key::End, Key::PageDown, Key::Enter, Key::Letter('c'), Key::Letter('r')] {
+        assert_eq!(press(&mut model, key), Effect::None, "{key:?} on nothing");
     }
 }
 
@@ -140,7 +140,7 @@ fn keys_move_within_what_there_is() {
         (Key::PageDown, 2),
         (Key::Letter('k'), 1),
         (Key::PageUp, 0),
-        (Key::Last, 2),
+        (Key::End, 2),
     ] {
         press(&mut model, key);
         assert_eq!(model.selected, selected, "after {key:?}");
@@ -153,7 +153,7 @@ fn only_a_yes_cancels() {
     for key in [Key::Letter('n'), Key::Enter, Key::Escape, Key::Letter('q'), Key::Down] {
         press(&mut model, Key::Letter('c'));
         assert!(model.question.is_some());
-        assert_eq!(press(&mut model, key), Effect::Nothing, "{key:?} is no yes");
+        assert_eq!(press(&mut model, key), Effect::None, "{key:?} is no yes");
         assert!(model.question.is_none() && model.selected == 0, "{key:?} does nothing else");
     }
     press(&mut model, Key::Letter('c'));
@@ -161,7 +161,7 @@ fn only_a_yes_cancels() {
     model.update(looked(vec![run(9, "running")]));
     assert_eq!(press(&mut model, Key::Letter('y')), Effect::Act(Act::Cancel, id(1)));
     let mut model = list();
-    press(&mut model, Key::Last);
+    press(&mut model, Key::End);
     press(&mut model, Key::Letter('c'));
     assert!(model.question.is_none(), "what has ended is not cancelled");
     assert_eq!(model.note.as_deref(), Some("the run has ended: it is success"));
@@ -314,7 +314,7 @@ fn a_long_list_scrolls_with_the_selection() {
     let mut model = list();
     model.update(looked((0..90).map(|number| run(number, "running")).collect()));
     assert!(!shown(&model, 80, 24).contains("flow-89"));
-    press(&mut model, Key::Last);
+    press(&mut model, Key::End);
     assert!(shown(&model, 80, 24).contains("flow-89"));
 }
 
