@@ -8,7 +8,7 @@ use mainspring_core::state::RunState;
 use mainspring_core::trace::{RunTrace, SpanOf, TRACEPARENT, TraceContext};
 use mainspring_core::work::{Completion, Outcome};
 use mainspring_core::{Micros, RunId, TaskKey};
-use mainspring_store::{Claimed, NewRun};
+use mainspring_store::{Claimed, EventRow, NewRun};
 use mainspring_telemetry::{Kind, Span};
 use serde_json::Value;
 
@@ -88,6 +88,14 @@ impl Client {
                 tracing::debug!(%error, run_id = %run, "a run that another made begins a trace of its own");
                 None
             }
+        }
+    }
+
+    /// The span that an event was announced in, whatever has become of the process that announced it.
+    pub(crate) async fn event_context(&self, event: &EventRow) -> Option<TraceContext> {
+        match event.trace {
+            None => self.run_context(event.run).await,
+            stored => stored,
         }
     }
 

@@ -44,8 +44,8 @@ fn the_configuration_reference_lists_every_key() {
     page.push_str(
         "\nOther variables that are understood: `DATABASE_URL`, `DATABASE_URL_FILE`, `DB_MAX_OPEN_CONNS`, `ENABLE_JOB_CONSUMER`, \
          `ENABLE_JOB_DISPATCHER`,\n`ETCD_ENDPOINTS`, `LOG_LEVEL`, `METRICS_PORT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, \
-         `OTEL_EXPORTER_OTLP_HEADERS`, `PORT`, `REDIS_URL`,\n`SCHEDULER_BATCH_SIZE`, `SCHEDULER_INTERVAL_MS`, `WORKER_ID`; and \
-         `MAINSPRING_SECRETS_KEY`, the key that seals secrets.\n",
+         `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_PROTOCOL`, `PORT`,\n`REDIS_URL`, `SCHEDULER_BATCH_SIZE`, `SCHEDULER_INTERVAL_MS`, \
+         `WORKER_ID`; and `MAINSPRING_SECRETS_KEY`, the key that seals secrets.\n",
     );
     compare("configuration.md", &page);
 }

@@ -272,6 +272,7 @@ table events
     run_id uuid
     depth integer not null default 0
     cause uuid
+    traceparent text
     handled boolean not null default false
     PRIMARY KEY (id)
     CREATE INDEX events_by_age ON public.events USING btree (created_at) WHERE matched

@@ -289,6 +289,7 @@ CREATE TABLE events (
     run_id      BLOB,
     depth       INTEGER NOT NULL DEFAULT 0,
     cause       BLOB, -- the event or run at the beginning of what led to it; itself if there is none
+    traceparent TEXT, -- the span that it was announced in, unless that is one of the run
     handled     BOOLEAN NOT NULL DEFAULT FALSE
 );
 

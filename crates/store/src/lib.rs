@@ -75,9 +75,9 @@ pub use runs::exchange::{
 pub use runs::limits::{LimitRow, PoolRow};
 pub use runs::operate::{CancelOutcome, Operator};
 pub use runs::parking::{Parked, Parking};
+pub use runs::purge::{PurgeScope, Purged};
 pub use runs::reopen::{ReopenRequest, Reopened};
 pub use runs::repair::{Repair, Repaired};
-pub use runs::purge::{PurgeScope, Purged};
 pub use runs::submit::{PlainSubmission, Started};
 pub use runs::transitions::Transition;
 pub use runs::waits::{ItemResult, WaitKind, WaitOutcome, WaitResult, WaitRow};

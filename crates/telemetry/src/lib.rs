@@ -11,4 +11,4 @@ mod trace;
 
 pub use event::{Event, QueueDepth, Sample, WorkerSample};
 pub use metrics::Metrics;
-pub use trace::{Kind, Span, TraceSettings, TraceSetupError, Tracer};
+pub use trace::{Kind, Span, TraceProtocol, TraceSettings, TraceSetupError, Tracer};

@@ -107,6 +107,7 @@ fn trigger<'t>(
         poll: None,
         condition: None,
         priority: None,
+        trace: None,
     };
     if let Some(check) = check {
         trigger.condition = check.condition;

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::Micros;
 use crate::state::{UnknownState, coded_enum};
+use crate::trace::TraceContext;
 
 use super::{Overlap, Task};
 
@@ -54,6 +55,9 @@ pub struct Trigger {
     /// Overrides the workflow's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
+    /// Of a job that is executed once: the span that it was made in. Its run belongs there.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "traceparent")]
+    pub trace: Option<TraceContext>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -32,6 +32,7 @@ pub(crate) async fn publish(shared: &Shared, spec: &Spec, key: TaskKey, generati
             run: Some(key.run),
             depth: lineage.depth.saturating_add(1),
             cause: Some(lineage.cause),
+            trace: None,
             created_at: shared.client.clock.now(),
         };
         loop {

@@ -29,8 +29,12 @@ const WINDOWS_AT_ONCE: i64 = 100;
 type Settled = Result<Reaction>;
 
 impl Client {
-    /// Delivers an event to each of its listeners, then marks it.
+    /// Delivers an event to each of its listeners, then marks it. What they start belongs to the trace of the event.
     pub(crate) async fn dispatch(&self, event: &EventRow) -> Result<()> {
+        within_trace(self.event_context(event).await, self.deliver_to_listeners(event)).await
+    }
+
+    async fn deliver_to_listeners(&self, event: &EventRow) -> Result<()> {
         let listeners = self.store.listeners(event).await?;
         let mut started = false;
         let told: Vec<_> = self.store.deliveries(event.id).await?.iter().map(|delivery| delivery.listener).collect();
@@ -55,7 +59,10 @@ impl Client {
         for due in self.store.due_debounces(self.now(), WINDOWS_AT_ONCE).await? {
             let Some(event) = self.store.event(due.event).await? else { continue };
             let reaction = match self.latest(&due.trigger.namespace, &due.trigger.workflow).await {
-                Ok(spec) => self.start_by(&event, &due.trigger, &spec).await?,
+                Ok(spec) => {
+                    let context = self.event_context(&event).await;
+                    within_trace(context, self.start_by(&event, &due.trigger, &spec)).await?
+                }
                 Err(Error::NotFound { what }) => fail(format!("{what} was not found")),
                 Err(error) => return Err(error),
             };
@@ -180,8 +187,7 @@ impl Client {
             cause: Some(event.root()),
             backfill: None,
         };
-        let context = self.run_context(event.run).await;
-        match within_trace(context, self.prepare_fire(fires)).await {
+        match self.prepare_fire(fires).await {
             Ok(mut run) => {
                 if followed_run(event, trigger).is_some() {
                     let workflow = event.data.get("workflow").and_then(Value::as_str).unwrap_or_default();

@@ -12,6 +12,7 @@ use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::client::Client;
 use crate::exchange::parked::event_view;
 use crate::exchange::scopes::{Loaded, scope};
+use crate::spans::current_trace;
 
 /// What an event may carry at most.
 pub(crate) const MAX_EVENT_BYTES: usize = 1 << 20;
@@ -110,6 +111,7 @@ impl Client {
             run: None,
             depth: 0,
             cause: None,
+            trace: current_trace(),
             created_at: self.clock.now(),
         };
         self.store.insert_event(&row).await?;

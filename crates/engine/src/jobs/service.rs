@@ -15,6 +15,7 @@ use super::spec::JobSpec;
 use crate::bus::BusMessage;
 use crate::client::{Client, Submission, SubmitError};
 use crate::request_fault::RequestFault;
+use crate::spans::current_trace;
 
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
@@ -113,8 +114,12 @@ impl Client {
         event: Option<&EventRow>,
         if_named: IfNamed,
     ) -> Result<NewJob, Vec<RequestFault>> {
-        let Checked { spec, document, workflow } = request.check(self.now())?;
+        let Checked { spec, document, mut workflow } = request.check(self.now())?;
         let kind = request.timing.kind();
+        let trace = current_trace();
+        if kind == JobKind::OneTime {
+            workflow.triggers.iter_mut().for_each(|trigger| trigger.trace = trace);
+        }
         let max_executions = spec.max_executions.filter(|_| kind == JobKind::Dependent);
         Ok(NewJob {
             id: self.clock.new_id(),
@@ -128,6 +133,7 @@ impl Client {
             spec: serde_json::to_value(&spec).unwrap_or(Value::Null),
             depth: event.map_or(0, |event| event.depth),
             cause: event.map(EventRow::root),
+            trace,
             created_by: request.created_by.clone(),
             if_named,
         })

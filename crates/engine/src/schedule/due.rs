@@ -11,6 +11,7 @@ use crate::limits::{LimitName, is_exclusive};
 use crate::node::Shared;
 use crate::schedule::firing::{FireError, Fires};
 use crate::schedule::staging::Units;
+use crate::spans::within_trace;
 use crate::specs::Spec;
 
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl Pending {
             cause: None,
             backfill: None,
         };
-        let what = match shared.client.prepare_fire(fires).await {
+        let what = match within_trace(fires.trigger.trace, shared.client.prepare_fire(fires)).await {
             Ok(run) => FireOf::Run(Box::new(run)),
             Err(FireError::Failed(failure)) => {
                 tracing::warn!(trigger = %self.due.id, error = failure.message, "a trigger fired without a run");

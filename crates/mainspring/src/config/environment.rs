@@ -40,6 +40,7 @@ const COMMON: &[(&str, &str)] = &[
     ("LOG_LEVEL", "log.level"),
     ("OTEL_EXPORTER_OTLP_ENDPOINT", "traces.endpoint"),
     ("OTEL_EXPORTER_OTLP_HEADERS", "traces.headers"),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", "traces.protocol"),
     ("REDIS_URL", "redis.url"),
     ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),

@@ -1,6 +1,7 @@
 //! Events: durable before they are acknowledged, matched against the task runs that wait for them.
 
 use mainspring_boxed::boxed;
+use mainspring_core::trace::TraceContext;
 use mainspring_core::{Micros, RunId};
 use serde_json::Value;
 use uuid::Uuid;
@@ -27,8 +28,13 @@ pub struct EventRow {
     pub depth: i32,
     /// The event or run at the beginning of what led to it, unless that is itself.
     pub cause: Option<Uuid>,
+    /// The span that it was announced in, unless that is one of the run.
+    pub trace: Option<TraceContext>,
     pub created_at: Micros,
 }
+
+/// What a row is read from.
+const COLUMNS: &str = "id, namespace, name, key, data, source, run_id, depth, cause, traceparent, created_at";
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -41,6 +47,7 @@ struct Row {
     run_id: Option<RunId>,
     depth: i32,
     cause: Option<Uuid>,
+    traceparent: Option<String>,
     created_at: Micros,
 }
 
@@ -56,6 +63,7 @@ impl TryFrom<Row> for EventRow {
 
     fn try_from(row: Row) -> Result<Self> {
         let data = serde_json::from_str(&row.data).map_err(|error| Error::bad_row("events", "data", row.id, error))?;
+        let trace = row.traceparent.map(|text| text.parse()).transpose();
         Ok(Self {
             id: row.id,
             namespace: row.namespace,
@@ -66,6 +74,7 @@ impl TryFrom<Row> for EventRow {
             run: row.run_id,
             depth: row.depth,
             cause: row.cause,
+            trace: trace.map_err(|error| Error::bad_row("events", "traceparent", row.id, error))?,
             created_at: row.created_at,
         })
     }
@@ -100,33 +109,35 @@ impl Store {
         behind: Option<&EventRow>,
     ) -> Result<Vec<EventRow>> {
         let (at, id) = behind.map_or((since, Uuid::nil()), |event| (event.created_at, event.id));
-        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
-            "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events \
-             WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) ORDER BY created_at, id LIMIT 1000"
-        )
-        .bind(namespace)
-        .bind(name)
-        .bind(at)
-        .bind(id)
-        .fetch_all(conn)
-        .await?);
+        let sql = sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM events WHERE namespace = $1 AND name = $2 AND (created_at, id) > ($3, $4) \
+             ORDER BY created_at, id LIMIT 1000"
+        ));
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(sql)
+            .bind(namespace)
+            .bind(name)
+            .bind(at)
+            .bind(id)
+            .fetch_all(conn)
+            .await?);
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
     /// What the system announced of jobs, behind a position, in the order of its time.
     pub async fn job_events_behind(&self, (at, id): (Micros, Uuid), limit: i64) -> Result<Vec<EventRow>> {
-        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(
-            "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events \
+        let sql = sqlx::AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM events \
              WHERE matched AND (created_at, id) > ($1, $2) AND created_at >= $1 AND source = $3 \
              AND name IN ('scheduler:job.created', 'scheduler:job.completed', 'scheduler:job.failed') \
              ORDER BY created_at, id LIMIT $4"
-        )
-        .bind(at)
-        .bind(id)
-        .bind(crate::events::deliveries::SYSTEM)
-        .bind(limit)
-        .fetch_all(conn)
-        .await?);
+        ));
+        let rows: Vec<Row> = read!(self, |conn| sqlx::query_as(sql)
+            .bind(at)
+            .bind(id)
+            .bind(crate::events::deliveries::SYSTEM)
+            .bind(limit)
+            .fetch_all(conn)
+            .await?);
         rows.into_iter().map(EventRow::try_from).collect()
     }
 
@@ -169,9 +180,7 @@ where
         + Send
         + 'q,
 {
-    let sql = sqlx::AssertSqlSafe(format!(
-        "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM events WHERE {which}"
-    ));
+    let sql = sqlx::AssertSqlSafe(format!("SELECT {COLUMNS} FROM events WHERE {which}"));
     let rows: Vec<Row> = read!(store, |conn| sqlx::query_as(sql).bind(value).fetch_all(conn).await?);
     rows.into_iter().map(EventRow::try_from).collect()
 }
@@ -180,7 +189,7 @@ where
 /// hold up the others.
 pub(crate) async fn select_in_turns(store: &Store, which: &str, limit: i64) -> Result<Vec<EventRow>> {
     let sql = sqlx::AssertSqlSafe(format!(
-        "SELECT id, namespace, name, key, data, source, run_id, depth, cause, created_at FROM (SELECT e.*, \
+        "SELECT {COLUMNS} FROM (SELECT e.*, \
          row_number() OVER (PARTITION BY namespace ORDER BY created_at, id) AS turn FROM events e WHERE {which}) AS waiting \
          ORDER BY turn, created_at, id LIMIT $1"
     ));
@@ -193,8 +202,8 @@ pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
     within!(
         tx,
         sqlx::query(
-            "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, cause, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO NOTHING",
+            "INSERT INTO events (id, namespace, name, key, data, source, run_id, depth, cause, traceparent, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO NOTHING",
         )
         .bind(event.id)
         .bind(&event.namespace)
@@ -205,6 +214,7 @@ pub(crate) async fn insert(tx: &mut Tx, event: &EventRow) -> Result<()> {
         .bind(event.run)
         .bind(event.depth)
         .bind(event.cause)
+        .bind(event.trace.map(|trace| trace.to_string()))
         .bind(event.created_at)
     );
     Ok(())

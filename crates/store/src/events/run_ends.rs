@@ -159,6 +159,7 @@ fn event_of(end: &EndRow, now: Micros, id: Uuid, name: String, key: String, data
         run: Some(end.run_id),
         depth: lineage.depth.saturating_add(1),
         cause: Some(lineage.cause),
+        trace: None,
         created_at: now,
     }
 }

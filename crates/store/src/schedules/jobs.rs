@@ -6,6 +6,7 @@
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;
+use mainspring_core::trace::TraceContext;
 use mainspring_core::workflow::Workflow;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
@@ -94,6 +95,8 @@ pub struct NewJob {
     pub depth: i32,
     /// What is at the beginning of what led to it.
     pub cause: Option<Uuid>,
+    /// The span that it is made in.
+    pub trace: Option<TraceContext>,
     pub created_by: String,
     pub if_named: IfNamed,
 }
@@ -472,6 +475,7 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
         run: None,
         depth: job.depth.saturating_add(1),
         cause: job.cause,
+        trace: job.trace,
         created_at: now,
     };
     announce::insert(tx, &event).await?;

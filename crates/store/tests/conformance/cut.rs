@@ -27,7 +27,7 @@ conformance! {
             run.idempotency_key = Some(format!("k{cut}"));
             let event = EventRow {
                 id: world.id(), namespace: "default".into(), name: "e".into(), key: None, data: json!({}),
-                source: "test".into(), run: None, depth: 0, cause: None, created_at: world.now,
+                source: "test".into(), run: None, depth: 0, cause: None, trace: None, created_at: world.now,
             };
             _ = tokio::time::timeout(after, store.create_runs(world.now, std::slice::from_ref(&run))).await;
             _ = tokio::time::timeout(after, store.insert_event(&event)).await;

@@ -20,6 +20,7 @@ impl World {
             run: None,
             depth: 0,
             cause: None,
+            trace: None,
             created_at: self.now,
         };
         self.store.insert_event(&event).await.unwrap();
@@ -159,6 +160,16 @@ conformance! {
         assert_eq!(outcomes, [Started, Started, Failed, Failed, Started], "a new window has a new budget");
         let other = w.announce("e").await;
         assert_eq!(other.root(), other.id, "another cause has its own");
+    }
+
+    async fn an_event_keeps_the_span_it_was_announced_in(w: &mut World) {
+        let mut event = w.announce("untraced").await;
+        assert_eq!(w.store.event(event.id).await.unwrap().as_ref(), Some(&event));
+        event.id = w.id();
+        event.trace = Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00".parse().unwrap());
+        w.store.insert_event(&event).await.unwrap();
+        assert_eq!(w.store.event(event.id).await.unwrap().as_ref(), Some(&event));
+        assert!(w.store.unhandled_events(10).await.unwrap().contains(&event));
     }
 
     async fn a_flood_of_events_in_one_namespace_does_not_hold_up_another(w: &mut World) {

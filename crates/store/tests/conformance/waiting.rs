@@ -428,6 +428,7 @@ conformance! {
             run: None,
             depth: 0,
             cause: None,
+            trace: None,
             created_at: w.now,
         };
         w.store.insert_event(&event).await.unwrap();

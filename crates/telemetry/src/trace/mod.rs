@@ -1,7 +1,10 @@
-//! Spans that leave this process over OTLP (HTTP with protobuf), if a collector is configured.
+//! Spans that leave this process over OTLP, if a collector is configured.
 
 mod collector;
+mod exchange;
 mod exporter;
+mod grpc;
+mod protocol;
 mod span;
 mod wire;
 
@@ -12,6 +15,7 @@ use mainspring_core::trace::TraceContext;
 use tokio::sync::{mpsc, oneshot};
 
 pub use collector::TraceSetupError;
+pub use protocol::TraceProtocol;
 pub use span::{Kind, Span};
 
 /// Spans that may wait for the collector; more are dropped.
@@ -22,6 +26,7 @@ const MOST_WAITING: usize = 8_192;
 pub struct TraceSettings {
     /// Of the collector, like `http://127.0.0.1:4318`.
     pub endpoint: String,
+    pub protocol: TraceProtocol,
     /// Added to every request to the collector.
     pub headers: Vec<(String, String)>,
     /// The share of traces that begin here and are recorded; those that begin elsewhere say it themselves.

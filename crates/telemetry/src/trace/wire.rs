@@ -1,6 +1,6 @@
 //! Spans as an `ExportTraceServiceRequest` of OTLP, in protobuf.
 //!
-//! Written by hand: seven messages of a stable format, where a generated client would bring a gRPC stack along.
+//! Written by hand: seven messages of a stable format, where generated code would bring a runtime and a build step along.
 
 use super::{Kind, Span};
 

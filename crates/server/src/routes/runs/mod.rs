@@ -235,7 +235,8 @@ pub(crate) async fn list(
                 Progress { ended, total: ended + i64::from(run.open_tasks) }
             });
             let trigger = triggers.remove(&run.id);
-            Run { progress, trigger, ..shapes::run(run, phase) }
+            let trace_id = with_trigger.then(|| shapes::trace_id(run.id, trigger.as_ref()));
+            Run { progress, trigger, trace_id, ..shapes::run(run, phase) }
         },
     );
     Ok(Json(list.with_total(total)))
