@@ -91,7 +91,7 @@ fn what_does_not_hold_is_said_with_both_sides() {
             "not_run: clean: expected it does not run, but was it ran",
             "duration: expected 5m, but was 0s",
             "status: expected success, but was failed: task `extract`: gone",
-            "inputs: expected inputs that fit the workflow, but was the inputs are refused: 1:1: the workflow has no input `wrong`\n  help: there are day",
+            "inputs: expected inputs that fit the workflow, but was the inputs are refused: 1:1: the workflow has no input `wrong`\n  help: its inputs are day",
             "refused: expected the inputs are refused: x, but was the run was success",
         ],
     );
