@@ -9,7 +9,7 @@ use crate::time::rfc3339;
 use crate::work::{Failure, Order, OrderAction};
 
 use super::check::split_item;
-use super::play::{Outcome, Refusal};
+use super::outcome::{Outcome, Refusal};
 use super::suite::{Case, ExpectedTask, Located};
 
 /// One expectation that did not hold, with the place of the expectation.

@@ -7,7 +7,8 @@ use crate::retry::OnExhausted;
 use crate::state::TaskState;
 use crate::work::Failure;
 
-use super::play::{Conclusion, ItemOutcome, Player};
+use super::outcome::{Conclusion, ItemOutcome};
+use super::play::Player;
 
 #[derive(Debug)]
 pub(super) struct Items {

@@ -4,10 +4,12 @@
 //! that the databases are held against; expressions are evaluated as for a worker. Left out is what depends on the
 //! machine: workers, slots, pools, concurrency limits and priorities. Random parts of a delay take their mean.
 
+mod attempts;
 mod check;
 mod compare;
 mod items;
 mod mock;
+mod outcome;
 mod parked;
 mod play;
 mod suite;
@@ -20,5 +22,6 @@ pub(crate) use suite::{CASE_KEYS, EXPECT_KEYS, SUITE_KEYS, TASK_KEYS};
 
 pub use compare::{Difference, compare};
 pub use mock::{Mock, Step, StepResult};
-pub use play::{Children, ItemOutcome, Outcome, Refusal, Subject, TaskOutcome, play};
+pub use outcome::{ItemOutcome, Outcome, Refusal, TaskOutcome};
+pub use play::{Children, Subject, play};
 pub use suite::{Case, Expect, ExpectedTask, Located, Suite};

@@ -13,7 +13,8 @@ use crate::work::Failure;
 use crate::workflow::{Action, Wait};
 
 use super::mock::StepResult;
-use super::play::{Conclusion, Outcome, Player, Refusal, Setting, micros, play_run};
+use super::outcome::{Conclusion, Outcome, Refusal};
+use super::play::{Player, Setting, micros, play_run};
 
 /// When, counted from now, and how it ends; `None` if it never does.
 type Ends = Option<(Micros, Conclusion)>;

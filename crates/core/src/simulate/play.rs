@@ -6,18 +6,16 @@ use indexmap::IndexMap;
 use serde_json::{Map, Value};
 
 use crate::advance::{Board, Change, Ending};
-use crate::diagnostic::Diagnostics;
 use crate::expr::render_json;
 use crate::plan::Decision;
 use crate::plan::EndedTasks;
-use crate::state::{RunState, TaskState};
+use crate::state::TaskState;
 use crate::time::rfc3339;
-use crate::work::{Failure, Order};
-use crate::workflow::ExitMeaning;
 use crate::{Micros, RunId, Scope, TaskError, TaskView, Workflow};
 
 use super::items::Items;
-use super::mock::{Mock, Step, StepResult};
+use super::mock::Mock;
+use super::outcome::{Conclusion, Outcome, Refusal, TaskOutcome};
 use super::suite::Case;
 
 /// Attempts, timers and items of one case; more is a mistake in the workflow or in the test.
@@ -52,64 +50,8 @@ pub trait Children {
     fn find(&self, namespace: &str, name: &str) -> Option<&Subject>;
 }
 
-/// What became of a run.
 #[derive(Debug)]
-pub struct Outcome {
-    /// Not terminal if it waits for something that never comes.
-    pub state: RunState,
-    pub started: Micros,
-    pub ended: Micros,
-    /// By index.
-    pub tasks: Vec<TaskOutcome>,
-    pub outputs: IndexMap<String, Result<Value, String>>,
-    /// What a strict test objects to.
-    pub unmocked: Vec<String>,
-    /// True if playing was given up because there was no end to it.
-    pub endless: bool,
-}
-
-/// What became of a task. Moments are numbered over the whole run, so that those of one instant have an order too.
-#[derive(Debug, Clone)]
-pub struct TaskOutcome {
-    pub state: TaskState,
-    pub attempts: u32,
-    pub output: Option<Value>,
-    pub error: Option<Failure>,
-    pub began: Option<u64>,
-    pub ended: Option<u64>,
-    pub items: Option<Vec<ItemOutcome>>,
-    /// What the last attempt was given.
-    pub order: Option<Order>,
-    pub child_inputs: Option<Value>,
-}
-
-#[derive(Debug, Clone)]
-pub struct ItemOutcome {
-    /// `pending` if it never began.
-    pub state: TaskState,
-    pub attempts: u32,
-    pub output: Option<Value>,
-    pub error: Option<Failure>,
-    pub order: Option<Order>,
-    pub child_inputs: Option<Value>,
-}
-
-/// The run was not created.
-#[derive(Debug)]
-pub enum Refusal {
-    Inputs(Diagnostics),
-}
-
-/// What one attempt, or one wait, came to.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Conclusion {
-    Success(Value),
-    Failed(Failure),
-    Skipped,
-}
-
-#[derive(Debug)]
-enum Event {
+pub(super) enum Event {
     Ends { task: usize, item: Option<usize>, conclusion: Conclusion },
     Due { task: usize, item: Option<usize> },
     Deadline,
@@ -250,17 +192,17 @@ impl Player<'_> {
         }
     }
 
-    fn schedule(&mut self, delay: Micros, event: Event) {
+    pub(super) fn schedule(&mut self, delay: Micros, event: Event) {
         self.moment += 1;
         self.queue.insert((self.now.saturating_add(delay), self.moment), event);
     }
 
-    fn next_moment(&mut self) -> u64 {
+    pub(super) fn next_moment(&mut self) -> u64 {
         self.moment += 1;
         self.moment
     }
 
-    /// Looks at what the board did: who can move, and who has ended.
+    /// Reads the changes of the board: the tasks that can move, and the tasks that have ended.
     fn note_changes(&mut self) {
         for change in self.board.take_changes() {
             let Change::Task { index, to, .. } = change else { continue };
@@ -332,82 +274,6 @@ impl Player<'_> {
             _ => {}
         }
         self.note_changes();
-    }
-
-    /// Begins one attempt of a task or of one of its items, and says when and how it will end.
-    pub(super) fn launch(&mut self, index: usize, item: Option<usize>) {
-        let moment = self.next_moment();
-        let outcome = &mut self.tasks[index];
-        outcome.began.get_or_insert(moment);
-        let attempt = match item {
-            None => {
-                outcome.attempts += 1;
-                outcome.attempts
-            }
-            Some(item) => self.begin_item(index, item),
-        };
-        let task = &self.workflow.tasks[index];
-        if task.action.parks() {
-            if let Some((delay, conclusion)) = self.parked(index, item, attempt) {
-                self.schedule(delay, Event::Ends { task: index, item, conclusion });
-            }
-        } else {
-            let (delay, conclusion) = self.executed(index, item, attempt);
-            self.schedule(delay, Event::Ends { task: index, item, conclusion });
-        }
-        self.scope.item = None;
-        self.scope.index = None;
-    }
-
-    fn executed(&mut self, index: usize, item: Option<usize>, attempt: u32) -> (Micros, Conclusion) {
-        let order = match self.workflow.order(index, &self.scope) {
-            Ok(order) => order,
-            Err(failure) => return (0, Conclusion::Failed(failure)),
-        };
-        match item {
-            None => self.tasks[index].order = Some(order),
-            Some(item) => self.items_of(index).outcomes[item].order = Some(order),
-        }
-        let step = self.step(index, item, attempt);
-        let task = &self.workflow.tasks[index];
-        if let Some(limit) = task.timeout_ms.filter(|limit| step.takes_ms > *limit) {
-            return (micros(limit), Conclusion::Failed(timed_out(limit)));
-        }
-        let conclusion = match step.result {
-            StepResult::Fail(failure) => match task.exit_codes.meaning_of(&failure) {
-                Some(ExitMeaning::Skip) => Conclusion::Skipped,
-                Some(ExitMeaning::Succeed) => Conclusion::Success(Value::Object(Map::new())),
-                None => Conclusion::Failed(failure),
-            },
-            StepResult::Output(output) => Conclusion::Success(output),
-            StepResult::Approve | StepResult::Reject | StepResult::Event(_) | StepResult::Never => {
-                Conclusion::Success(Value::Object(Map::new()))
-            }
-        };
-        (micros(step.takes_ms), conclusion)
-    }
-
-    /// The outcome the test names, of the item before that of the whole task.
-    pub(super) fn mock(&self, index: usize, item: Option<usize>) -> Option<&Mock> {
-        let name = &self.workflow.tasks[index].name;
-        let own = item.and_then(|item| self.setting.mocks.get(&format!("{name}[{item}]")));
-        own.or_else(|| self.setting.mocks.get(name))
-    }
-
-    pub(super) fn step(&mut self, index: usize, item: Option<usize>, attempt: u32) -> Step {
-        if let Some(mock) = self.mock(index, item) {
-            return mock.step(attempt);
-        }
-        self.object(index);
-        Step::default()
-    }
-
-    /// A strict test says of every task what becomes of it.
-    pub(super) fn object(&mut self, index: usize) {
-        let name = &self.workflow.tasks[index].name;
-        if self.setting.strict && !self.unmocked.contains(name) {
-            self.unmocked.push(name.clone());
-        }
     }
 
     /// A task (not one of its items) came to its end, or to the end of an attempt.
@@ -486,13 +352,5 @@ impl Player<'_> {
             unmocked: self.unmocked,
             endless,
         }
-    }
-}
-
-pub(super) fn timed_out(limit_ms: u64) -> Failure {
-    Failure {
-        kind: "timeout".into(),
-        message: format!("not done within {}", super::compare::duration(limit_ms)),
-        ..Failure::default()
     }
 }
