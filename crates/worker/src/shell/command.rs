@@ -1,4 +1,4 @@
-//! What is executed for a script: interpreter, arguments, environment, working directory.
+//! What is executed for a script: interpreter, arguments, working directory.
 //!
 //! | `shell` | command |
 //! | --- | --- |
@@ -15,27 +15,26 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use mainspring_core::work::{Assignment, Failure, Order, OrderAction};
-use mainspring_core::workflow::Container;
-use nix::errno::Errno;
+use mainspring_core::work::{Assignment, Failure, Order};
 use nix::unistd::{AccessFlags, access};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 
 use super::bundle::unpack;
 use super::direct::plain_command;
+use super::environment::is_function;
+use super::launch::{Launch, explain, missing, refused, shown};
 use super::place::Place;
 use super::script::Script;
-use super::{container, env_file, interpreter, limits};
+use super::{env_file, interpreter, limits};
 use crate::config::PoolConfig;
 use crate::confine::Confinement;
-use crate::text::{first_characters, locked};
+use crate::text::locked;
 
 /// Linux refuses single arguments of 128 KiB.
 const ARGUMENT_LIMIT: usize = 100_000;
@@ -47,56 +46,21 @@ const SH: &[&str] = &["-e"];
 #[derive(Debug)]
 pub(crate) struct Workbench {
     root: Mutex<Option<tempfile::TempDir>>,
-    root_path: PathBuf,
+    pub(super) root_path: PathBuf,
     base: PathBuf,
-    environment: Vec<(OsString, OsString)>,
+    pub(super) environment: Vec<(OsString, OsString)>,
     path: OsString,
     default_shell: &'static str,
     /// Paths of programs that were found in the common PATH.
     programs: Mutex<HashMap<String, PathBuf>>,
-    next: AtomicU64,
-    engine: Option<PathBuf>,
+    pub(super) next: AtomicU64,
+    pub(super) engine: Option<PathBuf>,
     /// Working directories that can be reused.
     directories: Mutex<Vec<PathBuf>>,
     confinement: Option<Confinement>,
     /// Held by copies of files that are still to be stored.
     copies: Arc<()>,
 }
-
-/// How a command of a task is started.
-#[derive(Clone, Copy)]
-struct Launch<'a> {
-    confinement: Option<&'a Confinement>,
-    environment: &'a Environment<'a>,
-    directory: &'a Path,
-}
-
-impl Launch<'_> {
-    /// The command under a name of its own, in a process group of its own.
-    fn command(&self, program: &Path, name: &str, place: &Place) -> Command {
-        let environment = self.environment.iter().map(|(name, value): &(&OsStr, Cow<'_, OsStr>)| (*name, &**value));
-        let mut command = Command::new(program);
-        command.arg0(name).env_clear().envs(environment).current_dir(self.directory);
-        // Elsewhere the task may not be allowed to create files.
-        if let (Some(Confinement { hidden, .. }), Some(own)) = (self.confinement, place.directory())
-            && !hidden.is_empty()
-        {
-            command.env("TMPDIR", own);
-        }
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        command
-    }
-
-    /// Starts the command, kept apart from the server where that is wanted.
-    fn spawn(&self, command: &mut Command, place: &Place) -> io::Result<Child> {
-        match self.confinement {
-            None => command.spawn(),
-            Some(confinement) => confinement.spawn(command, &place.parts().collect::<Vec<_>>()),
-        }
-    }
-}
-
-type Environment<'a> = Vec<(&'a OsStr, Cow<'a, OsStr>)>;
 
 impl Workbench {
     pub(crate) fn new(config: &PoolConfig) -> io::Result<Self> {
@@ -234,69 +198,6 @@ impl Workbench {
         }
     }
 
-    /// Starts the engine that runs the script in its image. Nothing of this machine's environment goes along.
-    fn start_container(
-        &self,
-        assignment: &Assignment,
-        place: &mut Place,
-        script: &Script<'_>,
-        container: &Container,
-    ) -> Result<Child, Failure> {
-        let engine = self.engine.as_deref().ok_or_else(container::missing)?;
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let worker = self.root_path.file_name().unwrap_or_default().to_string_lossy();
-        let order = &assignment.order;
-        let (OrderAction::Run { cwd, .. } | OrderAction::Steps { cwd, .. }) = &order.action else {
-            return Err(container::missing());
-        };
-        let files = place.directory().map(Path::to_owned);
-        let from_files = env_file::read_all(files.as_deref(), &order.process.env_files)?;
-        let variables = self.environment(assignment, &from_files, Path::new(container::OUTPUT))?;
-        let mut variables: Vec<(OsString, OsString)> = variables
-            .into_iter()
-            .skip(self.environment.len())
-            .map(|(name, value)| (name.to_owned(), value.into_owned()))
-            .collect();
-        if has_files(order) {
-            variables.push(("MAINSPRING_FILES".into(), container::WORK.into()));
-        }
-        if let Some(step) = &script.step {
-            variables.extend(step.env.iter().map(|(name, value)| (name.into(), value.into())));
-            variables.push(("MAINSPRING_STEP".into(), step.name.into()));
-        }
-        let boxed = container::Box {
-            name: format!("{worker}-{number}"),
-            container,
-            limits: &order.limits,
-            root: &self.root_path,
-            working: &place.working,
-            output: &place.output,
-            cwd: script.step.and_then(|step| step.cwd).or(cwd.as_deref()),
-        };
-        let (mut words, own) = boxed.arguments(&variables)?;
-        match (script.text.is_empty(), script.shell) {
-            (true, _) => words.extend(container.command.iter().map(OsString::from)),
-            (false, Some("bash")) => words.extend(["bash", "-eo", "pipefail", "-c", script.text].map(OsString::from)),
-            (false, None | Some("sh")) => words.extend(["sh", "-e", "-c", script.text].map(OsString::from)),
-            (false, Some(shell)) => {
-                let split = interpreter::split(shell)
-                    .map_err(|why| refused(format!("the shell `{}` cannot be used: {why}", shown(shell))))?;
-                words.extend(split.into_iter().map(OsString::from));
-                words.extend(["-c", script.text].map(OsString::from));
-            }
-        }
-        let mut command = Command::new(engine);
-        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)));
-        for name in ["XDG_RUNTIME_DIR", "DOCKER_HOST", "CONTAINER_HOST", "CONTAINERS_CONF"] {
-            command.envs(std::env::var_os(name).map(|value| (name, value)));
-        }
-        command.envs(own).args(words).current_dir(&place.working).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = command.spawn().map_err(|error| explain(&error, engine, &place.working))?;
-        place.container = Some(boxed.name);
-        Ok(child)
-    }
-
     pub(super) fn engine(&self) -> Option<&Path> {
         self.engine.as_deref()
     }
@@ -411,49 +312,8 @@ impl Workbench {
     }
 }
 
-impl Workbench {
-    /// Nothing of the worker's own environment but the allowed names; then the order's; then ours, which always hold.
-    fn environment<'a>(
-        &'a self,
-        assignment: &'a Assignment,
-        from_files: &'a [(String, String)],
-        output: &'a Path,
-    ) -> Result<Environment<'a>, Failure> {
-        let order = &assignment.order;
-        let mut environment: Environment<'a> = Vec::with_capacity(self.environment.len() + order.env.len() + 10);
-        environment.extend(self.environment.iter().map(|(name, value)| (name.as_os_str(), Cow::from(value))));
-        environment.extend(from_files.iter().map(|(name, value)| (OsStr::new(name), Cow::from(OsStr::new(value)))));
-        for (name, value) in &order.env {
-            if name.is_empty() || name.contains(['=', '\0']) {
-                return Err(refused(format!(
-                    "`{}` cannot be the name of an environment variable",
-                    name.escape_debug()
-                )));
-            }
-            if value.contains('\0') {
-                return Err(refused(format!("the environment variable `{name}` contains a NUL character")));
-            }
-            environment.push((name.as_ref(), Cow::from(OsStr::new(value))));
-        }
-        let mut own = |name: &'static str, value: Cow<'a, OsStr>| environment.push((OsStr::new(name), value));
-        own("MAINSPRING_RUN_ID", owned(assignment.key.run.to_string()));
-        own("MAINSPRING_TASK_ID", owned(assignment.key.to_string()));
-        own("MAINSPRING_TASK", Cow::from(OsStr::new(&order.task)));
-        own("MAINSPRING_WORKFLOW", Cow::from(OsStr::new(&order.workflow)));
-        own("MAINSPRING_NAMESPACE", Cow::from(OsStr::new(&order.namespace)));
-        own("MAINSPRING_ATTEMPT", owned(assignment.attempt.to_string()));
-        own("MAINSPRING_FENCING_TOKEN", owned(format!("{}.{}", assignment.session, assignment.attempt)));
-        own("MAINSPRING_IDEMPOTENCY_KEY", owned(assignment.idempotency_key()));
-        own("MAINSPRING_OUTPUT", Cow::from(output.as_os_str()));
-        if let Some(trace) = assignment.trace {
-            own("TRACEPARENT", owned(trace.to_string()));
-        }
-        Ok(environment)
-    }
-}
-
 /// Whether something is put into the folder of the task before it begins.
-fn has_files(order: &Order) -> bool {
+pub(super) fn has_files(order: &Order) -> bool {
     order.files.is_some() || !order.process.incoming.is_empty() || order.process.cache.is_some()
 }
 
@@ -467,45 +327,9 @@ fn checked(cwd: &str) -> Result<&Path, Failure> {
     Ok(path)
 }
 
-fn owned(text: String) -> Cow<'static, OsStr> {
-    Cow::Owned(text.into())
-}
-
 fn search(path: &OsStr, program: &str) -> Option<PathBuf> {
     std::env::split_paths(path)
         .filter(|directory| directory.is_absolute())
         .map(|directory| directory.join(program))
         .find(|candidate| candidate.is_file() && access(candidate, AccessFlags::X_OK).is_ok())
-}
-
-/// How bash hands functions to its children.
-fn is_function(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b"BASH_FUNC_")
-}
-
-fn shown(text: &str) -> String {
-    first_characters(text, 200).escape_debug().to_string()
-}
-
-fn missing(program: &Path) -> Failure {
-    let program = program.display();
-    refused(format!("the program `{program}` does not exist; install it on this worker, or correct `shell`"))
-}
-
-fn refused(message: impl Into<String>) -> Failure {
-    Failure { kind: "spawn".into(), message: message.into(), ..Failure::default() }
-}
-
-fn explain(error: &io::Error, program: &Path, directory: &Path) -> Failure {
-    if !directory.is_dir() {
-        return refused(format!("the working directory `{}` does not exist", directory.display()));
-    }
-    match error.kind() {
-        ErrorKind::NotFound => missing(program),
-        _ if error.raw_os_error() == Some(Errno::E2BIG as i32) => refused(
-            "script and environment are too large for the operating system; \
-             a single variable may have 128 KiB: pass large values through files",
-        ),
-        _ => refused(format!("cannot start `{}`: {error}", program.display())),
-    }
 }

@@ -1,15 +1,19 @@
 //! The shell executor: scripts as child processes.
 
 mod artifacts;
+mod attempt;
 mod bundle;
 mod caching;
 mod command;
 pub(crate) mod container;
+mod container_start;
 mod direct;
 mod env_file;
+mod environment;
 mod group;
 mod incoming;
 mod interpreter;
+mod launch;
 mod limits;
 mod pipes;
 mod place;
