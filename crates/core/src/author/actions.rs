@@ -265,13 +265,15 @@ fn time_text(
     field: Field,
     texts: &mut Vec<Text>,
 ) -> Option<String> {
-    let text = reader.filled_text(id, path)?;
-    if has_expression(text) {
-        texts.push(Text::new(field, id, path));
-    } else if field == Field::WaitFor && parse_duration(text).is_err() {
+    let (is_duration, is_instant) = (field == Field::WaitFor, field == Field::WaitUntil);
+    let text = http::template(reader, id, path, field, texts)?;
+    if has_expression(&text) {
+        return Some(text);
+    }
+    if is_duration && parse_duration(&text).is_err() {
         reader.duration(id, path)?;
-    } else if field == Field::WaitUntil && time::parse(text).is_none() {
+    } else if is_instant && time::parse(&text).is_none() {
         reader.instant(id, path)?;
     }
-    Some(text.to_owned())
+    Some(text)
 }

@@ -47,9 +47,9 @@ pub(super) struct Read {
     pub(super) decisive: bool,
 }
 
-/// What surrounds a text: the task's own variables, and which of all variables hold a secret.
+/// What the expressions of one text may read: the task's own variables, and which of all variables hold a secret.
 #[derive(Clone, Copy)]
-struct Around<'e> {
+struct TextContext<'e> {
     allowed: Allowed,
     own_env: Option<&'e IndexMap<String, String>>,
     /// How many variables of the workflow, and of the task, exist by then; `None`: all.
@@ -72,10 +72,10 @@ impl Checker<'_> {
             _ => None,
         };
         let allowed = places::of_workflow(&text.field, sources);
-        let around = Around { allowed, own_env: None, made_env, made_own_env: None, own_secret_env: None };
+        let context = TextContext { allowed, own_env: None, made_env, made_own_env: None, own_secret_env: None };
         match text.field {
-            Field::TriggerCondition(_) | Field::PollKey(_) => self.bare(text, around, references, report),
-            _ => self.template(text, around, references, report),
+            Field::TriggerCondition(_) | Field::PollKey(_) => self.bare(text, context, references, report),
+            _ => self.template(text, context, references, report),
         }
     }
 
@@ -90,14 +90,14 @@ impl Checker<'_> {
                 Field::Env(name) => task.env.get_index_of(name),
                 _ => None,
             };
-            let around = Around {
+            let context = TextContext {
                 allowed: self.allowed(&text.field, task),
                 own_env: Some(&task.env),
                 made_env: None,
                 made_own_env,
                 own_secret_env: None,
             };
-            let stored = self.template(text, around, &mut own, report);
+            let stored = self.template(text, context, &mut own, report);
             if let (Field::Env(name), Some(stored)) = (&text.field, stored) {
                 if !own.secrets.is_empty() || self.reads_secret_env(&stored, &secret_env) {
                     secret_env.insert(name.clone());
@@ -117,16 +117,16 @@ impl Checker<'_> {
             }
             // What decides comes before the task's own variables are made.
             let own_env = (!text.field.is_decisive()).then_some(&task.env);
-            let around =
-                Around { allowed, own_env, made_env: None, made_own_env: None, own_secret_env: Some(&secret_env) };
+            let context =
+                TextContext { allowed, own_env, made_env: None, made_own_env: None, own_secret_env: Some(&secret_env) };
             let stored = match text.field {
                 Field::Step(_, StepField::Condition)
                 | Field::Condition
                 | Field::RetryCondition
                 | Field::Foreach
                 | Field::WaitCondition
-                | Field::ExpectJson => self.bare(text, around, references, report),
-                _ => self.template(text, around, references, report),
+                | Field::ExpectJson => self.bare(text, context, references, report),
+                _ => self.template(text, context, references, report),
             };
             if let Some(stored) = stored
                 && let Some(slot) = slots::of_task(task, &text.field)
@@ -156,7 +156,7 @@ impl Checker<'_> {
     fn bare(
         &self,
         text: &Text,
-        around: Around<'_>,
+        context: TextContext<'_>,
         references: &mut References,
         report: &mut Report,
     ) -> Option<String> {
@@ -173,7 +173,8 @@ impl Checker<'_> {
             report.add(place, &text.path, message);
             return None;
         }
-        self.expression(source, &Whole { text, offset, around }, references, report).map(|analysis| analysis.text)
+        self.expression(source, &ExpressionPlace { text, offset, context }, references, report)
+            .map(|analysis| analysis.text)
     }
 
     fn script(
@@ -206,7 +207,7 @@ impl Checker<'_> {
                 return;
             }
         };
-        let around = Around {
+        let context = TextContext {
             allowed,
             own_env: Some(&env),
             made_env: None,
@@ -214,8 +215,8 @@ impl Checker<'_> {
             own_secret_env: Some(secret_env),
         };
         for (number, (expression, offset)) in bound.expressions.iter().enumerate() {
-            let whole = Whole { text, offset: *offset, around };
-            if let Some(analysis) = self.expression(expression, &whole, references, report) {
+            let at = ExpressionPlace { text, offset: *offset, context };
+            if let Some(analysis) = self.expression(expression, &at, references, report) {
                 bindings.push((format!("{VARIABLE}{number}"), analysis.text));
             }
         }
@@ -226,7 +227,7 @@ impl Checker<'_> {
     fn template(
         &self,
         text: &Text,
-        around: Around<'_>,
+        context: TextContext<'_>,
         references: &mut References,
         report: &mut Report,
     ) -> Option<String> {
@@ -244,7 +245,8 @@ impl Checker<'_> {
             match part {
                 Part::Text(plain) => stored.push_str(plain),
                 Part::Expression { source, offset, .. } => {
-                    let analysis = self.expression(source, &Whole { text, offset, around }, references, report)?;
+                    let analysis =
+                        self.expression(source, &ExpressionPlace { text, offset, context }, references, report)?;
                     stored.push_str(&format!("${{{{ {} }}}}", analysis.text));
                 }
             }
@@ -255,20 +257,20 @@ impl Checker<'_> {
     fn expression(
         &self,
         source: &str,
-        whole: &Whole<'_>,
+        at: &ExpressionPlace<'_>,
         references: &mut References,
         report: &mut Report,
     ) -> Option<Analysis> {
-        let locate = |offset: usize, length: usize| self.tree.locate(whole.text.node, whole.offset + offset, length);
-        let analysis = analyse(source, self.names, &|name| self.inputs.contains_key(name), whole.around.allowed)
+        let locate = |offset: usize, length: usize| self.tree.locate(at.text.node, at.offset + offset, length);
+        let analysis = analyse(source, self.names, &|name| self.inputs.contains_key(name), at.context.allowed)
             .and_then(|analysis| {
-                self.check_names(&analysis, whole)?;
+                self.check_names(&analysis, at)?;
                 Ok(analysis)
             });
         let analysis = match analysis {
             Ok(analysis) => analysis,
             Err(ExprError { offset, length, message, help }) => {
-                report.push(locate(offset, length), &whole.text.path, message, help);
+                report.push(locate(offset, length), &at.text.path, message, help);
                 return None;
             }
         };
@@ -285,8 +287,8 @@ impl Checker<'_> {
                 "tasks" => references.tasks.extend(self.names.get(name.as_str()).map(|target| Read {
                     target: *target,
                     place: locate(reference.offset, reference.length),
-                    path: whole.text.path.clone(),
-                    decisive: whole.text.field.is_decisive(),
+                    path: at.text.path.clone(),
+                    decisive: at.text.field.is_decisive(),
                 })),
                 "secrets" => references.secrets.push(name.clone()),
                 _ => {}
@@ -296,33 +298,33 @@ impl Checker<'_> {
     }
 
     /// Inputs, variables and secrets are declared, so a name that is not there is found before anything runs.
-    fn check_names(&self, analysis: &Analysis, whole: &Whole<'_>) -> Result<(), ExprError> {
-        let around = &whole.around;
+    fn check_names(&self, analysis: &Analysis, at: &ExpressionPlace<'_>) -> Result<(), ExprError> {
+        let context = &at.context;
         for reference in &analysis.references {
             let fail = |message: String, help: Option<String>| {
                 Err(ExprError { offset: reference.offset, length: reference.length, message, help })
             };
             if reference.root == "env"
-                && around.allowed.secrets.is_some()
-                && !matches!(whole.text.field, Field::Script | Field::Step(_, StepField::Script))
-                && let Some(name) = self.hidden(reference.path.first().map(String::as_str), around)
+                && context.allowed.secrets.is_some()
+                && !matches!(at.text.field, Field::Script | Field::Step(_, StepField::Script))
+                && let Some(name) = self.hidden(reference.path.first().map(String::as_str), context)
             {
                 let help = "secrets are for `env`, `headers`, `auth` and `payload` only".to_owned();
                 return fail(format!("the variable {} holds a secret", quoted(name)), Some(help));
             }
             let Some(name) = reference.path.first() else { continue };
-            let own = || around.own_env.into_iter().flat_map(|env| env.keys());
+            let own = || context.own_env.into_iter().flat_map(|env| env.keys());
             let (what, known): (&str, Vec<&str>) = match reference.root.as_str() {
                 "inputs" if !self.inputs.contains_key(name) => {
                     ("input", self.inputs.keys().map(String::as_str).collect())
                 }
-                "env" if !self.is_made(name, around) => {
-                    if self.env.contains_key(name) || around.own_env.is_some_and(|env| env.contains_key(name)) {
+                "env" if !self.is_made(name, context) => {
+                    if self.env.contains_key(name) || context.own_env.is_some_and(|env| env.contains_key(name)) {
                         let help = format!("variables are made in the order written: put `{name}` above");
                         return fail(format!("the variable {} is not made yet", quoted(name)), Some(help));
                     }
                     let known = self.env.keys().chain(own()).map(String::as_str);
-                    ("variable", known.filter(|name| self.is_made(name, around)).collect())
+                    ("variable", known.filter(|name| self.is_made(name, context)).collect())
                 }
                 "secrets" if !self.secrets.contains(name) => {
                     ("secret", self.secrets.iter().map(String::as_str).collect())
@@ -343,29 +345,29 @@ impl Checker<'_> {
     }
 
     /// Whether a variable has its value where a text is evaluated.
-    fn is_made(&self, name: &str, around: &Around<'_>) -> bool {
+    fn is_made(&self, name: &str, context: &TextContext<'_>) -> bool {
         let before = |env: &IndexMap<String, String>, made: Option<usize>| {
             env.get_index_of(name).is_some_and(|at| made.is_none_or(|made| at < made))
         };
-        before(self.env, around.made_env) || around.own_env.is_some_and(|env| before(env, around.made_own_env))
+        before(self.env, context.made_env) || context.own_env.is_some_and(|env| before(env, context.made_own_env))
     }
 
     /// The variable that is read (or one of all) if it holds a secret.
-    fn hidden<'n>(&'n self, name: Option<&'n str>, around: &Around<'n>) -> Option<&'n str> {
-        let own = around.own_secret_env;
+    fn hidden<'n>(&'n self, name: Option<&'n str>, context: &TextContext<'n>) -> Option<&'n str> {
+        let own = context.own_secret_env;
         match name {
             Some(name) if own.is_some_and(|env| env.contains(name)) => Some(name),
             // A variable of the task hides that of the workflow.
-            Some(name) if around.own_env.is_some_and(|env| env.contains_key(name)) => None,
+            Some(name) if context.own_env.is_some_and(|env| env.contains_key(name)) => None,
             Some(name) => self.secret_env.contains(name).then_some(name),
             None => own.and_then(|env| env.iter().next()).or_else(|| self.secret_env.iter().next()).map(String::as_str),
         }
     }
 }
 
-/// The text an expression stands in, and where.
-struct Whole<'a> {
+/// The text that an expression belongs to, and the offset at which the expression begins in it.
+struct ExpressionPlace<'a> {
     text: &'a Text,
     offset: usize,
-    around: Around<'a>,
+    context: TextContext<'a>,
 }

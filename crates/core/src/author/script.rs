@@ -105,49 +105,23 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
                     );
                     continue;
                 }
-                let quote = match quotes.context() {
-                    Context::Comment => {
-                        bound.script.push_str(&script[start..end]);
-                        continue;
-                    }
-                    _ if let Some(program) = command::evaluates(&script[..start]) => {
-                        refuse(
-                            &format!("`{program}` would execute the value as code"),
-                            "pass it as an argument: `bash -c 'echo \"$1\"' _ ${{ … }}`",
-                        );
-                        continue;
-                    }
-                    Context::Single => {
-                        refuse(
-                            "inside single quotes the shell expands no variable, so an expression has no value here",
-                            "use double quotes",
-                        );
-                        continue;
-                    }
-                    Context::QuotedHeredoc => {
-                        refuse(
-                            "in a here-document with a quoted delimiter the shell expands no variable",
-                            "remove the quotes around the delimiter",
-                        );
-                        continue;
-                    }
-                    Context::Arithmetic => {
-                        refuse(
-                            "inside arithmetic or `${…}` the shell would evaluate the value as code",
-                            "assign it to a variable first: `name=${{ … }}`",
-                        );
-                        continue;
-                    }
-                    Context::Escaped => {
-                        refuse(
-                            "the backslash before this expression would escape the variable it becomes",
-                            "remove the backslash",
-                        );
-                        continue;
-                    }
-                    Context::Double | Context::Heredoc => "",
-                    Context::Bare => "\"",
-                };
+                let context = quotes.context();
+                if context == Context::Comment {
+                    bound.script.push_str(&script[start..end]);
+                    continue;
+                }
+                if let Some(program) = command::evaluates(&script[..start]) {
+                    refuse(
+                        &format!("`{program}` would execute the value as code"),
+                        "pass it as an argument: `bash -c 'echo \"$1\"' _ ${{ … }}`",
+                    );
+                    continue;
+                }
+                if let Some((message, help)) = obstacle(context) {
+                    refuse(message, help);
+                    continue;
+                }
+                let quote = if context == Context::Bare { "\"" } else { "" };
                 let number = bound.number(source, offset);
                 bound.script.push_str(&format!("{quote}${{{VARIABLE}{number}}}{quote}"));
                 quotes.wrote_word();
@@ -155,6 +129,28 @@ pub(super) fn bind<'t>(script: &'t str, shell: Option<&str>) -> Result<Bound<'t>
         }
     }
     if refused.is_empty() { Ok(bound) } else { Err(refused) }
+}
+
+/// Why an expression has no value in this context, and what to write instead; `None` where it has one.
+fn obstacle(context: Context) -> Option<(&'static str, &'static str)> {
+    match context {
+        Context::Single => Some((
+            "inside single quotes the shell expands no variable, so an expression has no value here",
+            "use double quotes",
+        )),
+        Context::QuotedHeredoc => Some((
+            "in a here-document with a quoted delimiter the shell expands no variable",
+            "remove the quotes around the delimiter",
+        )),
+        Context::Arithmetic => Some((
+            "inside arithmetic or `${…}` the shell would evaluate the value as code",
+            "assign it to a variable first: `name=${{ … }}`",
+        )),
+        Context::Escaped => {
+            Some(("the backslash before this expression would escape the variable it becomes", "remove the backslash"))
+        }
+        Context::Comment | Context::Double | Context::Heredoc | Context::Bare => None,
+    }
 }
 
 #[cfg(test)]

@@ -13,25 +13,23 @@ use minijinja::{Environment, Error, ErrorKind, State};
 use super::filters::invalid;
 use super::template::string_length;
 
-/// Operators, longest first, and the functions that stand for them. An author cannot call these: names that begin
-/// with `_` are unknown to [`super::vocabulary`].
-const OPERATORS: [(&str, &str); 6] =
-    [("==", "_eq"), ("!=", "_ne"), ("<=", "_le"), (">=", "_ge"), ("<", "_lt"), (">", "_gt")];
+/// Operators, longest first, with the function and the test that replace each one. An author cannot call the functions:
+/// names that begin with `_` are unknown to [`super::vocabulary`].
+const OPERATORS: [(&str, &str, &str, fn(Ordering) -> bool); 6] = [
+    ("==", "_eq", "eq", Ordering::is_eq),
+    ("!=", "_ne", "ne", Ordering::is_ne),
+    ("<=", "_le", "le", Ordering::is_le),
+    (">=", "_ge", "ge", Ordering::is_ge),
+    ("<", "_lt", "lt", Ordering::is_lt),
+    (">", "_gt", "gt", Ordering::is_gt),
+];
 
 pub(super) fn add(environment: &mut Environment<'_>) {
-    environment.add_function("_eq", |left: &Value, right: &Value| compared(left, right, "==", Ordering::is_eq));
-    environment.add_function("_ne", |left: &Value, right: &Value| compared(left, right, "!=", Ordering::is_ne));
-    environment.add_function("_lt", |left: &Value, right: &Value| compared(left, right, "<", Ordering::is_lt));
-    environment.add_function("_le", |left: &Value, right: &Value| compared(left, right, "<=", Ordering::is_le));
-    environment.add_function("_gt", |left: &Value, right: &Value| compared(left, right, ">", Ordering::is_gt));
-    environment.add_function("_ge", |left: &Value, right: &Value| compared(left, right, ">=", Ordering::is_ge));
+    for (operator, function, test, holds) in OPERATORS {
+        environment.add_function(function, move |left: &Value, right: &Value| compared(left, right, operator, holds));
+        environment.add_test(test, move |left: &Value, right: &Value| compared(left, right, operator, holds));
+    }
     environment.add_function("_in", contains);
-    environment.add_test("eq", |left: &Value, right: &Value| compared(left, right, "==", Ordering::is_eq));
-    environment.add_test("ne", |left: &Value, right: &Value| compared(left, right, "!=", Ordering::is_ne));
-    environment.add_test("lt", |left: &Value, right: &Value| compared(left, right, "<", Ordering::is_lt));
-    environment.add_test("le", |left: &Value, right: &Value| compared(left, right, "<=", Ordering::is_le));
-    environment.add_test("gt", |left: &Value, right: &Value| compared(left, right, ">", Ordering::is_gt));
-    environment.add_test("ge", |left: &Value, right: &Value| compared(left, right, ">=", Ordering::is_ge));
     environment.add_test("in", contains);
 }
 
@@ -209,7 +207,7 @@ impl Rewriter<'_> {
 
     fn symbol(&mut self, rest: &str) {
         self.before = Before::Nothing;
-        if let Some((operator, function)) = OPERATORS.iter().find(|(operator, _)| rest.starts_with(operator)) {
+        if let Some((operator, function, ..)) = OPERATORS.iter().find(|(operator, ..)| rest.starts_with(operator)) {
             self.level().operator(function);
             self.at += operator.len();
         } else if rest.starts_with('=') {

@@ -28,13 +28,13 @@ pub fn airflow(source: &str) -> Result<Imported, Diagnostics> {
     report.finish(Some(dag.write()))
 }
 
-/// What was found.
+/// A DAG as its file describes it.
 #[derive(Debug, Default)]
 struct Dag {
     id: Option<String>,
     schedule: Option<String>,
     tasks: Vec<Operator>,
-    /// By variable.
+    /// From one variable to another.
     edges: Vec<(String, String)>,
     left_out: Vec<String>,
 }

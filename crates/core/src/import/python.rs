@@ -23,7 +23,7 @@ struct Scan<'s> {
 enum Piece<'s> {
     Text(&'s str),
     Comment,
-    One(char),
+    Character(char),
 }
 
 impl<'s> Scan<'s> {
@@ -49,7 +49,7 @@ impl<'s> Scan<'s> {
                     ')' | ']' | '}' => self.depth = self.depth.saturating_sub(1),
                     _ => {}
                 }
-                Piece::One(first)
+                Piece::Character(first)
             }
         })
     }
@@ -84,10 +84,10 @@ pub(super) fn statements(source: &str) -> Vec<String> {
         match piece {
             Piece::Text(text) => current.push_str(text),
             Piece::Comment => {}
-            Piece::One('\n') if scan.depth > 0 => current.push(' '),
-            Piece::One('\n') if current.ends_with('\\') => _ = current.pop(),
-            Piece::One('\n') => all.push(std::mem::take(&mut current)),
-            Piece::One(one) => current.push(one),
+            Piece::Character('\n') if scan.depth > 0 => current.push(' '),
+            Piece::Character('\n') if current.ends_with('\\') => _ = current.pop(),
+            Piece::Character('\n') => all.push(std::mem::take(&mut current)),
+            Piece::Character(one) => current.push(one),
         }
     }
     all.push(current);
@@ -140,8 +140,8 @@ fn split(source: &str) -> Vec<String> {
         match piece {
             Piece::Text(text) => current.push_str(text),
             Piece::Comment => {}
-            Piece::One(',') if scan.depth == 0 => all.push(std::mem::take(&mut current)),
-            Piece::One(one) => current.push(one),
+            Piece::Character(',') if scan.depth == 0 => all.push(std::mem::take(&mut current)),
+            Piece::Character(one) => current.push(one),
         }
     }
     all.push(current);
