@@ -1,7 +1,7 @@
-//! Events and who listens to them: each listener makes of each event what it makes of it, exactly once.
+//! Events and their listeners: each listener reacts to each event exactly once.
 //!
-//! The row in `event_deliveries` is written in the transaction that starts the run or makes the job and counts it. A node that
-//! comes second, or again after a crash, finds the row and does nothing.
+//! The row in `event_deliveries` is written in the transaction that starts the run or makes the job and counts it. A second
+//! node, or the same one after a crash, finds the row and does nothing.
 
 use mainspring_boxed::boxed;
 use mainspring_core::workflow::Trigger;
@@ -10,22 +10,22 @@ use serde_json::Value;
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
 
-use crate::db::{Store, Tx, read, within, write};
+use crate::db::{Store, read, within, write};
 use crate::error::{Error, Result};
 use crate::events::announce::EventRow;
-use crate::events::budgets::{self, CauseBudget, Overspent};
+use crate::events::budgets::CauseBudget;
 use crate::events::handlers::{self, HandlerRow};
-use crate::names::sql;
-use crate::runs::create::{Created, NewRun, create_one};
-use crate::schedules::jobs::{self, NewJob};
-use crate::schedules::polls::{self, Finding};
+use crate::events::reactions::{count, note, react};
+use crate::runs::create::NewRun;
+use crate::schedules::jobs::NewJob;
+use crate::schedules::polls::Finding;
 
-/// What webhooks are announced as: `webhook.` and their name, by this source.
+/// The source of events that webhooks announce, named `webhook.` and the name of the webhook.
 pub const WEBHOOK: &str = "webhook";
-/// Who announces what the system itself does.
+/// The source of events that the system itself announces.
 pub const SYSTEM: &str = "system";
 
-/// Whether there is anything for those who follow runs and events.
+/// Whether there is work for the loops that follow runs and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
 pub struct Unheard {
     /// Runs whose end was not counted.
@@ -71,7 +71,7 @@ pub struct Listeners {
     pub triggers: Vec<ListeningTrigger>,
 }
 
-/// Who makes something of an event.
+/// The listener that an event is delivered to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recipient {
     Handler(Uuid),
@@ -90,7 +90,7 @@ impl Recipient {
     }
 }
 
-/// What a listener makes of an event.
+/// How a listener reacts to an event.
 #[derive(Debug, Clone)]
 pub enum Reaction {
     Start(Box<NewRun>),
@@ -137,7 +137,7 @@ impl DeliveryOutcome {
     }
 }
 
-/// What one listener made of one event.
+/// How one listener reacted to one event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeliveryRow {
     pub listener: Uuid,
@@ -175,17 +175,17 @@ impl Store {
         crate::events::announce::select_in_turns(self, "NOT handled", limit).await
     }
 
-    /// Every listener has made of it what it makes of it.
+    /// Marks an event as delivered: every listener has reacted.
     pub async fn event_handled(&self, id: Uuid) -> Result<()> {
         write!(self, sqlx::query("UPDATE events SET handled = TRUE WHERE id = $1").bind(id));
         Ok(())
     }
 
-    /// Who listens to an event now: handlers by priority, then triggers.
+    /// The listeners of an event as they are now: handlers by priority, then triggers.
     pub async fn listeners(&self, event: &EventRow) -> Result<Listeners> {
         let mut patterns = patterns(&event.name);
         if event.source == SYSTEM {
-            // What is done about everything must not hear of what it does itself: two such handlers would never end.
+            // A handler of all events must not get those that it causes itself: two such handlers would never end.
             patterns.retain(|pattern| pattern != "*");
         }
         let names = placeholders(2, patterns.len());
@@ -235,7 +235,7 @@ impl Store {
         Ok(!self.listening(which, namespace, name).await?.is_empty())
     }
 
-    /// What has been made of an event so far.
+    /// The deliveries of an event so far.
     pub async fn deliveries(&self, event: Uuid) -> Result<Vec<DeliveryRow>> {
         type Row = (Uuid, i16, Option<RunId>, Option<Uuid>, Option<String>);
         let rows: Vec<Row> = read!(self, |conn| {
@@ -255,7 +255,7 @@ impl Store {
             .collect()
     }
 
-    /// Does what a listener makes of an event, unless that was done before: then `None`.
+    /// Lets a listener react to an event, unless it has done so before: then `None`.
     pub async fn deliver(
         &self,
         now: Micros,
@@ -308,7 +308,7 @@ impl Store {
             .collect()
     }
 
-    /// What those who follow runs and events have to look after, in one look.
+    /// Whether there are ends, events or windows to handle, in one statement.
     pub async fn unheard(&self) -> Result<Unheard> {
         Ok(read!(self, |conn| {
             sqlx::query_as(
@@ -330,7 +330,7 @@ impl Store {
         Ok(row.0)
     }
 
-    /// Ends a window with what its last event leads to; `None` if another event came, or another node did it.
+    /// Ends a window and reacts to its last event; `None` if another event came, or another node ended the window.
     pub async fn end_debounce(
         &self,
         now: Micros,
@@ -362,176 +362,6 @@ impl Store {
     pub async fn event(&self, id: Uuid) -> Result<Option<EventRow>> {
         Ok(crate::events::announce::select(self, "id = $1", id).await?.pop())
     }
-}
-
-async fn react(
-    tx: &mut Tx,
-    now: Micros,
-    event: &EventRow,
-    listener: Recipient,
-    reaction: &Reaction,
-    budget: CauseBudget,
-) -> Result<DeliveryRow> {
-    if matches!(reaction, Reaction::Start(_) | Reaction::CreateJob(_))
-        && let Some(refusal) = budgets::spend(tx, now, event, budget).await?
-    {
-        return refuse(tx, now, event, listener, refusal).await;
-    }
-    let mut delivery =
-        DeliveryRow { listener: listener.id(), outcome: DeliveryOutcome::Ignored, run: None, job: None, reason: None };
-    match reaction {
-        Reaction::Ignore { reason } => delivery.reason = Some(reason.clone()),
-        Reaction::Fail { reason, circle } => {
-            delivery.outcome = DeliveryOutcome::Failed;
-            delivery.reason = Some(reason.clone());
-            if let Some(run) = circle {
-                enter_circle(tx, now, event.id, *run, reason).await?;
-            }
-        }
-        Reaction::Debounce { key, due_at } => {
-            supersede(tx, listener.id(), key).await?;
-            debounce(tx, event.id, listener.id(), key, *due_at).await?;
-            delivery.outcome = DeliveryOutcome::Debounced;
-        }
-        Reaction::CreateJob(job) => {
-            jobs::create_in(tx, now, job).await?;
-            delivery.outcome = DeliveryOutcome::Started;
-            delivery.job = Some(job.id);
-        }
-        Reaction::Poll(finding) => return polls::note(tx, now, event, listener.id(), finding).await,
-        Reaction::Start(run) => {
-            if !may_fire(tx, now, listener).await? {
-                delivery.reason = Some("it has fired as often as `max_executions` allows".into());
-                return Ok(delivery);
-            }
-            match create_one(tx, now, run).await? {
-                Created::Refused => {
-                    delivery.reason = Some("the workflow's concurrency limit is used up".into());
-                }
-                created => {
-                    delivery.outcome = DeliveryOutcome::Started;
-                    delivery.run = created.run();
-                }
-            }
-        }
-    }
-    Ok(delivery)
-}
-
-/// What would exceed the budget of its cause leads to nothing; the first time a dead letter says so.
-async fn refuse(
-    tx: &mut Tx,
-    now: Micros,
-    event: &EventRow,
-    listener: Recipient,
-    refusal: Overspent,
-) -> Result<DeliveryRow> {
-    if let Some(run) = event.run.filter(|_| refusal.is_first) {
-        enter_circle(tx, now, event.id, run, &refusal.reason).await?;
-    }
-    Ok(DeliveryRow {
-        listener: listener.id(),
-        outcome: DeliveryOutcome::Failed,
-        run: None,
-        job: None,
-        reason: Some(refusal.reason),
-    })
-}
-
-/// Counts a fire of a trigger, as often as that may fire.
-async fn may_fire(tx: &mut Tx, now: Micros, listener: Recipient) -> Result<bool> {
-    let Recipient::Trigger { id, max } = listener else { return Ok(true) };
-    let counted = within!(
-        tx,
-        sqlx::query("UPDATE triggers SET fired = fired + 1, last_fire_at = $2 WHERE id = $1 AND fired < $3")
-            .bind(id)
-            .bind(now)
-            .bind(max.and_then(|max| i64::try_from(max).ok()).unwrap_or(i64::MAX))
-    );
-    Ok(counted == 1)
-}
-
-/// The event that waited in the same window so far makes way.
-async fn supersede(tx: &mut Tx, trigger: Uuid, key: &str) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(
-            "UPDATE event_deliveries SET outcome = 4 WHERE listener = $1 AND outcome = 3 \
-             AND event_id IN (SELECT event_id FROM debounces WHERE trigger_id = $1 AND key = $2)",
-        )
-        .bind(trigger)
-        .bind(key)
-    );
-    Ok(())
-}
-
-async fn debounce(tx: &mut Tx, event: Uuid, trigger: Uuid, key: &str, due_at: Micros) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(
-            "INSERT INTO debounces (trigger_id, key, event_id, due_at) VALUES ($1, $2, $3, $4) \
-             ON CONFLICT (trigger_id, key) DO UPDATE SET event_id = excluded.event_id, due_at = excluded.due_at",
-        )
-        .bind(trigger)
-        .bind(key)
-        .bind(event)
-        .bind(due_at)
-    );
-    Ok(())
-}
-
-async fn note(tx: &mut Tx, event: Uuid, delivery: &DeliveryRow) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(
-            "UPDATE event_deliveries SET outcome = $3, run_id = $4, job_id = $5, reason = $6 WHERE \
-             event_id = $1 AND listener = $2",
-        )
-        .bind(event)
-        .bind(delivery.listener)
-        .bind(delivery.outcome as i16)
-        .bind(delivery.run)
-        .bind(delivery.job)
-        .bind(&delivery.reason)
-    );
-    Ok(())
-}
-
-async fn count(tx: &mut Tx, now: Micros, handler: Uuid, outcome: DeliveryOutcome) -> Result<()> {
-    let well = outcome == DeliveryOutcome::Started;
-    within!(
-        tx,
-        sqlx::query(
-            "UPDATE event_handlers SET trigger_count = trigger_count + 1, success_count = success_count \
-             + $2, failure_count = failure_count + $3, \
-             last_triggered = $4 WHERE id = $1",
-        )
-        .bind(handler)
-        .bind(i64::from(well))
-        .bind(i64::from(!well))
-        .bind(now)
-    );
-    Ok(())
-}
-
-/// A circle of events is broken at the run that announced the last of them: one entry for an operator to look at.
-async fn enter_circle(tx: &mut Tx, now: Micros, id: Uuid, run: RunId, reason: &str) -> Result<()> {
-    within!(
-        tx,
-        sqlx::query(
-            sql!("INSERT INTO dead_letters (id, run_id, version, reason, original_state, error_type, \
-             error_message, total_attempts, created_at, updated_at) \
-             SELECT $1, r.id, r.version, {letter_reason.dependency_cycle_detected}, CASE r.state WHEN {run.success} THEN 'success' WHEN {run.failed} THEN 'failed' \
-             WHEN {run.cancelled} THEN 'cancelled' ELSE 'running' END, \
-                    'dependency_cycle_detected', $3, 0, $4, $4 FROM runs r WHERE r.id = $2 ON CONFLICT \
-             DO NOTHING"),
-        )
-        .bind(id)
-        .bind(run)
-        .bind(reason)
-        .bind(now)
-    );
-    Ok(())
 }
 
 #[cfg(test)]

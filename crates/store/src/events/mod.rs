@@ -6,4 +6,5 @@ pub(crate) mod deliveries;
 pub(crate) mod following;
 pub(crate) mod handlers;
 pub(crate) mod notifications;
+mod reactions;
 pub(crate) mod run_ends;

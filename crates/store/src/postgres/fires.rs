@@ -10,7 +10,8 @@ use super::{hold_term, runs};
 use crate::cluster::terms::Term;
 use crate::error::Result;
 use crate::runs::create::Created;
-use crate::schedules::fires::{FireSeed, Fired, Firing, PlainUnit};
+use crate::schedules::fire_unit::{FireSeed, PlainUnit};
+use crate::schedules::fires::{Fired, Firing};
 use crate::schedules::trigger_sync::TriggerSeed;
 
 /// Everything of a unit but its commit.

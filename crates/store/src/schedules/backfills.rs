@@ -12,6 +12,7 @@ use crate::db::{Acquired, Store, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
 use crate::reads::clauses::hex_ids;
+use crate::schedules::fire_unit;
 use crate::schedules::fires::{self, Fired, NewFire};
 
 const STATUSES: [&str; 3] = ["active", "done", "cancelled"];
@@ -258,7 +259,7 @@ impl Store {
             return Ok(Fired::Stale);
         }
         let of: Vec<(Uuid, &NewFire)> = fires.iter().map(|fire| (backfill.trigger_id, fire)).collect();
-        let created = fires::make(&mut tx, now, at, backfill.id, &of).await?;
+        let created = fire_unit::make(&mut tx, now, at, backfill.id, &of).await?;
         tx.commit().await?;
         Ok(Fired::Done(created))
     }

@@ -3,6 +3,7 @@
 pub(crate) mod backfills;
 pub(crate) mod calendars;
 pub(crate) mod executions;
+pub(crate) mod fire_unit;
 pub(crate) mod fires;
 pub(crate) mod jobs;
 pub(crate) mod polls;

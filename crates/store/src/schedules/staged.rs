@@ -14,7 +14,8 @@ use crate::error::Result;
 use crate::postgres;
 use crate::postgres::transaction::PgTx;
 use crate::runs::create::Created;
-use crate::schedules::fires::{Fired, Firing, PlainUnit, fire_within};
+use crate::schedules::fire_unit::{PlainUnit, fire_within};
+use crate::schedules::fires::{Fired, Firing};
 
 /// Where all who write wait for each other, a staged unit is committed or dropped within this time.
 const LONGEST_WAIT_ALONE: Duration = Duration::from_secs(1);

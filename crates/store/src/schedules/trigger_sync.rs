@@ -16,7 +16,8 @@ use uuid::Uuid;
 use crate::db::{Store, Tx, within};
 use crate::error::{Error, Result};
 use crate::schedules::calendars;
-use crate::schedules::fires::{self, NewFire};
+use crate::schedules::fire_unit;
+use crate::schedules::fires::NewFire;
 use crate::schedules::triggers::{self, TriggerRow, kind_code, schedule};
 
 /// A row to be written.
@@ -74,7 +75,7 @@ impl Store {
             });
         }
         let mut tx = self.begin().await?;
-        fires::insert_triggers(&mut tx, now, &seeds).await?;
+        fire_unit::insert_triggers(&mut tx, now, &seeds).await?;
         tx.commit().await
     }
 }
@@ -106,7 +107,7 @@ pub(crate) async fn sync(
                 .bind(now)
         );
     }
-    fires::insert_triggers(tx, now, &fresh).await
+    fire_unit::insert_triggers(tx, now, &fresh).await
 }
 
 struct Place<'a> {
@@ -182,7 +183,7 @@ impl Place<'_> {
         if let Some(schedule) = self.schedule(tx, row.id, trigger, seed.anchor_at).await? {
             if let (TriggerSource::At(at), false) = (&trigger.source, same_timing) {
                 // Another instant is another fire, unless it is one that there was.
-                let settled = fires::is_settled(tx, row.id, *at).await?;
+                let settled = fire_unit::is_settled(tx, row.id, *at).await?;
                 seed.covered_at = if settled { *at } else { schedule.beginning(now) };
                 seed.fired = u64::from(settled);
             }
@@ -202,7 +203,7 @@ impl Place<'_> {
         let missed = turn.missed.map(|missed| NewFire::missed(missed, "its schedule was changed"));
         let closed = turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed));
         let fires: Vec<NewFire> = missed.into_iter().chain(closed).collect();
-        fires::insert_without_runs(tx, now, row.id, &fires).await
+        fire_unit::insert_without_runs(tx, now, row.id, &fires).await
     }
 }
 

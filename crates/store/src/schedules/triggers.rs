@@ -11,7 +11,8 @@ use uuid::Uuid;
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
-use crate::schedules::fires::{self, FireOf, NewFire};
+use crate::schedules::fire_unit;
+use crate::schedules::fires::{FireOf, NewFire};
 use crate::schedules::polls::{self, PollRow};
 
 /// One trigger of the newest version of its workflow, or one that was there before.
@@ -287,7 +288,7 @@ async fn end_break(tx: &mut Tx, now: Micros, row: &TriggerRow, reason: &str) -> 
         fires.extend(turn.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
         (covered, next) = (turn.covered, turn.next);
     }
-    fires::insert_without_runs(tx, now, row.id, &fires).await?;
+    fire_unit::insert_without_runs(tx, now, row.id, &fires).await?;
     within!(
         tx,
         sqlx::query(

@@ -5,7 +5,8 @@ use mainspring_core::Micros;
 use super::SqliteTx;
 use super::bulk::{Bulk, Values};
 use crate::error::Result;
-use crate::schedules::fires::{FireSeed, Firing};
+use crate::schedules::fire_unit::FireSeed;
+use crate::schedules::fires::Firing;
 use crate::schedules::trigger_sync::TriggerSeed;
 
 pub(super) static SWAP: Bulk = Bulk::new(

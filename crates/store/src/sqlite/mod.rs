@@ -11,6 +11,7 @@ mod continuing;
 mod database;
 mod ending;
 pub(crate) mod exchange;
+mod files;
 pub(crate) mod fires;
 mod history;
 mod items;
@@ -22,6 +23,8 @@ mod stages;
 pub(crate) mod submit;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
-pub use database::ServerLock;
-pub(crate) use database::{SqliteDb, SqliteTx, WriterGuard};
+pub(crate) use database::{SqliteDb, WriterGuard};
+pub use files::ServerLock;
+pub(crate) use transaction::SqliteTx;
