@@ -7,8 +7,9 @@ use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId, TaskKey};
 
 use crate::db::{Store, Tx, read, within, write};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::names::sql;
+use crate::runs::kept_files::ARTIFACTS;
 use crate::runs::purge::execute_over_runs;
 
 /// A kept file, without its content.
@@ -41,28 +42,6 @@ pub struct StoredArtifact {
     pub place: ArtifactPlace,
 }
 
-/// What is kept of a file, and where its content is.
-#[derive(sqlx::FromRow)]
-pub(crate) struct PlaceRow {
-    bytes: i64,
-    sha256: String,
-    executable: bool,
-    content: Option<Vec<u8>>,
-    object: Option<String>,
-}
-
-impl PlaceRow {
-    pub(crate) fn stored(self, table: &'static str, key: TaskKey, name: &str) -> Result<StoredArtifact> {
-        let Self { bytes, sha256, executable, content, object } = self;
-        let place = match (content, object) {
-            (Some(content), None) => ArtifactPlace::Database(content),
-            (None, Some(object)) => ArtifactPlace::Object(object),
-            _ => return Err(Error::bad_row(table, "object", key, "it has both or none of content and object")),
-        };
-        Ok(StoredArtifact { name: name.to_owned(), bytes, sha256, executable, place })
-    }
-}
-
 #[boxed]
 impl Store {
     /// Writes down an object that is about to be written. Unless an artifact names it by then, it is deleted at `due_at`.
@@ -83,30 +62,11 @@ impl Store {
         attempt: i32,
         artifact: &StoredArtifact,
     ) -> Result<bool> {
-        let (content, object) = match &artifact.place {
-            ArtifactPlace::Database(content) => (Some(content.as_slice()), None),
-            ArtifactPlace::Object(object) => (None, Some(object.as_str())),
-        };
         let mut tx = self.begin().await?;
-        if let Some(object) = object {
-            let taken = within!(tx, sqlx::query("DELETE FROM unused_objects WHERE object = $1").bind(object));
-            if taken == 0 {
-                return Ok(false);
-            }
+        if !ARTIFACTS.make_way(&mut tx, now, key, attempt, artifact).await? {
+            return Ok(false);
         }
-        within!(
-            tx,
-            sqlx::query(
-                "INSERT INTO unused_objects (object, due_at) SELECT object, $6 FROM artifacts WHERE run_id = $1 AND idx = $2 \
-                 AND item = $3 AND attempt = $4 AND name = $5 AND object IS NOT NULL"
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(&artifact.name)
-            .bind(now)
-        );
+        let (content, object) = artifact.place.columns();
         within!(
             tx,
             sqlx::query(
@@ -174,37 +134,12 @@ impl Store {
 
     /// Bytes that an attempt has left in the database so far, but for the file of this name.
     pub async fn artifact_bytes(&self, key: TaskKey, attempt: i32, besides: &str) -> Result<i64> {
-        let row: (i64,) = read!(self, |conn| {
-            sqlx::query_as(
-                "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM artifacts WHERE run_id = $1 AND idx = $2 AND item = $3 \
-                 AND attempt = $4 AND name <> $5 AND object IS NULL",
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(besides)
-            .fetch_one(conn)
-            .await?
-        });
-        Ok(row.0)
+        ARTIFACTS.bytes_in_database(self, key, attempt, besides).await
     }
 
+    /// A file of an attempt, with its content or object.
     pub async fn artifact(&self, key: TaskKey, attempt: i32, name: &str) -> Result<Option<StoredArtifact>> {
-        let row: Option<PlaceRow> = read!(self, |conn| {
-            sqlx::query_as(
-                "SELECT bytes, sha256, executable, content, object FROM artifacts \
-                 WHERE run_id = $1 AND idx = $2 AND item = $3 AND attempt = $4 AND name = $5",
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(name)
-            .fetch_optional(conn)
-            .await?
-        });
-        row.map(|row| row.stored("artifacts", key, name)).transpose()
+        ARTIFACTS.file(self, key, attempt, name).await
     }
 
     /// Objects that are to be deleted now.

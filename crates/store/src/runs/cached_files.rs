@@ -6,7 +6,8 @@ use mainspring_core::{Micros, TaskKey};
 
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::Result;
-use crate::runs::artifacts::{ArtifactPlace, ArtifactRow, PlaceRow, StoredArtifact};
+use crate::runs::artifacts::{ArtifactRow, StoredArtifact};
+use crate::runs::kept_files::CACHED_FILES;
 
 #[boxed]
 impl Store {
@@ -20,33 +21,11 @@ impl Store {
         files: u32,
         file: &StoredArtifact,
     ) -> Result<bool> {
-        let (content, object) = match &file.place {
-            ArtifactPlace::Database(content) => (Some(content.as_slice()), None),
-            ArtifactPlace::Object(object) => (None, Some(object.as_str())),
-        };
         let mut tx = self.begin().await?;
-        if !has_entry(&mut tx, key, attempt).await? {
+        if !has_entry(&mut tx, key, attempt).await? || !CACHED_FILES.make_way(&mut tx, now, key, attempt, file).await? {
             return Ok(false);
         }
-        if let Some(object) = object {
-            let taken = within!(tx, sqlx::query("DELETE FROM unused_objects WHERE object = $1").bind(object));
-            if taken == 0 {
-                return Ok(false);
-            }
-        }
-        within!(
-            tx,
-            sqlx::query(
-                "INSERT INTO unused_objects (object, due_at) SELECT object, $6 FROM cached_files WHERE run_id = $1 AND idx = $2 \
-                 AND item = $3 AND attempt = $4 AND name = $5 AND object IS NOT NULL"
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(&file.name)
-            .bind(now)
-        );
+        let (content, object) = file.place.columns();
         within!(
             tx,
             sqlx::query(
@@ -73,20 +52,7 @@ impl Store {
 
     /// Bytes that an attempt has left in the database for its cache so far, but for the file of this name.
     pub async fn cached_bytes(&self, key: TaskKey, attempt: i32, besides: &str) -> Result<i64> {
-        let row: (i64,) = read!(self, |conn| {
-            sqlx::query_as(
-                "SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM cached_files WHERE run_id = $1 AND idx = $2 AND item = $3 \
-                 AND attempt = $4 AND name <> $5 AND object IS NULL",
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(besides)
-            .fetch_one(conn)
-            .await?
-        });
-        Ok(row.0)
+        CACHED_FILES.bytes_in_database(self, key, attempt, besides).await
     }
 
     /// The files of an entry, by name.
@@ -105,22 +71,9 @@ impl Store {
         }))
     }
 
-    /// One of them, with its content or object.
+    /// A file of an entry, with its content or object.
     pub async fn cached_file(&self, key: TaskKey, attempt: i32, name: &str) -> Result<Option<StoredArtifact>> {
-        let row: Option<PlaceRow> = read!(self, |conn| {
-            sqlx::query_as(
-                "SELECT bytes, sha256, executable, content, object FROM cached_files \
-                 WHERE run_id = $1 AND idx = $2 AND item = $3 AND attempt = $4 AND name = $5",
-            )
-            .bind(key.run)
-            .bind(key.index)
-            .bind(key.item)
-            .bind(attempt)
-            .bind(name)
-            .fetch_optional(conn)
-            .await?
-        });
-        row.map(|row| row.stored("cached_files", key, name)).transpose()
+        CACHED_FILES.file(self, key, attempt, name).await
     }
 }
 

@@ -228,27 +228,8 @@ pub(crate) async fn create_one(tx: &mut Tx, now: Micros, run: &NewRun) -> Result
 }
 
 async fn create_alone(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created> {
-    if let Some(key) = &run.idempotency_key {
-        let fresh = within!(
-            tx,
-            sqlx::query(
-                "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON \
-                 CONFLICT DO NOTHING"
-            )
-            .bind(&run.version.namespace)
-            .bind(key)
-            .bind(run.id)
-            .bind(now)
-        );
-        if fresh == 0 {
-            let (earlier,): (RunId,) =
-                within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
-                    .bind(&run.version.namespace)
-                    .bind(key)
-                    .fetch_one(conn)
-                    .await?);
-            return Ok(Created::Repeated(earlier));
-        }
+    if let Some(earlier) = earlier_submission(tx, now, run).await? {
+        return Ok(Created::Repeated(earlier));
     }
     if let Some(until) = run.start_at {
         let mut seed = RunSeed::new(run, now, RunState::Pending);
@@ -292,6 +273,32 @@ async fn create_alone(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Created>
         }
     }
     Ok(if admitted { Created::New(run.id) } else { Created::Queued(run.id) })
+}
+
+/// Keeps the idempotency key of a run, if it has one. Returns the run that was made under the same key before.
+async fn earlier_submission(tx: &mut Tx, now: Micros, run: &NewRun) -> Result<Option<RunId>> {
+    let Some(key) = &run.idempotency_key else { return Ok(None) };
+    let fresh = within!(
+        tx,
+        sqlx::query(
+            "INSERT INTO submissions (namespace, key, run_id, created_at) VALUES ($1, $2, $3, $4) ON \
+             CONFLICT DO NOTHING"
+        )
+        .bind(&run.version.namespace)
+        .bind(key)
+        .bind(run.id)
+        .bind(now)
+    );
+    if fresh == 1 {
+        return Ok(None);
+    }
+    let (earlier,): (RunId,) =
+        within!(tx, |conn| sqlx::query_as("SELECT run_id FROM submissions WHERE namespace = $1 AND key = $2")
+            .bind(&run.version.namespace)
+            .bind(key)
+            .fetch_one(conn)
+            .await?);
+    Ok(Some(earlier))
 }
 
 async fn insert_run_only(tx: &mut Tx, now: Micros, seed: &RunSeed) -> Result<()> {

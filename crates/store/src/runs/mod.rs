@@ -9,6 +9,7 @@ pub(crate) mod due;
 pub(crate) mod exchange;
 pub(crate) mod flags;
 pub(crate) mod holdings;
+pub(crate) mod kept_files;
 pub(crate) mod limits;
 pub(crate) mod live_row;
 pub(crate) mod locked;
