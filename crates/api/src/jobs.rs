@@ -209,10 +209,10 @@ pub struct NewSchedule {
     pub timezone: Option<String>,
 }
 
-/// Nothing, or an empty object.
+/// An empty object, or no body.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub struct EmptyBody {}
 
 /// The statistics of a job.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -267,16 +267,6 @@ pub struct ExecutionLog {
     #[schema(value_type = Object)]
     pub context: Value,
     pub stream: LogStream,
-}
-
-/// Who wants an execution again, and why.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Again {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub by: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// All jobs, added up.

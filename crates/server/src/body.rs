@@ -359,8 +359,13 @@ pub(crate) struct InNamespace {
 
 impl InNamespace {
     pub(crate) fn or_default(&self) -> &str {
-        self.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str)
+        or_default(self.namespace.as_ref())
     }
+}
+
+/// The namespace of a request that may leave it out.
+pub(crate) fn or_default(namespace: Option<&Name>) -> &str {
+    namespace.map_or(DEFAULT_NAMESPACE, Name::as_str)
 }
 
 #[cfg(test)]

@@ -83,6 +83,19 @@ impl Page {
         })
     }
 
+    /// Removes the rows that the offset leaves out, where the statement has no `OFFSET`.
+    pub(crate) fn skip<R>(&self, rows: &mut Vec<R>) {
+        rows.drain(..rows.len().min(usize::try_from(self.offset).unwrap_or(0)));
+    }
+
+    /// The total, counted only if the request asks for it.
+    pub(crate) async fn total<E>(&self, count: impl Future<Output = Result<i64, E>>) -> Result<Option<i64>, E> {
+        match self.count {
+            true => count.await.map(Some),
+            false => Ok(None),
+        }
+    }
+
     /// The answer, from up to [`Page::fetch`] rows.
     pub(crate) fn list<R, T, P: Serialize>(
         &self,

@@ -3,7 +3,6 @@ export interface Schemas {
   Acted: "done" | "asked" | "reopened";
   ActionBody: { action: Schemas["ActionWord"]; by?: string | null; inputs?: Record<string, unknown> | null; metadata?: unknown; output?: unknown; reason?: string | null };
   ActionWord: "retry" | "resolve_manually" | "skip" | "cancel" | "reset_attempts" | "approve" | "reject";
-  Again: { by?: string | null; reason?: string | null };
   Agenda: { fires: Schemas["AgendaEntry"][]; from: string; hours: number[]; is_bucketed: boolean; now: string; schedules: Schemas["AgendaSchedule"][]; to: string };
   AgendaEntry: { at: string; count: number; outcome: string; reason?: string | null; run_id?: string | null; schedule: number; until?: string | null };
   AgendaSchedule: { description?: string | null; expected_ms?: number | null; id: string; is_paused: boolean; name: string; namespace: string; schedule: string; timezone?: string | null; workflow: string };

@@ -107,7 +107,7 @@ pub(crate) async fn list(
     let workflow_id = find(&state, &caller, &workflow, &within).await?;
     let before: Micros = page.after("backfills")?.unwrap_or(Micros::MAX);
     let mut rows = state.client().store().backfills(workflow_id, before, page.offset + page.fetch()).await?;
-    rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
+    page.skip(&mut rows);
     let listed = page.list("backfills", rows, |row| row.created_at, shown);
     Ok(Json(all_of(listed)?))
 }

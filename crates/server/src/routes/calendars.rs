@@ -79,7 +79,7 @@ pub(crate) async fn list(
     caller.enter(namespace)?;
     let after: String = page.after("calendars")?.unwrap_or_default();
     let mut rows = state.client().store().calendars(namespace, &after, page.offset + page.fetch()).await?;
-    rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
+    page.skip(&mut rows);
     Ok(Json(page.list("calendars", rows, |row| row.name.clone(), shown)))
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct ScheduleQuery {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Ahead {
+pub(crate) struct NextParams {
     /// How many, at most 1000
     #[param(default = 10, maximum = 1000, minimum = 1)]
     n: Option<usize>,
@@ -205,7 +205,7 @@ pub(crate) async fn list(
             break;
         }
     }
-    rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
+    page.skip(&mut rows);
     rows.truncate(usize::try_from(page.fetch()).unwrap_or(0));
     Ok(Json(page.list("schedules", rows, |row| row.id, shown)))
 }
@@ -222,13 +222,13 @@ pub(crate) async fn show(
 }
 
 /// When a schedule fires next
-#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = Uuid, Path), Ahead),
+#[utoipa::path(get, path = "/schedules/{id}/next", tag = "schedules", params(("id" = Uuid, Path), NextParams),
     responses((status = 200, body = List<NextFire>)))]
 pub(crate) async fn next(
     State(state): State<ApiState>,
     caller: Caller,
     Path(id): Path<Uuid>,
-    Query(ahead): Query<Ahead>,
+    Query(ahead): Query<NextParams>,
 ) -> Result<Json<List<NextFire>>, Problem> {
     let row = entered(&state, &caller, id).await?;
     let n = ahead.n.unwrap_or(10);
@@ -255,7 +255,7 @@ pub(crate) async fn fires(
     entered(&state, &caller, id).await?;
     let before: Micros = page.after("fires")?.unwrap_or(Micros::MAX);
     let mut rows = state.client().store().fires_of(id, before, page.offset + page.fetch()).await?;
-    rows.drain(..rows.len().min(usize::try_from(page.offset).unwrap_or(0)));
+    page.skip(&mut rows);
     Ok(Json(all_of(page.list("fires", rows, |row| row.nominal_at, fire_shown))?))
 }
 

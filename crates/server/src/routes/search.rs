@@ -3,7 +3,6 @@
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::search::{Found, FoundKind};
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -11,7 +10,7 @@ use utoipa_axum::routes;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{Name, Query};
+use crate::body::{Name, Query, or_default};
 use crate::page::{List, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -43,7 +42,7 @@ pub(crate) async fn search(
     page: Page,
     Query(params): Query<SearchParams>,
 ) -> Result<Json<List<Found>>, Problem> {
-    let namespace = params.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let namespace = or_default(params.namespace.as_ref());
     caller.enter(namespace)?;
     let found = state.client().store().search(namespace, &params.q, MOST).await?;
     let list = page.slice("search", found, |one| Found {

@@ -134,10 +134,7 @@ pub(super) async fn list(
     let mut filter = params.filter(&state, &caller).await?;
     refresh(&state).await?;
     let store = state.client().store();
-    let total = match page.count {
-        true => Some(store.count_letters(&filter, crate::page::MOST_COUNTED).await?),
-        false => None,
-    };
+    let total = page.total(store.count_letters(&filter, crate::page::MOST_COUNTED)).await?;
     (filter.before, filter.offset, filter.limit) = (page.after(LIST)?, page.offset, page.fetch());
     let rows = store.letters(&filter).await?;
     let list = page.list(LIST, rows, |letter: &DeadLetter| letter.id, |letter| form.entry(letter));

@@ -7,7 +7,6 @@ use axum::Json;
 use axum::extract::State;
 use mainspring_api::bulk::{BulkResult, BulkResults, BulkRun, BulkRuns};
 use mainspring_api::workflows::TriggerBody;
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::{Spec, SubmitError};
 use mainspring_store::{Created, NewRun};
 use serde_json::json;
@@ -16,7 +15,7 @@ use utoipa_axum::routes;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{self, LARGE_LIMIT, Name};
+use crate::body::{self, LARGE_LIMIT, or_default};
 use crate::problem::Problem;
 use crate::routes::workflows::trigger::submission;
 use crate::state::ApiState;
@@ -79,7 +78,7 @@ async fn prepare(
     wanted: BulkRun,
 ) -> Result<NewRun, Problem> {
     let BulkRun { workflow, namespace, inputs, priority, at, idempotency_key, correlation_id } = wanted;
-    let namespace = namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let namespace = or_default(namespace.as_ref());
     caller.enter(namespace)?;
     let client = state.client();
     let key = (namespace.to_owned(), workflow.as_str().to_owned());

@@ -2,7 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use mainspring_api::jobs::{Again, Execution, ExecutionLog};
+use mainspring_api::jobs::{Execution, ExecutionLog};
+use mainspring_api::runs::Why;
 use mainspring_core::time::rfc3339;
 use mainspring_core::trace::{RunTrace, SpanOf, hex};
 use mainspring_core::{RunId, TaskKey};
@@ -110,12 +111,12 @@ pub(crate) async fn logs(
 
 /// Execute a failed or cancelled execution again, with fresh attempts
 #[utoipa::path(post, path = "/scheduler/executions/{id}/retry", tag = "jobs", params(("id" = Uuid, Path)),
-    request_body = Again, responses((status = 200, body = Execution), (status = 409, description = "It did not fail")))]
+    request_body = Why, responses((status = 200, body = Execution), (status = 409, description = "It did not fail")))]
 pub(crate) async fn retry(
     State(state): State<ApiState>,
     caller: Caller,
     Path(id): Path<Uuid>,
-    MaybeJson(again): MaybeJson<Again>,
+    MaybeJson(again): MaybeJson<Why>,
 ) -> Result<Json<Execution>, Problem> {
     let (_, job) = find(&state, &caller, id).await?;
     let again = again.unwrap_or_default();

@@ -4,9 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mainspring_api::jobs::{
-    Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule, Nothing,
+    EmptyBody, Execution, ExecutionStatus, Job, JobStats, MadeJobs, NewJob, NewJobs, NewSchedule,
 };
-use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use mainspring_engine::{JobRequest, RequestFault};
 use mainspring_store::{ExecutionFilter, JobFilter, JobKind, JobRow, JobStatus};
 use serde::Deserialize;
@@ -20,12 +19,12 @@ use super::shapes::{kind, request as job_request, shown};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
-use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query};
+use crate::body::{self, InNamespace, MaybeJson, Name, Path, Query, or_default};
 use crate::openapi::words::{ExecutionWord, JobType, JobWord};
 use crate::page::{List, MOST_COUNTED, Page, PageParams};
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::words::{job_status, one_of};
+use crate::words::{all_of, job_status, one_of};
 
 const MOST_AT_ONCE: usize = 1_000;
 
@@ -63,7 +62,7 @@ async fn find(state: &ApiState, caller: &Caller, id: &str, within: &InNamespace)
 
 /// What a dependent job follows, as `namespace/name`.
 async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Option<String>, Problem> {
-    let own = job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str);
+    let own = or_default(job.namespace.as_ref());
     match (&job.job, job.workflow.as_deref()) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Problem::invalid("/workflow", "a job follows a job or a workflow: leave one out")),
@@ -96,7 +95,7 @@ async fn followed(state: &ApiState, caller: &Caller, job: &NewJob) -> Result<Opt
 
 async fn request(state: &ApiState, caller: &Caller, kind: JobKind, job: &NewJob) -> Result<JobRequest, Problem> {
     let follows = if kind == JobKind::Dependent { followed(state, caller, job).await? } else { None };
-    caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
+    caller.enter(or_default(job.namespace.as_ref()))?;
     job_request(job, kind, follows, caller).map_err(invalid)
 }
 
@@ -170,7 +169,7 @@ pub(crate) async fn create_bulk(
     }
     let (mut requests, mut faults) = (Vec::with_capacity(jobs.len()), Vec::new());
     for (number, job) in jobs.iter().enumerate() {
-        caller.enter(job.namespace.as_ref().map_or(DEFAULT_NAMESPACE, Name::as_str))?;
+        caller.enter(or_default(job.namespace.as_ref()))?;
         let place = |fault: RequestFault| RequestFault::new(format!("/jobs/{number}{}", fault.pointer), fault.message);
         let kind = match kind(job) {
             Ok(kind) => kind,
@@ -251,13 +250,9 @@ pub(crate) async fn list(
         offset: page.offset,
     };
     let rows = state.client().store().jobs(&filter).await?;
-    let listed = page.list("jobs", rows, |row| row.id, shown);
-    let items = listed.items.into_iter().collect::<Result<_, _>>()?;
-    let total = match page.count {
-        false => None,
-        true => Some(state.client().store().count_jobs(&filter, MOST_COUNTED).await?),
-    };
-    Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
+    let listed = all_of(page.list("jobs", rows, |row| row.id, shown))?;
+    let total = page.total(state.client().store().count_jobs(&filter, MOST_COUNTED)).await?;
+    Ok(Json(listed.with_total(total)))
 }
 
 /// Show a job with its statistics
@@ -338,7 +333,7 @@ pub(crate) async fn trigger(
     caller: Caller,
     Path(id): Path<String>,
     Query(within): Query<InNamespace>,
-    MaybeJson(_): MaybeJson<Nothing>,
+    MaybeJson(_): MaybeJson<EmptyBody>,
 ) -> Result<(StatusCode, Json<Execution>), Problem> {
     let job = find(&state, &caller, &id, &within).await?;
     let execution = state.client().trigger_job(&job, &caller.identity().name).await?;
@@ -363,13 +358,9 @@ pub(crate) async fn list_executions(
     let before = page.after::<Uuid>("executions")?;
     let filter = ExecutionFilter { status, before, limit: page.fetch(), offset: page.offset };
     let rows = state.client().executions(&job, filter).await?;
-    let listed = page.list("executions", rows, |row| row.id, |row| executions::shown(row, &job));
-    let items = listed.items.into_iter().collect::<Result<_, _>>()?;
-    let total = match page.count {
-        true => Some(state.client().store().count_executions(&job, status, MOST_COUNTED).await?),
-        false => None,
-    };
-    Ok(Json(List { items, next: listed.next, total: None }.with_total(total)))
+    let listed = all_of(page.list("executions", rows, |row| row.id, |row| executions::shown(row, &job)))?;
+    let total = page.total(state.client().store().count_executions(&job, status, MOST_COUNTED)).await?;
+    Ok(Json(listed.with_total(total)))
 }
 
 /// JobQuery executions.

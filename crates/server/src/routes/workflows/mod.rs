@@ -92,10 +92,7 @@ pub(crate) async fn list(
     };
     let store = state.client().store();
     let rows = store.list_workflows(&filter).await?;
-    let total = match page.count {
-        true => Some(store.count_listed_workflows(&filter, crate::page::MOST_COUNTED).await?),
-        false => None,
-    };
+    let total = page.total(store.count_listed_workflows(&filter, crate::page::MOST_COUNTED)).await?;
     let mut list = page.list(LIST, rows, |row: &WorkflowRow| (row.namespace.clone(), row.name.clone()), shown);
     if with_glance {
         let ids: Vec<uuid::Uuid> = list.items.iter().map(|workflow| workflow.id).collect();
