@@ -141,7 +141,7 @@ class _Executor:
         os.environ.update(context.env)
         try:
             result = self._call(self._handlers[order["handler"]], order["payload"], context)
-            answer: Dict[str, Any] = {"done": json.loads(json.dumps(result))}
+            answer: Dict[str, Any] = {"done": json.loads(json.dumps(result, allow_nan=False))}
         except asyncio.CancelledError:
             answer = {"cancelled": True}
         except TaskError as error:

@@ -103,6 +103,11 @@ class Execution:
                 self._deadline = time.monotonic() + self._timeout
             return True
 
+    def ended(self) -> bool:
+        """Whether it ran to its end, whatever that was: its result is on its way."""
+        with self._lock:
+            return self._over and self._verdict != {"lost": True}
+
     def over(self) -> None:
         with self._lock:
             self._over = True

@@ -7,6 +7,7 @@ interpreter nor a crash of one of them stops the heartbeat, and a cancelled or l
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import os
 import signal
@@ -30,6 +31,13 @@ _SESSION_LOST = "urn:mainspring:session-lost"
 _BEAT = 0.5
 # A worker that was asked to stop and holds nothing waits so many seconds for a server to answer.
 _SILENCE_PATIENCE = 5.0
+# The same while it has results that no server has acknowledged.
+_RESULTS_PATIENCE = 15.0
+# Results of about so many bytes go into one request.
+_BYTES_AT_ONCE = 512 * 1024
+# A server answers so when it does not take the content of a request.
+_ABOUT_CONTENT = (400, 413, 422)
+_REFUSED = "result_refused"
 # So many attempts that were begun are remembered.
 _REMEMBERED = 10_000
 
@@ -80,6 +88,8 @@ class Worker:
         # What was begun in this session, the oldest first: an assignment may come so late that its result is taken already.
         self._begun: Dict[Key, None] = {}
         self._released: List[Key] = []
+        # The server refused a request with several results: they go one by one, which finds the one that it does not take.
+        self._one_by_one = False
         self._session: Dict[str, Any] = {}
         self._seq = 0
 
@@ -180,10 +190,15 @@ class Worker:
                 answer = self._transport.request("POST", "/worker/exchange", request, headers=headers, timeout=5.0)
             except Unreachable:
                 self._out_of_reach()
-                if self._stopping.is_set() and not self._attempts and self._silence() > _SILENCE_PATIENCE:
+                patience = _RESULTS_PATIENCE if self._attempts else _SILENCE_PATIENCE
+                if self._stopping.is_set() and not self._unfinished() and self._silence() > patience:
                     return
                 continue
             except ApiError as error:
+                if error.status in _ABOUT_CONTENT and self._refused(request, error):
+                    self._seq -= 1
+                    request = None
+                    continue
                 if error.kind != _SESSION_LOST and error.status not in (404, 429):
                     raise
                 if error.status == 429:
@@ -194,6 +209,8 @@ class Worker:
                 request = None
                 continue
             self._heard = time.monotonic()
+            if not request["finished"]:
+                self._one_by_one = False
             request = None
             self._take(answer)
 
@@ -206,15 +223,20 @@ class Worker:
 
     def _next_request(self) -> Dict[str, Any]:
         with self._changed:
-            finished = [attempt.result for attempt in self._attempts.values() if attempt.result is not None]
-            holding = [
-                {"task_run_id": key[0], "attempt": key[1], "started": attempt.execution.started}
-                for key, attempt in self._attempts.items()
-                if attempt.result is None
-            ]
+            finished: List[Dict[str, Any]] = []
+            holding = []
+            running = size = 0
+            for key, attempt in self._attempts.items():
+                running += attempt.result is None
+                fits = not finished or (size < _BYTES_AT_ONCE and not self._one_by_one)
+                if attempt.result is not None and fits:
+                    finished.append(attempt.result)
+                    size += len(json.dumps(attempt.result))
+                else:
+                    holding.append({"task_run_id": key[0], "attempt": key[1], "started": attempt.execution.started})
             released = [{"task_run_id": key[0], "attempt": key[1]} for key in self._released]
             self._released.clear()
-            free = 0 if self._stopping.is_set() else max(0, self._slots - len(holding))
+            free = 0 if self._stopping.is_set() else max(0, self._slots - running)
         busy = bool(holding) or bool(finished)
         wait_ms = 0 if free == 0 or finished else (50 if busy else int(self._session["exchange_wait_ms"]))
         want = {"process": 0, "function": free if self._functions else 0, "remote": free}
@@ -227,6 +249,27 @@ class Worker:
             "want": want,
             "wait_ms": wait_ms,
         }
+
+    def _refused(self, request: Dict[str, Any], error: ApiError) -> bool:
+        """The server does not take the content of a request. A result that is refused alone becomes a failure of its attempt; the
+        other attempts and the worker go on. False if there is nothing to replace."""
+        finished = request["finished"]
+        with self._changed:
+            self._released[:0] = [(entry["task_run_id"], entry["attempt"]) for entry in request["released"]]
+            if len(finished) > 1:
+                self._one_by_one = True
+                return True
+            for result in finished:
+                key = (result["task_run_id"], result["attempt"])
+                attempt = self._attempts.get(key)
+                if attempt is None or result.get("error", {}).get("kind") == _REFUSED:
+                    return False
+                said = {"kind": _REFUSED, "message": f"the server refused the result: {error}"[:2_000], "permanent": False}
+                times = {name: result[name] for name in ("started_at", "finished_at") if name in result}
+                attempt.result = {"task_run_id": key[0], "attempt": key[1], "outcome": "failed", "error": said, **times}
+                _LOG.error("the server refuses the result of %s: %s", key[0], error)
+                return True
+        return False
 
     def _take(self, answer: Dict[str, Any]) -> None:
         for entry in answer["acknowledged"] + answer["fenced"]:
@@ -253,21 +296,28 @@ class Worker:
 
     def _out_of_reach(self) -> None:
         """No server answers. After the lease others run what this worker holds: stop it. If the session turns out to be alive,
-        what was stopped is handed back."""
+        what was stopped is handed back, and what had ended is handed in."""
         if self._silence() > self._session["lease_ttl_ms"] / 1_000:
-            self._released.extend(self._lose_everything())
+            self._released.extend(self._lose(self._unfinished()))
         time.sleep(0.1)
+
+    def _unfinished(self) -> List[Key]:
+        with self._changed:
+            return [key for key, attempt in self._attempts.items() if attempt.result is None and not attempt.execution.ended()]
 
     def _silence(self) -> float:
         return time.monotonic() - self._heard
 
     def _lose_everything(self) -> List[Key]:
+        return self._lose(list(self._attempts))
+
+    def _lose(self, keys: List[Key]) -> List[Key]:
         with self._changed:
-            attempts, self._attempts = self._attempts, {}
+            attempts = {key: self._attempts.pop(key) for key in keys}
         for key, attempt in attempts.items():
             attempt.execution.lose()
             self._logs.forget(key)
-        return list(attempts)
+        return keys
 
     def _leave(self) -> None:
         headers = {"Mainspring-Session": self._session["session_token"]}
