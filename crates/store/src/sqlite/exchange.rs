@@ -56,6 +56,9 @@ async fn unit(lane: &Lane, exchange: &Exchange, remembering: bool) -> Result<Opt
             // A dead session ends nothing: once more, without removing anything.
             return Ok(None);
         }
+        // Its number is used up and nothing was applied: who lost this answer must find that too.
+        let void = sqlx::query("UPDATE lanes SET voided = seq WHERE id = $1").bind(lane.id);
+        void.execute(tx.connection().await?).await?;
         tx.commit().await?;
         return Ok(Some(reply));
     }

@@ -71,6 +71,28 @@ conformance! {
         w.play(&[], &[]).await;
     }
 
+    async fn an_exchange_that_a_dead_session_kept_from_applying_is_resolved_as_not_applied(w: &mut World) {
+        w.submit(TWO).await;
+        w.claim(5).await;
+        let dead = w.open_session().await;
+        w.reap(dead).await;
+        let ended = w.held.values().map(|claim| w.ended(claim.token, TaskState::Success)).collect();
+        let exchange = Exchange { sessions: vec![w.session, dead], ended, ..w.empty_exchange() };
+        let mut lane = w.store.open_lane(w.node, w.now).await.unwrap();
+        assert_eq!(lane.exchange(&exchange).await.unwrap().dead_sessions, [dead]);
+        // Its answer is lost: a handle that stands before the exchange resolves it.
+        let mut doubtful = w.store.open_lane(w.node, w.now).await.unwrap();
+        let ids = lane_ids(w).await;
+        let of = |column: &str| format!("(SELECT o.{column} FROM lanes o WHERE o.id = {})", ids[1]);
+        let copied =
+            format!("UPDATE lanes SET seq = {}, voided = {} WHERE id = {}", of("seq"), of("voided"), ids[2]);
+        execute(&w.db, &copied).await;
+        let resolution = doubtful.resolve(&[w.session, dead]).await.unwrap();
+        assert!(matches!(resolution, Resolution::NotApplied), "the result of the live session was not taken");
+        w.expect("running a=running b=pending c=deciding").await;
+        w.play(&[], &[]).await;
+    }
+
     async fn lanes_do_not_disturb_each_other(w: &mut World) {
         w.submit("{name: w, tasks: {a: {run: x}, b: {run: x}}}").await;
         let mut other = w.store.open_lane(w.node, w.now).await.unwrap();

@@ -41,6 +41,8 @@ BEGIN
     END IF;
     SELECT count(*) INTO n FROM (SELECT 1 FROM sessions s WHERE s.id = ANY (p_sessions) AND NOT s.dead ORDER BY s.id FOR KEY SHARE) live;
     IF n <> cardinality(p_sessions) THEN
+        -- Its number is used up and nothing was applied: who lost this answer must find that too.
+        UPDATE lanes l SET voided = p_seq WHERE l.id = p_lane;
         RETURN QUERY SELECT {answer.session_dead}::smallint, NULL::uuid, 0, -1, 0, 0::smallint, 0::smallint, 0::bigint, u.id, 0, 0::smallint, 0::bigint
             FROM unnest(p_sessions) AS u(id) WHERE NOT EXISTS (SELECT 1 FROM sessions s WHERE s.id = u.id AND NOT s.dead);
         RETURN;

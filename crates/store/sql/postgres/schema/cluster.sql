@@ -38,7 +38,7 @@ CREATE TABLE steal_requests (
 );
 
 -- One row per connection that exchanges: the guard that makes an exchange happen once. `voided` is the last one whose
--- number was used up while it was in doubt, so that it never will happen.
+-- number was used up and that applied nothing: while it was in doubt, so that it never will happen, or for a dead session.
 CREATE TABLE lanes (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     node        uuid NOT NULL,
