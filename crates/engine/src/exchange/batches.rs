@@ -219,7 +219,7 @@ impl Gatherer {
         for want in &batch.exchange.want {
             let Some(class) = self.routes.class(want.route) else { continue };
             if let Some(inbox) = self.sessions.get_mut(&want.session) {
-                inbox.settle_reserved(class, want.slots, 0);
+                inbox.settle_reserved(class, want.slots);
             }
         }
         for ((session, route), used) in used {

@@ -281,7 +281,7 @@ impl Gatherer {
     /// Replaces the node's own lost session.
     pub(crate) fn start_over(&mut self, session: i64) {
         if let Some(mut inbox) = self.sessions.remove(&self.own) {
-            inbox.lost = false;
+            inbox.start_over();
             self.routes.replace(self.own, session);
             self.sessions.insert(session, inbox);
         }

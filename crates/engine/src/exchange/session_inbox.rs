@@ -124,11 +124,21 @@ impl SessionInbox {
         self.reserved[class] += slots;
     }
 
-    /// Settles an exchange that reserved slots and used some of them.
-    pub(crate) fn settle_reserved(&mut self, class: SlotClass, reserved: i32, used: i32) {
+    /// Settles an exchange that reserved slots: they are free again. Those of an exchange that began before the session
+    /// left this node and came back are not reserved any more.
+    pub(crate) fn settle_reserved(&mut self, class: SlotClass, slots: i32) {
         let class = self.served.slot_class(class) as usize;
-        self.reserved[class] -= reserved;
-        self.free[class] += reserved - used;
+        let slots = slots.min(self.reserved[class]);
+        self.reserved[class] -= slots;
+        self.free[class] += slots;
+    }
+
+    /// Continues a lost session under another id. Exchanges in flight name the old id and settle nothing here.
+    pub(crate) fn start_over(&mut self) {
+        self.lost = false;
+        for (free, reserved) in self.free.iter_mut().zip(&mut self.reserved) {
+            *free += std::mem::take(reserved);
+        }
     }
 
     /// Takes slots for claims.

@@ -69,6 +69,33 @@ fn a_claim_that_is_heard_of_after_the_loss_is_not_held() {
 }
 
 #[test]
+fn an_exchange_that_is_answered_after_the_node_started_over_keeps_no_slots() {
+    let mut gatherer = gatherer();
+    let (first, second) = (gatherer.take(0, Instant::now()).unwrap(), gatherer.take(0, Instant::now()));
+    assert!(second.is_none(), "every slot is reserved");
+    assert!(gatherer.mark_lost(7));
+    gatherer.start_over(8);
+    gatherer.put_back(first);
+    assert_eq!(gatherer.take(0, Instant::now()).unwrap().exchange.want[0].slots, 4);
+}
+
+#[test]
+fn an_exchange_that_is_answered_after_its_session_left_and_came_back_gives_it_no_slots() {
+    let mut gatherer = gatherer();
+    let served = Served { classes: [true; 3], ..Served::default() };
+    gatherer.join(20, served.clone(), Instant::now());
+    gatherer.want(20, [0, 2, 0]);
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    gatherer.leave(20);
+    gatherer.join(20, served, Instant::now());
+    gatherer.put_back(batch);
+    gatherer.want(20, [0, 2, 0]);
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    let wanted: i32 = batch.exchange.want.iter().filter(|want| want.session == 20).map(|want| want.slots).sum();
+    assert_eq!(wanted, 2);
+}
+
+#[test]
 fn every_session_asks_for_its_own_slots_and_one_that_asks_for_none_gets_none() {
     let mut gatherer = gatherer();
     gatherer.join(20, Served { classes: [true; 3], ..Served::default() }, Instant::now());
