@@ -1,6 +1,6 @@
 //! What a remote worker has: attempts that run, attempts that wait for a slot, results that no server has acknowledged.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use mainspring_api::worker::{AttemptRef, Exchange, Finished, HeldAttempt, ResultError, ResultOutcome, Slots};
 use mainspring_core::TaskKey;
@@ -49,9 +49,9 @@ pub(crate) struct Desk {
     /// Attempts that have ended here but whose log or files are still on their way.
     ending: HashMap<Attempt, usize>,
     /// Attempts whose files are on their way.
-    fetching: HashSet<Attempt>,
-    /// Attempts that began lately and may have ended. A late answer can assign an attempt again after another server
-    /// has taken its result.
+    fetching: HashMap<Attempt, usize>,
+    /// Attempts that began lately and may have ended, or were handed back. A late answer can assign an attempt again after
+    /// another server has taken its result.
     begun: Recent<Attempt>,
     pub(crate) draining: bool,
 }
@@ -65,7 +65,7 @@ impl Desk {
             backlog: VecDeque::new(),
             results: HashMap::new(),
             ending: HashMap::new(),
-            fetching: HashSet::new(),
+            fetching: HashMap::new(),
             begun: Recent::new(REMEMBERED),
             draining: false,
         }
@@ -82,8 +82,9 @@ impl Desk {
     }
 
     /// Expects an attempt whose files are being fetched. False if the attempt is known already.
-    pub(crate) fn expect(&mut self, attempt: Attempt) -> bool {
-        !self.knows(attempt) && self.fetching.insert(attempt)
+    pub(crate) fn expect(&mut self, assignment: &Assignment) -> bool {
+        let attempt = (assignment.key, assignment.attempt);
+        !self.knows(attempt) && self.fetching.insert(attempt, class(assignment)).is_none()
     }
 
     fn knows(&self, attempt: Attempt) -> bool {
@@ -139,6 +140,7 @@ impl Desk {
         self.running.remove(&attempt);
         self.ending.remove(&attempt);
         self.fetching.remove(&attempt);
+        self.begun.add(attempt);
         let report = report(completion);
         let bytes = serde_json::to_string(
             &match &report {
@@ -213,9 +215,8 @@ impl Desk {
             return Slots::default();
         }
         let mut free = self.free_slots();
-        let mut ahead = self.prefetch.saturating_sub(self.fetching.len() as u32);
-        for assignment in &self.backlog {
-            let class = class(assignment);
+        let mut ahead = self.prefetch;
+        for class in self.fetching.values().copied().chain(self.backlog.iter().map(class)) {
             if free[class] > 0 {
                 free[class] -= 1;
             } else {
@@ -243,7 +244,8 @@ impl Desk {
                 Report::Released(report) => released.push(report.clone()),
             }
         }
-        let held = self.running.keys().chain(self.ending.keys()).chain(&self.fetching).map(|attempt| (*attempt, true));
+        let held =
+            self.running.keys().chain(self.ending.keys()).chain(self.fetching.keys()).map(|attempt| (*attempt, true));
         let waiting = self.backlog.iter().map(|waiting| ((waiting.key, waiting.attempt), false));
         let held_attempt =
             |((key, attempt), started): (Attempt, bool)| HeldAttempt { task_run_id: key.to_string(), attempt, started };
@@ -363,6 +365,31 @@ mod tests {
             desk.begin().is_empty(),
             "an assignment that comes late, after the result was taken, is not executed again"
         );
+    }
+
+    #[test]
+    fn what_was_handed_back_is_not_begun_when_it_is_assigned_again_late() {
+        let mut desk = Desk::new([1, 0, 0], 1);
+        (0..2).for_each(|index| desk.take(assignment(index)));
+        assert_eq!(desk.begin().len(), 1);
+        let waiting = desk.unqueue((assignment(1).key, 1)).unwrap();
+        desk.report(&Completion { outcome: Outcome::Released, ..completion(1) });
+        desk.acknowledged((waiting.key, 1));
+        desk.report(&completion(0));
+        desk.take(waiting);
+        assert!(desk.begin().is_empty(), "others execute it by now");
+    }
+
+    #[test]
+    fn what_waits_for_its_files_takes_the_place_of_others() {
+        let mut desk = Desk::new([2, 0, 0], 1);
+        assert!(desk.expect(&assignment(0)));
+        assert!(!desk.expect(&assignment(0)), "it is expected already");
+        assert_eq!(desk.want().process, 2);
+        (1..3).for_each(|index| assert!(desk.expect(&assignment(index))));
+        assert_eq!(desk.want(), Slots::default());
+        (0..3).for_each(|index| desk.take(assignment(index)));
+        assert_eq!(desk.begin().len(), 2);
     }
 
     #[test]

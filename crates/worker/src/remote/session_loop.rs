@@ -236,7 +236,7 @@ impl<'w> SessionLoop<'w> {
     fn fetch(&mut self, mut assignment: Assignment, version: i64) {
         let (session, cache, clock) =
             (self.session.clone(), Arc::clone(&self.worker.files), Arc::clone(&self.worker.clock));
-        if !self.desk.expect((assignment.key, assignment.attempt)) {
+        if !self.desk.expect(&assignment) {
             return;
         }
         self.uploads.spawn(async move {
