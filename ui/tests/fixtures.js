@@ -38,6 +38,12 @@ tasks:
       for i in $(seq 1 400); do echo "line $i of the import"; sleep 0.05; done
   finish: {needs: import, run: echo finished}
 `;
+/** More lines than the tail that a log opens with. */
+export const TALKING = `
+name: talking
+tasks:
+  talk: {run: 'for i in $(seq 1 3000); do echo "word $i"; done'}
+`;
 export const APPROVAL = `
 name: release
 tasks:

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { APPROVAL, BROKEN, GOOD, GROWING, HOSTILE, healing, large } from "./fixtures.js";
+import { APPROVAL, BROKEN, GOOD, GROWING, HOSTILE, TALKING, healing, large } from "./fixtures.js";
 import { DATABASES, Server, openBrowser, openPage, serious } from "./harness.js";
 
 for (const kind of DATABASES) {
@@ -19,7 +19,7 @@ for (const kind of DATABASES) {
       server = await Server.start(kind);
       browser = await openBrowser();
       page = await openPage(browser);
-      for (const text of [BROKEN, GOOD, GROWING, APPROVAL, HOSTILE, large(200)]) await server.store(text);
+      for (const text of [BROKEN, GOOD, GROWING, APPROVAL, HOSTILE, TALKING, large(200)]) await server.store(text);
       for (let i = 0; i < 8; i++) await server.start("heartbeat");
       for (const region of ["us", "us", "eu", "us"]) await server.start("nightly-etl", { inputs: { region } });
       failed = await server.start("nightly-etl", { inputs: { region: "eu", rows: 4242 } });
@@ -64,8 +64,25 @@ for (const kind of DATABASES) {
       await server.until("more lines are there", async () => (await count()) > first + 5);
       await page.getByPlaceholder("Search the whole log").fill("line 7 ");
       await page.keyboard.press("Enter");
-      await page.getByText(/1 lines with/).waitFor();
+      await page.getByText(/1 line with/).waitFor();
       await server.api("POST", `/workflow-runs/${run.id}/cancel`, {});
+    });
+
+    it("numbers lines by their place in the whole log, and links to each", async () => {
+      const run = await server.start("talking");
+      await server.ends(run.id, "success");
+      await open(`/r/${run.id}/log?task=talk`);
+      await page.getByText("word 3000", { exact: true }).waitFor();
+      assert.equal(await page.locator(".log .line").last().locator(".number").innerText(), "", "the number of a line is not known before the beginning is there");
+      await page.getByPlaceholder("Search the whole log").fill("word 1500");
+      await page.keyboard.press("Enter");
+      await page.getByText(/1 line with/).waitFor();
+      await page.locator(".log .line.hit a.number").click();
+      await page.waitForURL(/line=1500/);
+      await page.locator(".log .line.target", { hasText: "word 1500" }).locator(".number", { hasText: "1500" }).waitFor();
+      assert.equal(await page.getByPlaceholder("Search the whole log").inputValue(), "");
+      await page.reload();
+      await page.locator(".log .line.target", { hasText: "word 1500" }).waitFor();
     });
 
     it("retries with a reason that the history keeps", async () => {
@@ -171,6 +188,12 @@ for (const kind of DATABASES) {
 
     it("cancels all that match, after a look", async () => {
       for (let i = 0; i < 3; i++) await server.start("importer");
+      for (const other of ["trigger=cron", "longer=60", "status=success", "tag=none"]) {
+        await open(`/runs?workflow=importer&${other}`);
+        await page.getByRole("button", { name: "Cancel…" }).click();
+        await dialog().getByText("No run matches").waitFor();
+        await page.keyboard.press("Escape");
+      }
       await open("/runs?workflow=importer&status=running");
       await page.getByRole("button", { name: "Cancel…" }).click();
       await dialog().getByText(/would cancel 3 runs/).waitFor();
@@ -178,6 +201,28 @@ for (const kind of DATABASES) {
       assert.equal(open_runs.items.length, 3, "a look does nothing");
       await dialog().getByRole("button", { name: "Cancel 3" }).click();
       await dialog().locator(".results li", { hasText: "is being cancelled" }).nth(2).waitFor();
+    });
+
+    it("runs again what was chosen, as new runs", async () => {
+      await open("/runs?workflow=heartbeat&status=success");
+      await page.getByRole("checkbox").first().check();
+      await page.getByRole("button", { name: "Rerun…" }).click();
+      await dialog().getByText("would rerun 1 run.").waitFor();
+      await dialog().getByRole("button", { name: "Rerun 1" }).click();
+      await dialog().locator(".results li", { hasText: "as a new run" }).waitFor();
+      await server.until("there is one more", async () => (await server.api("GET", "/workflow-runs?workflow=heartbeat&status=success")).items.length === 9);
+    });
+
+    it("shows the same hour of the clock before and after it is changed", async () => {
+      const year = new Date().getFullYear() + 1;
+      const change = 31 - new Date(Date.UTC(year, 2, 31)).getUTCDay();
+      await open(`/calendar?from=${year}-03-${change - 3}`);
+      for (const day of [change - 2, change + 1]) await page.locator(`[data-hour="${year}-03-${day} 07"]`, { hasText: ":30 heartbeat" }).waitFor();
+      await page.locator(".head", { hasText: "+02:00" }).waitFor();
+      await page.locator(`[data-hour="${year}-03-${change + 1} 07"]`).click();
+      await page.getByRole("dialog", { name: "Fires of the hour" }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("dialog", { name: "Fires of the hour" }).waitFor({ state: "detached" });
     });
 
     it("pauses a schedule and sees it in the calendar", async () => {
@@ -203,6 +248,13 @@ for (const kind of DATABASES) {
       await page.keyboard.press("Control+End");
       await page.keyboard.type("  extra: {needs: record, run: echo more}\n");
       await page.getByText("the server finds no problems").waitFor();
+      // Another tab keeps the text; another page would lose it, and is left only if the person says so.
+      await page.getByRole("link", { name: "Statistics" }).click();
+      await page.getByRole("link", { name: "YAML" }).click();
+      await page.locator("code-editor .cm-content", { hasText: "extra" }).waitFor();
+      const asked = page.waitForEvent("dialog");
+      await Promise.all([asked.then((one) => one.dismiss()), page.getByRole("link", { name: "Runs", exact: true }).first().click()]);
+      assert.match(page.url(), /heartbeat\?tab=yaml/);
       await page.getByRole("button", { name: "Review and save…" }).click();
       await dialog().locator(".added", { hasText: "extra" }).waitFor();
       await dialog().getByRole("button", { name: "Save" }).click();

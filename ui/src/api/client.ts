@@ -67,7 +67,7 @@ async function send(method: string, target: string, options: Options): Promise<R
     return await fetch(target, { method, headers, body, credentials: "same-origin", signal: options.signal });
   } catch (error) {
     if ((error as Error).name === "AbortError") throw error;
-    throw new Problem(0, "the server does not answer; what is shown may be old");
+    throw new Problem(0, "the server does not answer: look whether it runs, then try again");
   }
 }
 

@@ -37,6 +37,11 @@ export class FollowedLog {
     this.begin(tail, goesOn);
   }
 
+  /** Reads what precedes the lines until line `number` of the log is among them, or the log is there as a whole. */
+  async reach(): Promise<void> {
+    while (this.before && this.lines.length < MOST_KEPT) await this.earlier();
+  }
+
   async earlier(): Promise<void> {
     if (!this.before || this.reading) return;
     this.reading = true;

@@ -23,15 +23,23 @@ class Router {
     return null;
   });
 
+  private held = "";
+
   constructor() {
-    addEventListener("popstate", () => this.read());
+    addEventListener("popstate", () => {
+      if (this.mayLeave(currentPath())) this.read();
+      else history.pushState(null, "", BASE + this.path + this.search);
+    });
+    addEventListener("beforeunload", (event) => {
+      if (this.held) event.preventDefault();
+    });
     document.addEventListener("click", (event) => this.click(event));
   }
 
   /** Goes to a page of the interface, named without the base. */
   go(target: string, replace = false): void {
     const url = BASE + target;
-    if (url === location.pathname + location.search) return;
+    if (url === location.pathname + location.search || !this.mayLeave(target.split("?")[0]!)) return;
     if (replace) history.replaceState(null, "", url);
     else history.pushState(null, "", url);
     const moved = this.path !== currentPath();
@@ -43,6 +51,19 @@ class Router {
   set(values: Record<string, string | number | null>, replace = true): void {
     const all: Record<string, string | number | null> = Object.fromEntries(this.query);
     this.go(this.path + query({ ...all, ...values }), replace);
+  }
+
+  /** Asks before another page is shown, until the returned function is called. */
+  hold(question: string): () => void {
+    this.held = question;
+    return () => (this.held = "");
+  }
+
+  private mayLeave(path: string): boolean {
+    if (!this.held || path === this.path) return true;
+    const leaves = confirm(this.held);
+    if (leaves) this.held = "";
+    return leaves;
   }
 
   private read(): void {
@@ -64,3 +85,12 @@ class Router {
 export const router = new Router();
 /** The address of a page of the interface. */
 export const to = (target: string): string => BASE + target;
+
+/** Brings the tab that is shown into sight, where the tabs are wider than the screen. */
+export function currentTab(tabs: HTMLElement): void {
+  void router.search;
+  requestAnimationFrame(() => {
+    const tab = tabs.querySelector<HTMLElement>("[aria-current=page]");
+    if (tab) tabs.scrollLeft = tab.offsetLeft - tabs.offsetLeft - (tabs.clientWidth - tab.offsetWidth) / 2;
+  });
+}

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { count, duration, instant, offset, percent, relative, shortId, wall } from "./format";
+import { count, daysLater, duration, instant, midnight, offset, percent, relative, shortId, wall } from "./format";
 
 const AT = Date.parse("2026-03-29T00:30:00Z");
 
@@ -17,6 +17,19 @@ describe("times", () => {
     expect(relative(0, 12_000)).toBe("12 s ago");
     expect(relative(3_600_000 * 5, 0)).toBe("in 5 h");
     expect(relative(-86_400_000 * 3, 0)).toBe("3 d ago");
+  });
+});
+describe("days", () => {
+  it("begin at midnight of their zone, also where the clock is changed", () => {
+    const hours = (day: string, zone: string) => (midnight(daysLater(day, 1), zone) - midnight(day, zone)) / 3_600_000;
+    expect(new Date(midnight("2026-03-29", "Europe/Berlin")).toISOString()).toBe("2026-03-28T23:00:00.000Z");
+    expect(["2026-03-28", "2026-03-29", "2026-03-30"].map((day) => hours(day, "Europe/Berlin"))).toEqual([24, 23, 24]);
+    expect(["2026-10-25", "2026-10-26"].map((day) => hours(day, "Europe/Berlin"))).toEqual([25, 24]);
+    expect(hours("2026-11-01", "America/New_York")).toBe(25);
+    expect(midnight("2026-03-29", "utc")).toBe(Date.parse("2026-03-29T00:00:00Z"));
+  });
+  it("follow one another over months and years", () => {
+    expect([daysLater("2026-12-31", 1), daysLater("2026-03-01", -1), daysLater("2028-02-28", 1)]).toEqual(["2027-01-01", "2026-02-28", "2028-02-29"]);
   });
 });
 describe("numbers", () => {

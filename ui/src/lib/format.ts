@@ -45,13 +45,29 @@ function parts(at: number, zone: Zone, options: Intl.DateTimeFormatOptions): Rec
   return Object.fromEntries(format.formatToParts(at).map((part) => [part.type, part.value]));
 }
 
+/** How many minutes the clock of a zone is ahead of UTC at a time. */
+function ahead(at: number, zone: Zone): number {
+  if (zone === "utc") return 0;
+  if (zone === "local") return -new Date(at).getTimezoneOffset();
+  return Math.round((Date.parse(wall(at, zone).replace(" ", "T") + "Z") - Math.floor(at / 1000) * 1000) / 60_000);
+}
+
+/** The first instant of a day ("2026-03-29") on the clock of a zone. */
+export function midnight(day: string, zone: Zone): number {
+  const utc = Date.parse(`${day}T00:00:00Z`);
+  // The offset is that of the instant itself, which is known by it only: once more with the better guess.
+  return utc - ahead(utc - ahead(utc, zone) * 60_000, zone) * 60_000;
+}
+
+/** The day so many days later, whatever clocks do meanwhile. */
+export function daysLater(day: string, days: number): string {
+  return new Date(Date.parse(`${day}T00:00:00Z`) + days * 86_400_000).toISOString().slice(0, 10);
+}
+
 /** The offset of a zone at a time: "Z", "+02:00". */
 export function offset(at: number, zone: Zone): string {
   if (zone === "utc") return "Z";
-  const minutes =
-    zone === "local"
-      ? -new Date(at).getTimezoneOffset()
-      : Math.round((Date.parse(wall(at, zone).replace(" ", "T") + "Z") - Math.floor(at / 1000) * 1000) / 60_000);
+  const minutes = ahead(at, zone);
   if (minutes === 0) return "+00:00";
   const size = Math.abs(minutes);
   return `${minutes < 0 ? "-" : "+"}${String(Math.floor(size / 60)).padStart(2, "0")}:${String(size % 60).padStart(2, "0")}`;
