@@ -10,7 +10,7 @@ use crate::events::budgets::{self, CauseBudget, Overspent};
 use crate::events::deliveries::{DeliveryOutcome, DeliveryRow, Reaction, Recipient};
 use crate::names::sql;
 use crate::runs::create::{Created, create_one};
-use crate::schedules::{jobs, polls};
+use crate::schedules::{job_creation, polls};
 
 /// Does what a reaction says, and returns the delivery.
 pub(super) async fn react(
@@ -43,7 +43,7 @@ pub(super) async fn react(
             delivery.outcome = DeliveryOutcome::Debounced;
         }
         Reaction::CreateJob(job) => {
-            jobs::create_in(tx, now, job).await?;
+            job_creation::create_in(tx, now, job).await?;
             delivery.outcome = DeliveryOutcome::Started;
             delivery.job = Some(job.id);
         }

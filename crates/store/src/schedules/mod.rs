@@ -5,6 +5,7 @@ pub(crate) mod calendars;
 pub(crate) mod executions;
 pub(crate) mod fire_unit;
 pub(crate) mod fires;
+pub(crate) mod job_creation;
 pub(crate) mod jobs;
 pub(crate) mod polls;
 pub(crate) mod realign;
