@@ -131,21 +131,21 @@ async fn stop_many(tx: &mut Tx, now: Micros, runs: &[(LockedRun, &str)]) -> Resu
     );
     let ids: Vec<RunId> = runs.iter().map(|(run, _)| run.id).collect();
     let rows = clear(tx, now, &ids).await?;
-    let gone = rows
+    let ended_rows = rows
         .iter()
         .map(|row| {
-            let mut gone = row.ended(now, TaskState::Cancelled, None);
+            let mut ended_row = row.ended(now, TaskState::Cancelled, None);
             // What depends on it is cancelled with it, not failed by it.
-            gone.flags &= !HAS_DEPENDENTS;
+            ended_row.flags &= !HAS_DEPENDENTS;
             if let Some((_, reason)) = runs.iter().find(|(run, _)| run.id == row.run_id) {
-                gone.failure =
+                ended_row.failure =
                     Some(Failure { kind: "cancelled".into(), message: (*reason).to_owned(), ..Failure::default() });
             }
-            gone
+            ended_row
         })
         .collect::<Vec<_>>();
-    if !gone.is_empty() {
-        settle(tx, now, gone, Vec::new()).await?;
+    if !ended_rows.is_empty() {
+        settle(tx, now, ended_rows, Vec::new()).await?;
     }
     Ok(())
 }

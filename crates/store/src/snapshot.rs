@@ -1,4 +1,4 @@
-//! An old snapshot on purpose, to measure what a dump or an analyst costs the others.
+//! Holds an old snapshot on purpose, to measure what a dump or a long analytical query costs other transactions.
 
 use mainspring_boxed::boxed;
 

@@ -16,11 +16,11 @@ use crate::specs::Spec;
 impl Client {
     /// Reads the output of an ended check and asks the trigger whether it counts and what identifies it.
     pub(crate) async fn finding(&self, event: &EventRow, trigger: &ListeningTrigger) -> Result<Finding> {
-        let Some(run) = event.run else { return Ok(Finding::Nothing("its check is not known".into())) };
+        let Some(run) = event.run else { return Ok(Finding::NothingFound("its check is not known".into())) };
         match event.name.as_str() {
             "run.success" => {}
             "run.failed" => return Ok(Finding::Failed(self.error_of_check(run).await?)),
-            _ => return Ok(Finding::Nothing("its check was cancelled".into())),
+            _ => return Ok(Finding::NothingFound("its check was cancelled".into())),
         }
         let data = match self.outputs(run).await {
             Ok(Ok(mut outputs)) => outputs.remove(CHECK_RESULT).unwrap_or(Value::Null),
@@ -41,14 +41,14 @@ impl Client {
             ..Scope::default()
         };
         let key = match trigger.spec.matches(&scope) {
-            Ok(false) => return Ok(Finding::Nothing("its condition is not met".into())),
+            Ok(false) => return Ok(Finding::NothingFound("its condition is not met".into())),
             Ok(true) => trigger.spec.poll_key(&scope),
             Err(failure) => Err(failure),
         };
         match key {
             Err(failure) => Ok(Finding::Failed(failure.message)),
-            Ok(None) => Ok(Finding::Nothing("its key is empty".into())),
-            Ok(Some(key)) if self.store.knows_poll_key(trigger.id, &key).await? => Ok(Finding::Known(key)),
+            Ok(None) => Ok(Finding::NothingFound("its key is empty".into())),
+            Ok(Some(key)) if self.store.knows_poll_key(trigger.id, &key).await? => Ok(Finding::KnownKey(key)),
             Ok(Some(key)) => {
                 view["key"] = json!(key);
                 self.start_by_finding(event, trigger, &target, key, &view).await

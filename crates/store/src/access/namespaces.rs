@@ -1,4 +1,4 @@
-//! Namespaces: they exist by being used; a row gives one quotas and words.
+//! Namespaces: they exist by being used; a row adds quotas and a description.
 
 use mainspring_boxed::boxed;
 use mainspring_core::{Micros, RunId};

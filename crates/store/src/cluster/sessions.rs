@@ -1,4 +1,4 @@
-//! Worker sessions: beats, the mark of death, and the return of what a dead one held.
+//! Worker sessions: beats, the mark of death, and the return of the claims of dead sessions.
 
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;
@@ -200,7 +200,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
     );
     let rows: Vec<LiveRow> =
         within!(tx, |conn| sqlx::query_as(sql).bind(session).bind(ROWS_PER_REAP).fetch_all(conn).await?);
-    let mut gone = Vec::new();
+    let mut ended_rows = Vec::new();
     let mut released = Vec::new();
     let mut run: Option<LockedRun> = None;
     for row in &rows {
@@ -210,7 +210,7 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
         let Some(run) = run.as_mut() else { continue };
         let why = if run.is_stopped() { Some(stopped(tx, row.run_id).await?) } else { None };
         match fate(row, why) {
-            Fate::Undecided => {
+            LostRowOutcome::Undecided => {
                 // One of a run that was paused meanwhile is decided when that goes on.
                 let state = if run.state == RunState::Running { TaskState::Deciding } else { TaskState::Held };
                 within!(
@@ -226,11 +226,11 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
                     .bind(state.code())
                 );
             }
-            Fate::Retry => {
+            LostRowOutcome::Retry => {
                 give_back(tx, now, row, run).await?;
                 released.extend(row.held_pool());
             }
-            Fate::Ends(state, failure) => {
+            LostRowOutcome::Ends(state, failure) => {
                 row.delete(tx).await?;
                 let mut ended = row.ended(now, state, failure);
                 ended.lost += 1;
@@ -238,41 +238,41 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
                     // Everything that depended on it was cancelled with the run.
                     ended.flags &= !HAS_DEPENDENTS;
                 }
-                gone.push(ended);
+                ended_rows.push(ended);
             }
         }
     }
     within!(tx, sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session));
-    if !gone.is_empty() {
-        settle(tx, now, gone, Vec::new()).await?;
+    if !ended_rows.is_empty() {
+        settle(tx, now, ended_rows, Vec::new()).await?;
     }
     hand_on(tx, now, &released, &[], &[]).await?;
     Ok(rows.len() as u64)
 }
 
-enum Fate {
+enum LostRowOutcome {
     Undecided,
     Retry,
     Ends(TaskState, Option<Failure>),
 }
 
 /// What becomes of a row whose worker was lost. `stopped` says why its run was stopped, if it was.
-fn fate(row: &LiveRow, stopped: Option<Failure>) -> Fate {
+fn fate(row: &LiveRow, stopped: Option<Failure>) -> LostRowOutcome {
     if row.state == TaskState::Deciding.code() {
-        return Fate::Undecided;
+        return LostRowOutcome::Undecided;
     }
     if stopped.is_some() {
-        return Fate::Ends(TaskState::Cancelled, stopped);
+        return LostRowOutcome::Ends(TaskState::Cancelled, stopped);
     }
     if row.flags & NOT_RETRYABLE != 0 {
         let failure = failure("worker_unavailable", "the worker was lost and the task is not retryable");
-        return Fate::Ends(TaskState::Failed, Some(failure));
+        return LostRowOutcome::Ends(TaskState::Failed, Some(failure));
     }
     if row.lost + 1 > row.max_lost {
         let failure = failure("poison_pill", &format!("{} workers were lost while they executed it", row.lost + 1));
-        return Fate::Ends(TaskState::Failed, Some(failure));
+        return LostRowOutcome::Ends(TaskState::Failed, Some(failure));
     }
-    Fate::Retry
+    LostRowOutcome::Retry
 }
 
 fn failure(kind: &str, message: &str) -> Failure {

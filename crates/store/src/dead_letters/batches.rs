@@ -1,4 +1,4 @@
-//! One action on everything that a filter finds: a row that is worked off, and from where it goes on after a crash.
+//! An action on all entries that a filter finds: a row that holds its position, from which it goes on after a crash.
 
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;

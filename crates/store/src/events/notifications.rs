@@ -32,7 +32,7 @@ pub enum NotificationState {
     Waiting,
     Sent,
     GivenUp,
-    /// Told together with others.
+    /// Sent together with other messages.
     InDigest,
 }
 

@@ -1,4 +1,4 @@
-//! A few connections that go from hand to hand instead of back to the pool.
+//! A few connections that callers pass on directly instead of returning them to the pool.
 //!
 //! The pool takes the connection that rested longest and asks it for a sign of life whenever it is given back. For a unit
 //! of one statement both are dear: the plans and the memory of a backend that has just done the same are warm, those of
@@ -12,13 +12,14 @@ use sqlx::{Connection, PgPool, Postgres};
 
 use crate::db::{PING_TIMEOUT, TRUSTED_FOR};
 use crate::error::Result;
+use crate::postgres::transaction;
 
-/// Enough for those who submit at the same time without waiting; the others use the pool.
+/// Enough for callers that submit at the same time without waiting; other callers use the pool.
 const AT_MOST: usize = 2;
 
 /// A connection, and since when it is not used.
 #[derive(Debug)]
-struct Rested {
+struct IdleConnection {
     connection: PoolConnection<Postgres>,
     since: Instant,
 }
@@ -26,7 +27,7 @@ struct Rested {
 #[derive(Debug)]
 pub(crate) struct Warm {
     /// The one used last is on top. `None` when the store is being closed.
-    stack: Mutex<Option<Vec<Rested>>>,
+    stack: Mutex<Option<Vec<IdleConnection>>>,
     size: usize,
 }
 
@@ -43,7 +44,7 @@ impl Warm {
 
     /// The connection used last, or one of the pool.
     pub(crate) async fn take(&self, pool: &PgPool) -> Result<PoolConnection<Postgres>> {
-        while let Some(Rested { mut connection, since }) = self.pop() {
+        while let Some(IdleConnection { mut connection, since }) = self.pop() {
             if since.elapsed() < TRUSTED_FOR {
                 return Ok(connection);
             }
@@ -53,18 +54,18 @@ impl Warm {
                 _ => drop(connection.detach()),
             }
         }
-        Ok(pool.acquire().await?)
+        transaction::acquire(pool).await
     }
 
-    fn pop(&self) -> Option<Rested> {
+    fn pop(&self) -> Option<IdleConnection> {
         self.stack.lock().unwrap_or_else(PoisonError::into_inner).as_mut().and_then(Vec::pop)
     }
 
-    /// Takes it back after a call that went well. After any other it belongs to the pool, which finds out what it is worth.
+    /// Takes a connection back after a call that succeeded. After any other call the pool gets it, and tests it before its next use.
     pub(crate) fn keep(&self, connection: PoolConnection<Postgres>) {
         let mut stack = self.stack.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stack) = stack.as_mut().filter(|stack| stack.len() < self.size) {
-            stack.push(Rested { connection, since: Instant::now() });
+            stack.push(IdleConnection { connection, since: Instant::now() });
         }
     }
 

@@ -1,4 +1,4 @@
-//! What waits to be claimed, for those that announce it.
+//! What waits to be claimed, for the loops that announce it.
 
 use mainspring_boxed::boxed;
 use mainspring_core::{RunId, TaskKey};

@@ -1,4 +1,4 @@
-//! What expressions of tasks look at.
+//! The data that expressions of tasks read.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! What gauges show of the store.
+//! The values of gauges over the store.
 
 use mainspring_boxed::boxed;
 use mainspring_core::RunId;

@@ -1,4 +1,4 @@
-//! What people look at beside lists: what started runs, and how the attempts before a repair ended.
+//! Reads for operators beside lists: what started runs, and how the attempts before a repair ended.
 
 use std::collections::HashMap;
 

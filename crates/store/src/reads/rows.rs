@@ -1,4 +1,4 @@
-//! What people look at: runs, their task runs and attempts.
+//! Runs, their task runs and attempts, as lists and pages show them.
 
 use std::collections::HashMap;
 

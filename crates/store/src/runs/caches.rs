@@ -37,7 +37,7 @@ pub struct CacheSource {
     pub attempt: i32,
 }
 
-/// What was found.
+/// An earlier attempt whose result or files are taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheHit {
     pub source: CacheSource,

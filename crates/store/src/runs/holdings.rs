@@ -1,4 +1,4 @@
-//! What sessions hold, and why they are to let go of it.
+//! The claims of sessions, and the reasons why some of them must stop.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A row of `task_runs` as those read it that end it or return it.
+//! A live row of `task_runs`, as the units read it that end it or return it to the queue.
 
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;

@@ -1,4 +1,4 @@
-//! What people do to runs: cancel, pause, resume. Each locks the run first and never touches running rows.
+//! Actions of operators on runs: cancel, pause, resume. Each locks the run first and never touches running rows.
 
 use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Reason;
@@ -315,16 +315,16 @@ pub(crate) async fn clear_chunk(tx: &mut Tx, now: Micros, id: RunId) -> Result<b
         .await?
     });
     if !rows.is_empty() {
-        let gone = rows
+        let ended_rows = rows
             .iter()
             .map(|row| {
-                let mut gone = row.ended(now, TaskState::Cancelled, None);
+                let mut ended_row = row.ended(now, TaskState::Cancelled, None);
                 // What depends on it is cancelled with it, not failed by it.
-                gone.flags &= !HAS_DEPENDENTS;
-                gone
+                ended_row.flags &= !HAS_DEPENDENTS;
+                ended_row
             })
             .collect();
-        settle(tx, now, gone, Vec::new()).await?;
+        settle(tx, now, ended_rows, Vec::new()).await?;
     }
     // A later statement: a claim that was under way has committed or never will.
     within!(

@@ -60,8 +60,8 @@ impl Store {
     pub async fn park(&self, now: Micros, token: TaskToken, parking: &Parking) -> Result<Parked> {
         let mut tx = self.begin().await?;
         let run = match hold(&mut tx, now, token).await? {
-            Held::Go(run, _) => run,
-            Held::Not(outcome) => return finish(tx, outcome).await,
+            LockedDecision::Open(run, _) => run,
+            LockedDecision::Settled(outcome) => return finish(tx, outcome).await,
         };
         wait_for(&mut tx, now, token, parking, None).await?;
         progress(&mut tx, now, &run).await?;
@@ -71,7 +71,7 @@ impl Store {
     /// Gives back a task run that this node took to decide and cannot: another node may.
     pub async fn leave_undecided(&self, now: Micros, token: TaskToken) -> Result<Parked> {
         let mut tx = self.begin().await?;
-        if let Held::Not(outcome) = hold(&mut tx, now, token).await? {
+        if let LockedDecision::Settled(outcome) = hold(&mut tx, now, token).await? {
             return finish(tx, outcome).await;
         }
         within!(
@@ -97,8 +97,8 @@ impl Store {
     ) -> Result<Parked> {
         let mut tx = self.begin().await?;
         let run = match hold(&mut tx, now, token).await? {
-            Held::Go(run, _) => run,
-            Held::Not(outcome) => return finish(tx, outcome).await,
+            LockedDecision::Open(run, _) => run,
+            LockedDecision::Settled(outcome) => return finish(tx, outcome).await,
         };
         let mut child = child.clone();
         child.version.run_flags |= RUN_HAS_PARENT;
@@ -122,8 +122,8 @@ impl Store {
     ) -> Result<Parked> {
         let mut tx = self.begin().await?;
         let (run, row) = match hold(&mut tx, now, token).await? {
-            Held::Go(run, row) => (run, row),
-            Held::Not(outcome) => return finish(tx, outcome).await,
+            LockedDecision::Open(run, row) => (run, row),
+            LockedDecision::Settled(outcome) => return finish(tx, outcome).await,
         };
         wait_for(&mut tx, now, token, &Parking::new(WaitKind::Items, None), None).await?;
         within!(
@@ -207,8 +207,8 @@ impl Store {
     ) -> Result<Parked> {
         let mut tx = self.begin().await?;
         let run = match hold(&mut tx, now, token).await? {
-            Held::Go(run, _) => run,
-            Held::Not(outcome) => return finish(tx, outcome).await,
+            LockedDecision::Open(run, _) => run,
+            LockedDecision::Settled(outcome) => return finish(tx, outcome).await,
         };
         let key = token.key;
         within!(
@@ -249,9 +249,12 @@ impl Store {
     }
 }
 
-enum Held {
-    Go(LockedRun, Box<LiveRow>),
-    Not(Parked),
+/// What locking a decision found.
+enum LockedDecision {
+    /// The run and the row are locked, and the row is still to be decided.
+    Open(LockedRun, Box<LiveRow>),
+    /// There is nothing to decide any more.
+    Settled(Parked),
 }
 
 async fn finish(tx: Tx, outcome: Parked) -> Result<Parked> {
@@ -260,7 +263,7 @@ async fn finish(tx: Tx, outcome: Parked) -> Result<Parked> {
 }
 
 /// Locks the run and the row that is being decided. A run that may not go on settles the matter.
-async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
+async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<LockedDecision> {
     let key = token.key;
     let run = lock_run(tx, key.run).await?;
     let sql = crate::db::locking!(
@@ -280,14 +283,14 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
         .bind(token.attempt)
         .fetch_optional(conn)
         .await?);
-    let Some(row) = row else { return Ok(Held::Not(Parked::Fenced)) };
+    let Some(row) = row else { return Ok(LockedDecision::Settled(Parked::Fenced)) };
     if run.is_stopped() {
         row.delete(tx).await?;
-        let mut gone = row.ended(now, TaskState::Cancelled, None);
-        gone.session = None;
-        gone.flags &= !HAS_DEPENDENTS;
-        settle(tx, now, vec![gone], Vec::new()).await?;
-        return Ok(Held::Not(Parked::Stopped));
+        let mut ended_row = row.ended(now, TaskState::Cancelled, None);
+        ended_row.session = None;
+        ended_row.flags &= !HAS_DEPENDENTS;
+        settle(tx, now, vec![ended_row], Vec::new()).await?;
+        return Ok(LockedDecision::Settled(Parked::Stopped));
     }
     if run.state != RunState::Running {
         within!(
@@ -300,9 +303,9 @@ async fn hold(tx: &mut Tx, now: Micros, token: TaskToken) -> Result<Held> {
             .bind(key.index)
             .bind(key.item)
         );
-        return Ok(Held::Not(Parked::Held));
+        return Ok(LockedDecision::Settled(Parked::Held));
     }
-    Ok(Held::Go(run, Box::new(row)))
+    Ok(LockedDecision::Open(run, Box::new(row)))
 }
 
 /// What was waited for is not waited for any more.

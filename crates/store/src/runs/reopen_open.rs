@@ -38,7 +38,7 @@ pub(crate) async fn pending_tasks(tx: &mut Tx, run: RunId) -> Result<Vec<usize>>
 
 /// Writes what was counted anew. What can no longer start ends, and what follows from that is settled too.
 pub(crate) async fn recount(tx: &mut Tx, now: Micros, one: &PlannedRun<'_>) -> Result<()> {
-    let mut gone = Vec::new();
+    let mut ended_rows = Vec::new();
     for recounted in &one.plan.recounted {
         let state = match recounted.verdict {
             Verdict::Wait => TaskState::Pending,
@@ -47,14 +47,14 @@ pub(crate) async fn recount(tx: &mut Tx, now: Micros, one: &PlannedRun<'_>) -> R
             Verdict::Skip | Verdict::UpstreamFailed => {
                 let ends =
                     if recounted.verdict == Verdict::Skip { TaskState::Skipped } else { TaskState::UpstreamFailed };
-                gone.extend(take_out(tx, one.run.id, recounted).await?.map(|row| row.ended(now, ends, None)));
+                ended_rows.extend(take_out(tx, one.run.id, recounted).await?.map(|row| row.ended(now, ends, None)));
                 continue;
             }
         };
         set(tx, now, one.run.id, recounted, state).await?;
     }
-    if !gone.is_empty() {
-        settle(tx, now, gone, Vec::new()).await?;
+    if !ended_rows.is_empty() {
+        settle(tx, now, ended_rows, Vec::new()).await?;
     }
     Ok(())
 }

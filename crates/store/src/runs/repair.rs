@@ -1,4 +1,4 @@
-//! What people do to one task run: settle it by hand, cancel it, try it at once, give it fresh attempts.
+//! Actions of operators on one task run: settle it by hand, cancel it, try it at once, give it fresh attempts.
 //!
 //! Each unit locks the run first and never touches a row that a worker executes or a node decides: a running attempt can only be
 //! asked to stop. What has ended is changed by reopening its run ([`Reopen::Settled`](crate::Reopen::Settled)).
@@ -279,12 +279,12 @@ async fn end(
         message: format!("cancelled {why}"),
         ..Failure::default()
     });
-    let mut gone = row.ended(now, next, failure);
+    let mut ended_row = row.ended(now, next, failure);
     if next == TaskState::Skipped {
-        gone.flags |= SKIPPED_BY_HAND;
+        ended_row.flags |= SKIPPED_BY_HAND;
     }
-    gone.output = output;
-    settle(tx, now, vec![gone], Vec::new()).await?;
+    ended_row.output = output;
+    settle(tx, now, vec![ended_row], Vec::new()).await?;
     Ok(Repaired::Done)
 }
 

@@ -1,4 +1,4 @@
-//! Forgetting what the clock noted, in small transactions, and the months of the history.
+//! Deletes old fires in small transactions, and old months of the history.
 
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;

@@ -39,10 +39,15 @@ pub(crate) struct Count {
 
 /// Writes history and counters, places, skips or fails dependents until nothing more follows, ends stages and runs, hands
 /// slots on. The caller holds the locks of the runs; nothing is claimed here. Returns the runs that ended.
-pub(crate) async fn settle(tx: &mut Tx, now: Micros, mut gone: Vec<EndedTaskRun>, counts: Vec<Count>) -> Result<Reply> {
-    gone.sort_by_key(|row| row.key);
+pub(crate) async fn settle(
+    tx: &mut Tx,
+    now: Micros,
+    mut ended_rows: Vec<EndedTaskRun>,
+    counts: Vec<Count>,
+) -> Result<Reply> {
+    ended_rows.sort_by_key(|row| row.key);
     match tx {
-        Tx::Postgres(tx) => postgres::settle::settle(tx, now, &gone, &counts).await,
-        Tx::Sqlite(tx) => sqlite::settle::settle(tx, now, &gone, &counts).await,
+        Tx::Postgres(tx) => postgres::settle::settle(tx, now, &ended_rows, &counts).await,
+        Tx::Sqlite(tx) => sqlite::settle::settle(tx, now, &ended_rows, &counts).await,
     }
 }

@@ -116,11 +116,11 @@ async fn results(tx: &mut Tx, run: RunId) -> Result<HashMap<i32, Option<String>>
 fn left_out(now: Micros, row: &LiveRow, results: &HashMap<i32, Option<String>>) -> EndedTaskRun {
     let result = results.get(&row.idx);
     let state = if result.is_some() { TaskState::ResolvedManually } else { TaskState::Skipped };
-    let mut gone = row.ended(now, state, None);
-    gone.flags &= !HAS_DEPENDENTS;
+    let mut ended_row = row.ended(now, state, None);
+    ended_row.flags &= !HAS_DEPENDENTS;
     if state == TaskState::Skipped {
-        gone.flags |= SKIPPED_BY_HAND;
+        ended_row.flags |= SKIPPED_BY_HAND;
     }
-    gone.output = result.cloned().flatten();
-    gone
+    ended_row.output = result.cloned().flatten();
+    ended_row
 }

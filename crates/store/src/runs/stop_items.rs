@@ -35,8 +35,9 @@ impl Store {
         });
         if !rows.is_empty() {
             let reason = Failure { kind: "cancelled".into(), message: why.clone(), ..Failure::default() };
-            let gone = rows.iter().map(|row| row.ended(now, TaskState::Cancelled, Some(reason.clone()))).collect();
-            settle(&mut tx, now, gone, Vec::new()).await?;
+            let ended_rows =
+                rows.iter().map(|row| row.ended(now, TaskState::Cancelled, Some(reason.clone()))).collect();
+            settle(&mut tx, now, ended_rows, Vec::new()).await?;
         }
         within!(
             tx,

@@ -1,4 +1,4 @@
-//! Named calendars. A change of one is felt by every trigger that names it, in the same transaction.
+//! Named calendars. A change of one moves the next fires of every trigger that names it, in the same transaction.
 
 use mainspring_boxed::boxed;
 use mainspring_core::Micros;

@@ -77,9 +77,9 @@ pub enum Finding {
     /// It failed, or what it put out could not be understood.
     Failed(String),
     /// It found nothing that counts.
-    Nothing(String),
+    NothingFound(String),
     /// It found a key that a run was started for.
-    Known(String),
+    KnownKey(String),
     /// It found a key that is new, as far as could be seen, and this run is to be started for it.
     New { key: String, run: Box<NewRun> },
 }
@@ -153,11 +153,11 @@ pub(crate) async fn note(
             (delivery.outcome, delivery.reason) = (DeliveryOutcome::Failed, Some(reason));
             None
         }
-        Finding::Nothing(reason) => {
+        Finding::NothingFound(reason) => {
             delivery.reason = Some(reason.clone());
             None
         }
-        Finding::Known(key) => {
+        Finding::KnownKey(key) => {
             see(tx, now, trigger, key).await?;
             delivery.reason = Some(KNOWN.into());
             Some(key)

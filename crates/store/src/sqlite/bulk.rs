@@ -105,7 +105,7 @@ impl Bulk {
                 tx.connection().await?;
             }
             let mut script = tx.script();
-            self.say(&mut script, &head, chunk, &mut add);
+            self.push_to(&mut script, &head, chunk, &mut add);
             let part = tx.fetch(script).await?;
             if returned.is_empty() {
                 returned = part;
@@ -128,14 +128,14 @@ impl Bulk {
         for chunk in rows.chunks(LONGEST) {
             tx.connection().await?;
             let mut script = Script::default();
-            self.say(&mut script, &head, chunk, &mut add);
+            self.push_to(&mut script, &head, chunk, &mut add);
             changed += tx.execute(script).await?;
         }
         Ok(changed)
     }
 
     /// Runs the statement, which returns nothing, over all rows: together with the next statement if they are few.
-    pub(super) async fn later<R>(
+    pub(super) async fn defer<R>(
         &self,
         tx: &mut SqliteTx,
         rows: &[R],
@@ -144,8 +144,8 @@ impl Bulk {
         if rows.len() > SHORT {
             self.fetch(tx, rows, add).await?;
         } else if !rows.is_empty() {
-            let script = tx.later();
-            self.say(script, &|_| (), rows, &mut add);
+            let script = tx.deferred();
+            self.push_to(script, &|_| (), rows, &mut add);
             // The parameters of the next statement begin behind the last of these.
             for _ in 0..self.columns * (self.length(rows.len()) - rows.len()) {
                 script.values.add(None::<i64>);
@@ -155,7 +155,7 @@ impl Bulk {
     }
 
     /// Adds the statement over these rows to a script.
-    pub(super) fn say<R>(
+    pub(super) fn push_to<R>(
         &self,
         script: &mut Script,
         head: &impl Fn(&mut Values),

@@ -1,8 +1,8 @@
 //! Moves what was committed from the log into the file, beside the writer.
 //!
 //! Left to itself, SQLite does so within the commit that made the log long, and that commit then waits for thousands of
-//! pages that are not his. Here a connection of its own does it: right after much was written, when the disk is most likely
-//! to be free for it, and a while after little was. A writer who never pauses can outrun it, because the log begins anew
+//! pages that it did not write. Here a connection of its own does it: right after much was written, when the disk is most likely
+//! to be free for it, and a while after little was. A writer that never pauses can outrun it, because the log begins anew
 //! only when all of it was moved; from a certain length on each commit moves the rest itself.
 
 use std::sync::Arc;

@@ -128,7 +128,7 @@ pub(super) async fn continue_attempts(
         };
         values.add(row.at).add(state.code()).add(row.failures()).add(due);
     };
-    GO_ON.later(tx, &staying, add).await?;
+    GO_ON.defer(tx, &staying, add).await?;
     let released: Vec<i32> = staying.iter().filter_map(|row| row.pool).collect();
     limits(tx, now, &released, &[], &[]).await?;
     Ok(ending.iter().map(end).collect())
@@ -206,12 +206,12 @@ async fn write_attempts(tx: &mut SqliteTx, now: Micros, staying: &[Row<'_>]) -> 
         values.add(row.started_at()).add(row.handed_in.finished_at);
         add_failure(values, row.handed_in.failure.as_ref());
     };
-    ATTEMPTS.later(tx, &seq, add).await?;
+    ATTEMPTS.defer(tx, &seq, add).await?;
     let per_run: Vec<(RunId, i64)> = per_run.into_iter().collect();
     let add = |(run, n): &(RunId, i64), values: &mut Values| {
         values.add(*run).add(*n).add(now);
     };
-    NUMBER.later(tx, &per_run, add).await?;
+    NUMBER.defer(tx, &per_run, add).await?;
     Ok(())
 }
 

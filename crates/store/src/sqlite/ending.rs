@@ -63,7 +63,7 @@ pub(super) static APPLIED: Bulk = Bulk::new(
 /// Results whose rows are all known since they were claimed, so that nothing of them need be read.
 #[derive(Debug)]
 pub(super) struct Remembered {
-    gone: Vec<EndedTaskRun>,
+    ended_rows: Vec<EndedTaskRun>,
     rows: Vec<RememberedRow>,
 }
 
@@ -87,12 +87,12 @@ impl RememberedRow {
 
 /// What is known of these results; `None` unless it is all that is needed.
 pub(super) fn remembered(tx: &SqliteTx, ended: &[Ended]) -> Option<Remembered> {
-    let mut all = Remembered { gone: Vec::with_capacity(ended.len()), rows: Vec::with_capacity(ended.len()) };
+    let mut all = Remembered { ended_rows: Vec::with_capacity(ended.len()), rows: Vec::with_capacity(ended.len()) };
     for result in ended {
         let token = result.token;
         let known = tx.running(&token).filter(|_| result.from == TaskState::Running)?;
         all.rows.push(RememberedRow { at: known.at, claim: known.claim, token });
-        all.gone.push(EndedTaskRun {
+        all.ended_rows.push(EndedTaskRun {
             key: token.key,
             version: known.version,
             state: result.state,
@@ -120,7 +120,7 @@ impl Remembered {
     /// Adds the removal of the rows to a script, if they are few.
     pub(super) fn say_if_few(&self, script: &mut Script) {
         if self.are_few() {
-            END_FEW.say(script, &|_| (), &self.rows, &mut RememberedRow::add);
+            END_FEW.push_to(script, &|_| (), &self.rows, &mut RememberedRow::add);
         }
     }
 
@@ -128,13 +128,13 @@ impl Remembered {
     /// was: then the unit must be given up.
     pub(super) async fn end(mut self, tx: &mut SqliteTx, removed: usize) -> Result<Option<Vec<EndedTaskRun>>> {
         let removed = if self.are_few() { removed as u64 } else { self.remove(tx).await? };
-        if removed != self.gone.len() as u64 {
+        if removed != self.ended_rows.len() as u64 {
             return Ok(None);
         }
         for row in &self.rows {
             tx.runs_no_more(row.token);
         }
-        Ok(Some(self.gone))
+        Ok(Some(self.ended_rows))
     }
 
     async fn remove(&mut self, tx: &mut SqliteTx) -> Result<u64> {
@@ -172,14 +172,14 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
         tx.runs_no_more(row.token);
         handed_in.entry(row.token).or_insert((ord, row));
     }
-    let mut gone = Vec::with_capacity(rows.len());
+    let mut ended_rows = Vec::with_capacity(rows.len());
     for row in &rows {
         let mut columns = Columns::of(row);
         let key = TaskKey { run: columns.uuid()?, index: columns.get()?, item: columns.get()? };
         let token = TaskToken { key, session: columns.get()?, attempt: columns.get()? };
         let was_running = columns.get::<i16>()? == TaskState::Running.code();
         let Some((_, result)) = handed_in.remove(&token) else { continue };
-        gone.push(EndedTaskRun {
+        ended_rows.push(EndedTaskRun {
             key,
             version: columns.get()?,
             state: result.state,
@@ -196,15 +196,15 @@ pub(super) async fn end(tx: &mut SqliteTx, ended: &[Ended], reply: &mut Reply) -
             output: result.output.clone(),
         });
     }
-    close_waits(tx, &gone).await?;
+    close_waits(tx, &ended_rows).await?;
     let refused: Vec<(usize, &Ended)> = handed_in.into_values().collect();
     fence(tx, &refused, reply).await?;
-    Ok(gone)
+    Ok(ended_rows)
 }
 
 /// What was decided to end does not wait any more. No worker executed it, so it names no session.
-async fn close_waits(tx: &mut SqliteTx, gone: &[EndedTaskRun]) -> Result<()> {
-    for row in gone.iter().filter(|row| row.session.is_none()) {
+async fn close_waits(tx: &mut SqliteTx, ended_rows: &[EndedTaskRun]) -> Result<()> {
+    for row in ended_rows.iter().filter(|row| row.session.is_none()) {
         sqlx::query(sql!(
             "UPDATE waits SET outcome = {waited.moot}, happened_at = $4 \
              WHERE run_id = $1 AND idx = $2 AND item = $3 AND outcome IS NULL AND child IS NULL"

@@ -7,7 +7,7 @@ use mainspring_core::work::Failure;
 
 use super::SqliteTx;
 use super::bulk::{Bulk, Values};
-use super::settle::Counted;
+use super::settle::CountedRun;
 use crate::dead_letters::new_id;
 use crate::error::Result;
 use crate::runs::flags::DEAD_LETTER;
@@ -40,7 +40,7 @@ pub(super) static DEAD_LETTERS: Bulk = Bulk::new(
 );
 
 /// Appends what ended, numbered within its run from the number the round has given it. Both are sorted by run.
-pub(super) async fn write(tx: &mut SqliteTx, gone: &[EndedTaskRun], runs: &[Counted]) -> Result<()> {
+pub(super) async fn write(tx: &mut SqliteTx, ended_rows: &[EndedTaskRun], runs: &[CountedRun]) -> Result<()> {
     // The numbers of a run are handed out while its rows pass by.
     let mut runs = runs.iter();
     let mut current = runs.next();
@@ -53,23 +53,23 @@ pub(super) async fn write(tx: &mut SqliteTx, gone: &[EndedTaskRun], runs: &[Coun
         given += 1;
         current.map(|counted| counted.base + given)
     };
-    let numbered: Vec<(&EndedTaskRun, Option<i64>)> = gone.iter().map(|row| (row, number(row))).collect();
+    let numbered: Vec<(&EndedTaskRun, Option<i64>)> = ended_rows.iter().map(|row| (row, number(row))).collect();
     let is_plain = |(row, _): &(&EndedTaskRun, _)| row.failure.is_none() && row.output.is_none();
     let (plain, full): (Vec<_>, Vec<_>) = numbered.into_iter().partition(is_plain);
-    PLAIN_HISTORY.later(tx, &plain, add_ended).await?;
+    PLAIN_HISTORY.defer(tx, &plain, add_ended).await?;
     let add = |row: &(&EndedTaskRun, Option<i64>), values: &mut Values| {
         add_ended(row, values);
         add_failure(values, row.0.failure.as_ref());
         values.add(row.0.output.as_deref());
     };
-    HISTORY.later(tx, &full, add).await?;
+    HISTORY.defer(tx, &full, add).await?;
     Ok(())
 }
 
 /// Makes entries for exhausted tasks that want one; one that is pending already stays the only one.
-pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[EndedTaskRun]) -> Result<()> {
+pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, ended_rows: &[EndedTaskRun]) -> Result<()> {
     let is_letter = |row: &&EndedTaskRun| row.state == TaskState::Failed && row.flags & DEAD_LETTER != 0;
-    let letters: Vec<&EndedTaskRun> = gone.iter().filter(is_letter).collect();
+    let letters: Vec<&EndedTaskRun> = ended_rows.iter().filter(is_letter).collect();
     let add = |row: &&EndedTaskRun, values: &mut Values| {
         let failure = row.failure.as_ref();
         let reason = Reason::of_failure(failure.map(|failure| failure.kind.as_str())).code();
@@ -77,7 +77,7 @@ pub(super) async fn write_dead_letters(tx: &mut SqliteTx, now: Micros, gone: &[E
         values.add(failure.map(|failure| failure.kind.as_str())).add(failure.map(|failure| failure.message.as_str()));
         values.add(failure.and_then(|failure| failure.detail.as_deref())).add(row.attempt).add(row.started_at).add(now);
     };
-    DEAD_LETTERS.later(tx, &letters, add).await?;
+    DEAD_LETTERS.defer(tx, &letters, add).await?;
     Ok(())
 }
 

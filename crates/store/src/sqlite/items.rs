@@ -13,11 +13,11 @@ use crate::runs::settle::EndedTaskRun;
 pub(super) async fn count(
     tx: &mut SqliteTx,
     now: Micros,
-    gone: &[EndedTaskRun],
+    ended_rows: &[EndedTaskRun],
     is_running: impl Fn(RunId) -> bool,
 ) -> Result<Vec<i32>> {
     let mut pools = Vec::new();
-    let ended: Vec<&EndedTaskRun> = gone.iter().filter(|row| row.key.item >= 0).collect();
+    let ended: Vec<&EndedTaskRun> = ended_rows.iter().filter(|row| row.key.item >= 0).collect();
     for group in ended.chunk_by(|one, next| (one.key.run, one.key.index) == (next.key.run, next.key.index)) {
         let (run, index) = (group[0].key.run, group[0].key.index);
         let mut counts = [0i32; 4];

@@ -234,6 +234,6 @@ pub(super) async fn place(
         values.add(state.code()).add(row.flags).add(*due).add(row.attempt).add(*session);
         values.add(session.map(|_| claim)).add((*state == TaskState::Running).then_some(now));
     };
-    PLACE.later(tx, &placed, add).await?;
+    PLACE.defer(tx, &placed, add).await?;
     Ok(pools)
 }

@@ -49,7 +49,7 @@ pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], po
         values.add(seed.open).add(seed.limit).add(now).add(seed.deadline_at);
         values.add(seed.only_latest.then_some(seed.version));
     };
-    RUNS.later(tx, seeds, run).await?;
+    RUNS.defer(tx, seeds, run).await?;
 
     let given: Vec<&RunSeed> = seeds.iter().filter(|seed| seed.has_details()).collect();
     let details = |seed: &&RunSeed, values: &mut Values| {
@@ -59,7 +59,7 @@ pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], po
             .add(seed.correlation_id.as_deref())
             .add(seed.trigger.as_deref());
     };
-    DETAILS.later(tx, &given, details).await?;
+    DETAILS.defer(tx, &given, details).await?;
 
     // Earlier runs of the batch are due earlier.
     let mut due = now;
@@ -67,7 +67,7 @@ pub(crate) async fn create(tx: &mut SqliteTx, now: Micros, seeds: &[RunSeed], po
         due += 1;
         values.add(seed.id).add(seed.version).add(seed.state.code()).add(seed.rank).add(due);
     };
-    TASK_RUNS.later(tx, seeds, task_runs).await?;
+    TASK_RUNS.defer(tx, seeds, task_runs).await?;
 
     if !pools.is_empty() {
         limits(tx, now, &[], &[], pools).await?;

@@ -118,10 +118,15 @@ pub(super) static COUNT: Bulk = Bulk::new(
 
 pub(super) static REMOVE: Bulk = Bulk::new("DELETE FROM task_runs WHERE rowid IN (VALUES ", 1, ")");
 
-/// Applies what follows; nothing is claimed here. `gone` is sorted by key.
-pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[EndedTaskRun], counts: &[Count]) -> Result<Reply> {
+/// Applies what follows; nothing is claimed here. `ended_rows` is sorted by key.
+pub(crate) async fn settle(
+    tx: &mut SqliteTx,
+    now: Micros,
+    ended_rows: &[EndedTaskRun],
+    counts: &[Count],
+) -> Result<Reply> {
     let mut reply = Reply::default();
-    settle_into(tx, now, gone, counts, &mut Demand::default(), &mut reply).await?;
+    settle_into(tx, now, ended_rows, counts, &mut Demand::default(), &mut reply).await?;
     Ok(reply)
 }
 
@@ -129,7 +134,7 @@ pub(crate) async fn settle(tx: &mut SqliteTx, now: Micros, gone: &[EndedTaskRun]
 pub(super) async fn settle_into(
     tx: &mut SqliteTx,
     now: Micros,
-    gone: &[EndedTaskRun],
+    ended_rows: &[EndedTaskRun],
     counts: &[Count],
     demand: &mut Demand,
     reply: &mut Reply,
@@ -145,7 +150,7 @@ pub(super) async fn settle_into(
         ended: Vec::new(),
     };
     // What was skipped or failed without running is itself an end: the next round.
-    let mut next = settling.round(gone, counts).await?;
+    let mut next = settling.round(ended_rows, counts).await?;
     while !next.is_empty() {
         next = settling.round(&next, &[]).await?;
     }
@@ -158,7 +163,7 @@ pub(super) async fn remove(tx: &mut SqliteTx, rows: &[i64]) -> Result<()> {
     let add = |row: &i64, values: &mut Values| {
         values.add(*row);
     };
-    REMOVE.later(tx, rows, add).await?;
+    REMOVE.defer(tx, rows, add).await?;
     Ok(())
 }
 
@@ -175,7 +180,7 @@ struct Settling<'u> {
 }
 
 /// A run with what ended of it in this round, and where that left it.
-pub(super) struct Counted {
+pub(super) struct CountedRun {
     pub(super) run: RunId,
     ended: i32,
     bad: i32,
@@ -188,20 +193,20 @@ pub(super) struct Counted {
 }
 
 impl Settling<'_> {
-    async fn round(&mut self, gone: &[EndedTaskRun], counts: &[Count]) -> Result<Vec<EndedTaskRun>> {
-        let runs = self.count_runs(gone).await?;
-        history::write(self.tx, gone, &runs).await?;
-        history::write_dead_letters(self.tx, self.now, gone).await?;
-        self.released.extend(gone.iter().filter_map(|row| row.pool));
-        self.count_items(gone, &runs).await?;
-        let next = self.count_dependents(gone, counts, &runs).await?;
+    async fn round(&mut self, ended_rows: &[EndedTaskRun], counts: &[Count]) -> Result<Vec<EndedTaskRun>> {
+        let runs = self.count_runs(ended_rows).await?;
+        history::write(self.tx, ended_rows, &runs).await?;
+        history::write_dead_letters(self.tx, self.now, ended_rows).await?;
+        self.released.extend(ended_rows.iter().filter_map(|row| row.pool));
+        self.count_items(ended_rows, &runs).await?;
+        let next = self.count_dependents(ended_rows, counts, &runs).await?;
         self.end_stages(&runs).await?;
         Ok(next)
     }
 
-    async fn count_runs(&mut self, gone: &[EndedTaskRun]) -> Result<Vec<Counted>> {
-        let mut runs: Vec<Counted> = Vec::new();
-        for row in gone {
+    async fn count_runs(&mut self, ended_rows: &[EndedTaskRun]) -> Result<Vec<CountedRun>> {
+        let mut runs: Vec<CountedRun> = Vec::new();
+        for row in ended_rows {
             // An item fails its task, not its run.
             let bad = row.key.item < 0
                 && (row.state == TaskState::UpstreamFailed
@@ -213,12 +218,12 @@ impl Settling<'_> {
                 }
                 _ => {
                     let (run, bad) = (row.key.run, i32::from(bad));
-                    runs.push(Counted { run, ended: 1, bad, base: -1, state: 0, open: 0, limit: None, flags: 0 });
+                    runs.push(CountedRun { run, ended: 1, bad, base: -1, state: 0, open: 0, limit: None, flags: 0 });
                 }
             }
         }
         let now = self.now;
-        let add = |counted: &Counted, values: &mut Values| {
+        let add = |counted: &CountedRun, values: &mut Values| {
             values.add(counted.run).add(counted.ended).add(counted.bad).add(now);
         };
         let rows = match runs.first().map(|first| first.ended) {
@@ -226,7 +231,7 @@ impl Settling<'_> {
                 let head = |values: &mut Values| {
                     values.add(n).add(now);
                 };
-                let add = |counted: &Counted, values: &mut Values| {
+                let add = |counted: &CountedRun, values: &mut Values| {
                     values.add(counted.run);
                 };
                 COUNT_RUNS_ALIKE.fetch_with(self.tx, head, &runs, add).await?
@@ -254,8 +259,8 @@ impl Settling<'_> {
     }
 
     /// Items: counted by the task they belong to, each end letting the next one go.
-    async fn count_items(&mut self, gone: &[EndedTaskRun], runs: &[Counted]) -> Result<()> {
-        if gone.iter().all(|row| row.key.item < 0) {
+    async fn count_items(&mut self, ended_rows: &[EndedTaskRun], runs: &[CountedRun]) -> Result<()> {
+        if ended_rows.iter().all(|row| row.key.item < 0) {
             return Ok(());
         }
         self.reply.decidable = true;
@@ -263,7 +268,7 @@ impl Settling<'_> {
             runs.binary_search_by_key(&run, |counted| counted.run)
                 .is_ok_and(|at| runs[at].state == RunState::Running.code())
         };
-        let pools = items::count(self.tx, self.now, gone, is_running).await?;
+        let pools = items::count(self.tx, self.now, ended_rows, is_running).await?;
         self.touched.extend(pools);
         Ok(())
     }
@@ -272,11 +277,11 @@ impl Settling<'_> {
     /// Returns those that ended by it.
     async fn count_dependents(
         &mut self,
-        gone: &[EndedTaskRun],
+        ended_rows: &[EndedTaskRun],
         counts: &[Count],
-        runs: &[Counted],
+        runs: &[CountedRun],
     ) -> Result<Vec<EndedTaskRun>> {
-        let upstream: Vec<&EndedTaskRun> = gone.iter().filter(|row| row.flags & HAS_DEPENDENTS != 0).collect();
+        let upstream: Vec<&EndedTaskRun> = ended_rows.iter().filter(|row| row.flags & HAS_DEPENDENTS != 0).collect();
         if upstream.is_empty() && counts.is_empty() {
             return Ok(Vec::new());
         }
@@ -287,7 +292,7 @@ impl Settling<'_> {
         let add = |row: &&EndedTaskRun, values: &mut Values| {
             values.add(row.key.run).add(row.key.index).add(counts_code(row)).add(now);
         };
-        CONTINUATIONS.later(self.tx, &later, add).await?;
+        CONTINUATIONS.defer(self.tx, &later, add).await?;
         if spent {
             return Ok(Vec::new());
         }
@@ -325,7 +330,7 @@ impl Settling<'_> {
             let counters = row.counters;
             values.add(row.at).add(counters.open).add(counters.succeeded).add(counters.failed).add(counters.skipped);
         };
-        COUNT.later(self.tx, &waiting, add).await?;
+        COUNT.defer(self.tx, &waiting, add).await?;
         remove(self.tx, &removed).await?;
         let pools = place(self.tx, self.now, starting, self.demand, self.reply).await?;
         self.touched.extend(pools);
@@ -381,7 +386,7 @@ impl Settling<'_> {
     }
 
     /// The states of all runs whose dependents are counted, as this unit has left them.
-    async fn run_states(&mut self, counts: &[Count], runs: &[Counted]) -> Result<HashMap<RunId, i16>> {
+    async fn run_states(&mut self, counts: &[Count], runs: &[CountedRun]) -> Result<HashMap<RunId, i16>> {
         let mut states: HashMap<RunId, i16> = runs.iter().map(|counted| (counted.run, counted.state)).collect();
         let mut others: Vec<RunId> =
             counts.iter().map(|count| count.run).filter(|run| !states.contains_key(run)).collect();
@@ -398,7 +403,7 @@ impl Settling<'_> {
     }
 
     /// Runs whose stage is over: those that ended are reported, the others enter their next stage.
-    async fn end_stages(&mut self, runs: &[Counted]) -> Result<()> {
+    async fn end_stages(&mut self, runs: &[CountedRun]) -> Result<()> {
         for counted in runs.iter().filter(|counted| counted.open == 0) {
             let mut state = counted.state;
             if state < RunState::Success.code() {

@@ -87,12 +87,12 @@ pub(crate) async fn leave(tx: &mut SqliteTx, columns: &Columns<'_>) -> Result<()
         values.add(i16::try_from(answer.status).unwrap_or(500)).add(answer.content_type.as_deref());
         values.add(answer.body.as_deref());
     };
-    KEYS.later(tx, keys, key).await?;
+    KEYS.defer(tx, keys, key).await?;
     let row = |row: &&AuditRow, values: &mut Values| {
         values.add(row.id).add(row.at).add(row.actor.as_str()).add(row.address.as_deref());
         values.add(row.method.as_str()).add(row.path.as_str()).add(row.namespace.as_deref()).add(row.status);
         values.add(row.request_id.as_str()).add(row.detail.as_deref());
     };
-    AUDIT.later(tx, audit, row).await?;
+    AUDIT.defer(tx, audit, row).await?;
     Ok(())
 }

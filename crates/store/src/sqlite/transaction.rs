@@ -18,7 +18,7 @@ pub(crate) struct SqliteTx {
     /// `None` once finished.
     guard: Option<WriterGuard>,
     /// Statements whose answers no caller waits for. They go along with the next one.
-    later: Script,
+    deferred: Script,
     /// What goes into the writer's memory with the commit: before it, a version read here may never come to exist.
     learned: HashMap<(i64, i32), Arc<[i32]>>,
     /// Rows that run once this commits, and rows that no longer do.
@@ -42,7 +42,7 @@ impl SqliteTx {
     fn new(guard: Option<WriterGuard>, joined: Option<Box<Joined>>) -> Self {
         Self {
             guard,
-            later: Script::default(),
+            deferred: Script::default(),
             learned: HashMap::new(),
             claimed: Vec::new(),
             ended: Vec::new(),
@@ -54,9 +54,9 @@ impl SqliteTx {
         self.guard.take()
     }
 
-    /// The connection, on which everything has been said that was left for later.
+    /// The connection, after the deferred statements were executed on it.
     pub(crate) async fn connection(&mut self) -> Result<&mut SqliteConnection> {
-        if !self.later.is_empty() {
+        if !self.deferred.is_empty() {
             let script = self.script();
             self.fetch(script).await?;
         }
@@ -67,19 +67,19 @@ impl SqliteTx {
         self.guard.as_mut().expect("a transaction in use is unfinished").connection()
     }
 
-    /// What was left for later, to say more after it.
+    /// Takes the deferred statements, to add more behind them.
     pub(super) fn script(&mut self) -> Script {
-        std::mem::take(&mut self.later)
+        std::mem::take(&mut self.deferred)
     }
 
-    /// Where statements without an answer are left for later.
-    pub(super) fn later(&mut self) -> &mut Script {
-        &mut self.later
+    /// The deferred statements. What is added must have no answer.
+    pub(super) fn deferred(&mut self) -> &mut Script {
+        &mut self.deferred
     }
 
-    /// What the statements of a script answered, one after the other.
+    /// Executes a script, and returns the rows of all its statements.
     pub(super) async fn fetch(&mut self, script: Script) -> Result<Vec<SqliteRow>> {
-        debug_assert!(self.later.is_empty(), "a script begins with what was left for later");
+        debug_assert!(self.deferred.is_empty(), "a script begins with the deferred statements");
         let (text, arguments) = self.parts(script)?;
         Ok(sqlx::query_with(AssertSqlSafe(text), arguments).fetch_all(self.held()).await?)
     }
@@ -90,7 +90,7 @@ impl SqliteTx {
         Ok(sqlx::query_with(AssertSqlSafe(text), arguments).execute(self.held()).await?.rows_affected())
     }
 
-    /// What a script says, counted as written.
+    /// The text and the values of a script; the values count as written.
     fn parts(&mut self, script: Script) -> Result<(String, SqliteArguments)> {
         let (text, arguments) = script.into_parts()?;
         if let Some(guard) = &mut self.guard {
@@ -125,7 +125,7 @@ impl SqliteTx {
 
     /// For an owner whose last statement was `COMMIT`.
     pub(super) fn committed(mut self) {
-        debug_assert!(self.later.is_empty(), "nothing is left for later than the commit");
+        debug_assert!(self.deferred.is_empty(), "no statement is deferred beyond the commit");
         if let Some(mut guard) = self.guard.take() {
             guard.0.unfinished = false;
             guard.0.remembered.add(self.learned.drain());

@@ -72,7 +72,7 @@ conformance! {
 
         let third = w.new_run(&version).await;
         assert_eq!(w.found(new("1", &third)).await.outcome, DeliveryOutcome::Ignored);
-        assert_eq!(w.found(Finding::Known("1".into())).await.run, None);
+        assert_eq!(w.found(Finding::KnownKey("1".into())).await.run, None);
         let poll = w.poll().await;
         assert_eq!((poll.checks, poll.started, poll.last_key.as_deref(), poll.last_run), (4, 1, Some("1"), Some(runs[0])));
         assert!(w.store.knows_poll_key(recipient.id(), "1").await.unwrap());
@@ -85,7 +85,7 @@ conformance! {
 
         // Found again it stays known; not found for long it is forgotten.
         w.pass(60 * DAY);
-        w.found(Finding::Known("1".into())).await;
+        w.found(Finding::KnownKey("1".into())).await;
         w.pass(60 * DAY);
         let fourth = w.new_run(&version).await;
         w.found(new("3", &fourth)).await;
@@ -119,7 +119,7 @@ conformance! {
         }
         let row = trigger(w, "w", "p").await;
         assert!(row.is_watched() && row.problem.is_none());
-        w.found(Finding::Nothing("its condition is not met".into())).await;
+        w.found(Finding::NothingFound("its condition is not met".into())).await;
         assert_eq!((w.poll().await.failures, w.poll().await.error), (0, None));
         let run = w.new_run(&version).await;
         w.found(new("1", &run)).await;
