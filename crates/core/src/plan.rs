@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::Workflow;
 use crate::expr::{EvalError, Scope, evaluate, has_expression, is_true, render_json, render_text};
 use crate::work::{Failure, HttpOrder, Order, OrderAction, ProcessOrder};
-use crate::workflow::{Action, Container, Http, HttpAuth, HttpBody};
+use crate::workflow::{Action, Container, Http, HttpAuth, HttpBody, Task};
 
 pub use ending::EndedTasks;
 use env::Needed;
@@ -61,39 +61,7 @@ impl Workflow {
             let value = render_text(text, scope, &env).map_err(|error| within(&format!("`env.{name}`"), error))?;
             env.insert(name.clone(), Value::String(value));
         }
-        let mut variables: Vec<(String, String)> = Vec::new();
-        let action = match &task.action {
-            Action::Run { script, bindings, shell, cwd } => {
-                for (variable, expression) in bindings {
-                    let value = evaluate(expression, scope, &env).map_err(|error| within("`run`", error))?;
-                    variables.push((variable.clone(), text_of(value)));
-                }
-                let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, &env)).transpose();
-                let cwd = cwd.map_err(|error| within("`cwd`", error))?;
-                OrderAction::Run { script: script.clone(), shell: shell.clone(), cwd }
-            }
-            Action::Steps { steps, shell, cwd } => {
-                let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, &env)).transpose();
-                let cwd = cwd.map_err(|error| within("`cwd`", error))?;
-                let steps = steps::orders(steps, shell.as_deref(), scope, &env);
-                OrderAction::Steps { steps: steps.map_err(|(part, error)| within(&part, error))?, cwd }
-            }
-            Action::Function { handler, payload } => {
-                let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
-                OrderAction::Function { handler: handler.clone(), payload }
-            }
-            Action::Remote { handler, payload } => {
-                let payload = render_json(payload, scope, &env).map_err(|error| within("`payload`", error))?;
-                OrderAction::Remote { handler: handler.clone(), payload }
-            }
-            Action::Http(http) => {
-                OrderAction::Http(request(http, scope, &env).map_err(|error| within("`http`", error))?)
-            }
-            Action::Workflow(_) | Action::Approval(_) | Action::Wait(_) => {
-                let error = EvalError(format!("`{}` is not executed by a worker", task.action.kind()));
-                return Err(within("the action", error));
-            }
-        };
+        let (action, mut variables) = ordered(task, scope, &env)?;
         let container = task.container.as_deref().map(|container| rendered(container, scope, &env)).transpose();
         let container = container.map_err(|error| within("`image`", error))?.map(Box::new);
         let mut all: Vec<(String, String)> = env.into_iter().map(|(name, value)| (name, text_of(value))).collect();
@@ -142,6 +110,47 @@ impl Workflow {
         }
         Ok(env)
     }
+}
+
+/// The action of a task with its expressions replaced, and the variables that its script reads them from.
+fn ordered(
+    task: &Task,
+    scope: &Scope,
+    env: &Map<String, Value>,
+) -> Result<(OrderAction, Vec<(String, String)>), Failure> {
+    let within = |part: &str, error: EvalError| within_task(part, &task.name, error);
+    let mut variables: Vec<(String, String)> = Vec::new();
+    let action = match &task.action {
+        Action::Run { script, bindings, shell, cwd } => {
+            for (variable, expression) in bindings {
+                let value = evaluate(expression, scope, env).map_err(|error| within("`run`", error))?;
+                variables.push((variable.clone(), text_of(value)));
+            }
+            let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, env)).transpose();
+            let cwd = cwd.map_err(|error| within("`cwd`", error))?;
+            OrderAction::Run { script: script.clone(), shell: shell.clone(), cwd }
+        }
+        Action::Steps { steps, shell, cwd } => {
+            let cwd = cwd.as_ref().map(|cwd| render_text(cwd, scope, env)).transpose();
+            let cwd = cwd.map_err(|error| within("`cwd`", error))?;
+            let steps = steps::orders(steps, shell.as_deref(), scope, env);
+            OrderAction::Steps { steps: steps.map_err(|(part, error)| within(&part, error))?, cwd }
+        }
+        Action::Function { handler, payload } => {
+            let payload = render_json(payload, scope, env).map_err(|error| within("`payload`", error))?;
+            OrderAction::Function { handler: handler.clone(), payload }
+        }
+        Action::Remote { handler, payload } => {
+            let payload = render_json(payload, scope, env).map_err(|error| within("`payload`", error))?;
+            OrderAction::Remote { handler: handler.clone(), payload }
+        }
+        Action::Http(http) => OrderAction::Http(request(http, scope, env).map_err(|error| within("`http`", error))?),
+        Action::Workflow(_) | Action::Approval(_) | Action::Wait(_) => {
+            let error = EvalError(format!("`{}` is not executed by a worker", task.action.kind()));
+            return Err(within("the action", error));
+        }
+    };
+    Ok((action, variables))
 }
 
 /// The image and how to get and start it, with values for expressions.

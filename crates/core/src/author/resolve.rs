@@ -82,6 +82,16 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
     }
     resolve_checks(tree, &mut workflow, checks, report);
     check_trigger_inputs(&workflow, &trigger_places, report);
+    bring_env_files(&mut workflow, &tasks);
+    workflow.tasks = tasks.into_iter().map(|spec| spec.task).collect();
+    for (task, dependents) in workflow.tasks.iter_mut().zip(dependents) {
+        task.dependents = dependents;
+    }
+    report.is_empty().then_some(workflow)
+}
+
+/// Adds files of variables to the files of the workflow, unless they are among them already.
+fn bring_env_files(workflow: &mut Workflow, tasks: &[TaskSpec<'_>]) {
     let env_files: Vec<String> =
         workflow.env_files.iter().chain(tasks.iter().flat_map(|spec| &spec.task.env_files)).cloned().collect();
     for path in env_files {
@@ -90,11 +100,6 @@ pub(super) fn resolve(tree: &Tree<'_>, spec: Spec<'_>, report: &mut Report) -> O
             workflow.files.push(path);
         }
     }
-    workflow.tasks = tasks.into_iter().map(|spec| spec.task).collect();
-    for (task, dependents) in workflow.tasks.iter_mut().zip(dependents) {
-        task.dependents = dependents;
-    }
-    report.is_empty().then_some(workflow)
 }
 
 /// A check sees the secrets of the workflow and nothing else of it: neither its inputs nor its variables exist yet.

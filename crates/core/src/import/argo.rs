@@ -189,6 +189,24 @@ fn write_template(writer: &mut Writer, ours: &str, template: &Value, needs: &[St
         }
         writer.value(4, "image", &Value::Object(fields));
     }
+    write_env(writer, container, &text);
+    write_limits(writer, template);
+    for (key, value) in template.as_object().into_iter().flatten() {
+        let is_known =
+            ["name", "container", "script", "inputs", "retryStrategy", "activeDeadlineSeconds"].contains(&key.as_str());
+        if !is_known {
+            writer.left_out(4, &format!("{key}: {}", plain(value)));
+        }
+    }
+    for (key, value) in container.as_object().into_iter().flatten() {
+        if !["image", "command", "args", "source", "env", "name"].contains(&key.as_str()) {
+            writer.left_out(4, &format!("{key}: {}", plain(value)));
+        }
+    }
+}
+
+/// Writes the variables of a container whose names a task may use.
+fn write_env(writer: &mut Writer, container: &Value, text: &impl Fn(&Value) -> String) {
     let env: Vec<(&str, String)> = container
         .get("env")
         .and_then(Value::as_array)
@@ -201,24 +219,16 @@ fn write_template(writer: &mut Writer, ours: &str, template: &Value, needs: &[St
         writer.line(4, "env:");
         env.iter().for_each(|(name, value)| writer.text(6, name, value));
     }
+}
+
+/// Writes how often a task is tried and how long it may take.
+fn write_limits(writer: &mut Writer, template: &Value) {
     if let Some(limit) = template.pointer("/retryStrategy/limit").map(plain).and_then(|limit| limit.parse::<u64>().ok())
     {
         writer.line(4, &format!("retry: {{attempts: {}}}", limit.min(1_000) + 1));
     }
     if let Some(seconds) = template.get("activeDeadlineSeconds").and_then(Value::as_u64) {
         writer.line(4, &format!("timeout: {seconds}s"));
-    }
-    for (key, value) in template.as_object().into_iter().flatten() {
-        let is_known =
-            ["name", "container", "script", "inputs", "retryStrategy", "activeDeadlineSeconds"].contains(&key.as_str());
-        if !is_known {
-            writer.left_out(4, &format!("{key}: {}", plain(value)));
-        }
-    }
-    for (key, value) in container.as_object().into_iter().flatten() {
-        if !["image", "command", "args", "source", "env", "name"].contains(&key.as_str()) {
-            writer.left_out(4, &format!("{key}: {}", plain(value)));
-        }
     }
 }
 
