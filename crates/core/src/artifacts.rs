@@ -1,4 +1,4 @@
-//! Which files of a task are meant: patterns of `artifacts`, the same wherever files are kept or handed on.
+//! Selects files of a task: patterns of `artifacts`, the same wherever files are kept or handed on.
 
 use glob::{MatchOptions, Pattern};
 

@@ -1,4 +1,4 @@
-//! What follows from what, in memory: the reference for the databases.
+//! The model of a run in memory, with which the units of the databases are compared.
 //!
 //! A [`Board`] holds one run. Events go in (a task was started, an attempt ended, a condition was decided, the run
 //! was cancelled), transitions come out. The two databases do the same with rows and counters; tests hold them

@@ -7,36 +7,41 @@ use crate::state::TaskState;
 use super::tests::play;
 
 /// How a dependency ends, and what that is for others.
-const OUTCOMES: [(&str, For); 5] = [
-    ("success", For::Success),
-    ("failed", For::Failure),
-    ("skipped", For::Nothing),
-    ("upstream_failed", For::Failure),
-    ("continued", For::Success),
+const OUTCOMES: [(&str, DependencyEnd); 5] = [
+    ("success", DependencyEnd::Success),
+    ("failed", DependencyEnd::Failure),
+    ("skipped", DependencyEnd::Nothing),
+    ("upstream_failed", DependencyEnd::Failure),
+    ("continued", DependencyEnd::Success),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum DependencyEnd {
     Success,
     Failure,
     Nothing,
 }
 
 /// The rules in their own words, over all dependencies at once.
-fn expected(rule: TriggerRule, ends: [For; 2]) -> TaskState {
-    let all = |end: For| ends.iter().all(|one| *one == end);
-    let any = |end: For| ends.contains(&end);
+fn expected(rule: TriggerRule, ends: [DependencyEnd; 2]) -> TaskState {
+    let all = |end: DependencyEnd| ends.iter().all(|one| *one == end);
+    let any = |end: DependencyEnd| ends.contains(&end);
     let choose = |start: bool, otherwise: TaskState| if start { TaskState::Success } else { otherwise };
     let (failed, skipped) = (TaskState::UpstreamFailed, TaskState::Skipped);
     match rule {
-        TriggerRule::AllSuccess => choose(all(For::Success), if any(For::Failure) { failed } else { skipped }),
-        TriggerRule::NoneFailed => choose(!any(For::Failure), failed),
-        TriggerRule::NoneFailedMinOneSuccess => {
-            choose(!any(For::Failure) && any(For::Success), if any(For::Failure) { failed } else { skipped })
+        TriggerRule::AllSuccess => {
+            choose(all(DependencyEnd::Success), if any(DependencyEnd::Failure) { failed } else { skipped })
         }
-        TriggerRule::OneSuccess => choose(any(For::Success), if any(For::Failure) { failed } else { skipped }),
-        TriggerRule::AllFailed => choose(all(For::Failure), skipped),
-        TriggerRule::OneFailed => choose(any(For::Failure), skipped),
+        TriggerRule::NoneFailed => choose(!any(DependencyEnd::Failure), failed),
+        TriggerRule::NoneFailedMinOneSuccess => choose(
+            !any(DependencyEnd::Failure) && any(DependencyEnd::Success),
+            if any(DependencyEnd::Failure) { failed } else { skipped },
+        ),
+        TriggerRule::OneSuccess => {
+            choose(any(DependencyEnd::Success), if any(DependencyEnd::Failure) { failed } else { skipped })
+        }
+        TriggerRule::AllFailed => choose(all(DependencyEnd::Failure), skipped),
+        TriggerRule::OneFailed => choose(any(DependencyEnd::Failure), skipped),
         TriggerRule::AllDone | TriggerRule::Always => TaskState::Success,
     }
 }

@@ -1,4 +1,4 @@
-//! What a picture says about a task.
+//! The labels of tasks in drawings.
 
 use crate::rule::TriggerRule;
 use crate::workflow::{Action, Stage, Task, Wait};

@@ -1,4 +1,4 @@
-//! What the tasks behind the main ones see of how these ended.
+//! How the main tasks ended, as expressions of the tasks after them see it.
 
 use serde_json::{Map, Value};
 

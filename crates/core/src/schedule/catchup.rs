@@ -1,4 +1,4 @@
-//! What is owed after a time without fires: a standstill, or a pause that ends.
+//! Which fires are made up for after a time without fires: an outage, or a pause that ends.
 
 use crate::Micros;
 use crate::workflow::{Catchup, CatchupPolicy};
@@ -24,7 +24,7 @@ pub struct Missed {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Owed {
+pub struct CatchupFires {
     /// In the order of their nominal instants; never more than the bound. The schedule goes on after the last nominal
     /// instant of these or of `missed`, not after `now`: a fire that was moved may lie between. One whose jitter has not passed yet is still
     /// to come: its `fire_at` is after `now`.
@@ -41,16 +41,16 @@ impl Schedule {
     /// its instant lies before `since`.
     ///
     /// Without a policy it is `latest`: one run after an outage, however long it was.
-    pub fn owed(&self, since: Micros, fired_so_far: u64, now: Micros, catchup: Option<Catchup>) -> Owed {
+    pub fn owed(&self, since: Micros, fired_so_far: u64, now: Micros, catchup: Option<Catchup>) -> CatchupFires {
         let catchup = catchup.unwrap_or(Catchup { policy: CatchupPolicy::Latest, window_ms: None, max: None });
         let left = self.max_executions.map_or(u64::MAX, |most| most.saturating_sub(fired_so_far));
         let since = match self.once() {
-            Some(_) if fired_so_far > 0 => return Owed::default(),
+            Some(_) if fired_so_far > 0 => return CatchupFires::default(),
             Some(at) => since.min(at.saturating_sub(1)),
             None => since,
         };
         if left == 0 || since >= now {
-            return Owed::default();
+            return CatchupFires::default();
         }
         let (most, oldest) = match catchup.policy {
             // What only its jitter holds back is not late.
@@ -67,7 +67,7 @@ impl Schedule {
         }
         let until = fire.first().map_or(Micros::MAX, |fire| fire.nominal);
         let missed = self.missed(since, now, until);
-        Owed { fire, missed }
+        CatchupFires { fire, missed }
     }
 
     /// The last `most` that fell due after `since` and up to `now`, in order.

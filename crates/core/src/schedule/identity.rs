@@ -1,4 +1,4 @@
-//! Numbers that stay the same: who a trigger is, and how late each of its fires is.
+//! Stable numbers of a trigger: its identity, and the delay of each of its fires.
 
 use sha2::{Digest, Sha256};
 

@@ -22,7 +22,7 @@ mod properties;
 mod tests;
 
 pub use calendar::{Calendar, CalendarAction, CalendarError, CalendarSpec, Window};
-pub use catchup::{DEFAULT_CATCHUP_MAX, MOST_CATCHUP, MOST_COUNTED, Missed, Owed};
+pub use catchup::{CatchupFires, DEFAULT_CATCHUP_MAX, MOST_CATCHUP, MOST_COUNTED, Missed};
 pub use cron::Cron;
 pub use fields::{CronError, CronField};
 pub use identity::{identity, jitter};

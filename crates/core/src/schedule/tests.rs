@@ -396,7 +396,7 @@ fn catching_up_follows_the_policy() {
     assert_eq!(owed(CatchupPolicy::All, None, None), ((1..=10).collect(), 0));
     assert_eq!(owed(CatchupPolicy::All, Some(3 * 3_600_000), None), (vec![8, 9, 10], 7));
     assert_eq!(owed(CatchupPolicy::All, None, Some(2)), (vec![9, 10], 8));
-    assert_eq!(hourly.owed(now, 0, now, None), Owed::default());
+    assert_eq!(hourly.owed(now, 0, now, None), CatchupFires::default());
     assert_eq!(hourly.owed(since, 0, now, None).fire.len(), 1);
 }
 
@@ -423,7 +423,7 @@ fn a_single_fire_in_the_past_is_owed_or_missed() {
     assert_eq!(once.owed(since, 0, now, None).fire, [Fire { nominal: late, fire_at: late }]);
     let none = once.owed(since, 0, now, catchup(CatchupPolicy::None, None, None));
     assert_eq!((none.fire.len(), none.missed.map(|missed| missed.first)), (0, Some(late)));
-    assert_eq!(once.owed(since, 1, now, None), Owed::default());
+    assert_eq!(once.owed(since, 1, now, None), CatchupFires::default());
 }
 
 #[test]

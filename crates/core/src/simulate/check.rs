@@ -1,4 +1,4 @@
-//! Whether a test speaks of the workflow it is for.
+//! Checks that a test fits the workflow it is for.
 
 use indexmap::IndexMap;
 

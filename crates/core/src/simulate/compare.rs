@@ -1,4 +1,4 @@
-//! What was expected against what became of it.
+//! Compares the outcome of a run with what its test expects.
 
 use serde_json::Value;
 

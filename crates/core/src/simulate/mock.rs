@@ -1,4 +1,4 @@
-//! What a test says becomes of a task.
+//! The outcomes that a test gives to tasks.
 
 use indexmap::IndexMap;
 use serde_json::{Map, Value};
