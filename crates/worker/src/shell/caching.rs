@@ -7,7 +7,7 @@ use mainspring_core::work::{Artifact, ArtifactSource, Assignment};
 use tokio::time::Instant;
 
 use super::artifacts::{self, CANNOT_BE_KEPT, Collection};
-use super::incoming::{self, Missing, NotFetched};
+use super::incoming::{self, FetchError, NotFetched};
 use super::place::Place;
 use super::supervise::PoolContext;
 use crate::capture::Capture;
@@ -43,20 +43,20 @@ async fn fetch_all(
     assignment: &Assignment,
     directory: &Path,
     put: &mut Vec<PathBuf>,
-) -> Result<Option<String>, Missing> {
+) -> Result<Option<String>, FetchError> {
     for file in assignment.order.process.cache.iter().flat_map(|cache| &cache.restored) {
         let target = match incoming::new_file(directory, file) {
             Ok(target) => target,
             // A file of the workflow or of another task takes precedence.
-            Err(Missing::Failed(_)) if directory.join(&file.path).symlink_metadata().is_ok() => continue,
-            Err(Missing::Failed(failure)) => return Ok(Some(failure.message)),
-            Err(Missing::Lost) => return Err(Missing::Lost),
+            Err(FetchError::Failed(_)) if directory.join(&file.path).symlink_metadata().is_ok() => continue,
+            Err(FetchError::Failed(failure)) => return Ok(Some(failure.message)),
+            Err(FetchError::Lost) => return Err(FetchError::Lost),
         };
         put.push(directory.join(&file.path));
         match incoming::fetch_file(source, assignment, file, target).await {
             Ok(()) => {}
-            Err(Missing::Failed(failure)) => return Ok(Some(failure.message)),
-            Err(Missing::Lost) => return Err(Missing::Lost),
+            Err(FetchError::Failed(failure)) => return Ok(Some(failure.message)),
+            Err(FetchError::Lost) => return Err(FetchError::Lost),
         }
     }
     Ok(None)

@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 
 /// Why the files are not there.
 #[derive(Debug)]
-pub(super) enum Missing {
+pub(super) enum FetchError {
     /// The attempt belongs to another session.
     Lost,
     Failed(Failure),
@@ -45,15 +45,15 @@ pub(super) async fn fetch(
 
 /// Awaits the fetch, unless the attempt is asked to end or its time is up.
 pub(super) async fn until_stopped<T>(
-    fetching: impl Future<Output = Result<T, Missing>>,
+    fetching: impl Future<Output = Result<T, FetchError>>,
     assignment: &Assignment,
     control: &Control,
     limit: Option<Instant>,
 ) -> Result<T, NotFetched> {
     tokio::select! {
         fetched = fetching => fetched.map_err(|missing| match missing {
-            Missing::Lost => NotFetched::Lost,
-            Missing::Failed(failure) => NotFetched::Ended(Outcome::Failed(failure)),
+            FetchError::Lost => NotFetched::Lost,
+            FetchError::Failed(failure) => NotFetched::Ended(Outcome::Failed(failure)),
         }),
         () = control.stopped.cancelled() => Err(match control.reason() {
             Some(Stop::Lost) => NotFetched::Lost,
@@ -71,7 +71,7 @@ async fn fetch_all(
     source: Option<&dyn ArtifactSource>,
     assignment: &Assignment,
     directory: &Path,
-) -> Result<(), Missing> {
+) -> Result<(), FetchError> {
     for file in &assignment.order.process.incoming {
         let target = new_file(directory, file)?;
         fetch_file(source, assignment, file, target).await?;
@@ -80,7 +80,7 @@ async fn fetch_all(
 }
 
 /// Creates the empty file that a transfer is written to.
-pub(super) fn new_file(directory: &Path, file: &IncomingFile) -> Result<std::fs::File, Missing> {
+pub(super) fn new_file(directory: &Path, file: &IncomingFile) -> Result<std::fs::File, FetchError> {
     let path = checked(&file.path).map_err(|why| failed(file, why, true))?;
     create(directory, &path, file.executable).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => failed(file, "there is a file of that name already", true),
@@ -93,7 +93,7 @@ pub(super) async fn fetch_file(
     assignment: &Assignment,
     file: &IncomingFile,
     target: std::fs::File,
-) -> Result<(), Missing> {
+) -> Result<(), FetchError> {
     let by = Transfer { session: assignment.session, key: assignment.key, attempt: assignment.attempt };
     let source = source.ok_or_else(|| failed(file, "this worker cannot fetch files", true))?;
     fetch_one(source, by, file, tokio::fs::File::from_std(target)).await
@@ -104,7 +104,7 @@ async fn fetch_one(
     by: Transfer,
     file: &IncomingFile,
     mut target: tokio::fs::File,
-) -> Result<(), Missing> {
+) -> Result<(), FetchError> {
     let mut tries = 0;
     loop {
         match transfer(source, by, file, &mut target).await {
@@ -114,7 +114,7 @@ async fn fetch_one(
                     format!("it is corrupted: it was kept with the SHA-256 {}, but {sha256} arrived", file.sha256);
                 return Err(failed(file, &why, false));
             }
-            Err(TransferError::Lost) => return Err(Missing::Lost),
+            Err(TransferError::Lost) => return Err(FetchError::Lost),
             Err(TransferError::Failed(why)) => {
                 tries += 1;
                 if tries >= MOST_TRIES {
@@ -155,8 +155,8 @@ async fn transfer(
     Ok(hex(digest.finish().as_ref()))
 }
 
-fn failed(file: &IncomingFile, why: &str, permanent: bool) -> Missing {
+fn failed(file: &IncomingFile, why: &str, permanent: bool) -> FetchError {
     let name = first_characters(&file.name, 200).escape_debug().to_string();
     let message = format!("the file `{name}` of the task run {} did not arrive: {why}", file.task_run_id);
-    Missing::Failed(Failure { kind: "files".into(), message, permanent, ..Failure::default() })
+    FetchError::Failed(Failure { kind: "files".into(), message, permanent, ..Failure::default() })
 }

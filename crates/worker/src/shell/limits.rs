@@ -39,12 +39,15 @@ fn at_most_own(resource: Resource, wanted: u64) -> u64 {
 }
 
 /// The limit that a failed process has reached, judged by its exit status and the end of its output.
-pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, tail: &str) -> Option<Reached> {
+pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, tail: &str) -> Option<ReachedLimit> {
     let ended_by = |wanted: Signal| signal == Some(wanted as i32) || code == Some(128 + wanted as i32);
     if let Some(milliseconds) = limits.cpu_ms
         && ended_by(Signal::SIGXCPU)
     {
-        return Some(Reached { what: format!("its limit of {} s of CPU time", seconds(milliseconds)), certain: true });
+        return Some(ReachedLimit {
+            what: format!("its limit of {} s of CPU time", seconds(milliseconds)),
+            certain: true,
+        });
     }
     let says = |words: &[&str]| {
         let tail = tail.to_ascii_lowercase();
@@ -53,7 +56,7 @@ pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, t
     if let Some(files) = limits.files
         && says(&["too many open files", "emfile"])
     {
-        return Some(Reached { what: format!("its limit of {files} open files"), certain: false });
+        return Some(ReachedLimit { what: format!("its limit of {files} open files"), certain: false });
     }
     let out_of_memory = [
         "cannot allocate",
@@ -68,13 +71,13 @@ pub(super) fn reached(limits: &Limits, code: Option<i32>, signal: Option<i32>, t
     if let Some(bytes) = limits.memory_bytes
         && (says(&out_of_memory) || fatal)
     {
-        return Some(Reached { what: format!("its limit of {} of memory", size(bytes)), certain: false });
+        return Some(ReachedLimit { what: format!("its limit of {} of memory", size(bytes)), certain: false });
     }
     None
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(super) struct ReachedLimit {
     pub(super) what: String,
     /// Only the system ends a process in this way.
     pub(super) certain: bool,
