@@ -234,6 +234,24 @@ fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(leader_duty::run(Arc::clone(shared), ObjectRemoval));
 }
 
+/// Dispatch streams on every node that has them; streams of events and jobs where the node may lead.
+fn start_redis_loops(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
+    let Some(redis) = &shared.client.redis else { return };
+    let dispatches = !shared.config.dispatch.queues.is_empty();
+    if dispatches {
+        tasks.spawn(dispatch_reader::run(Arc::clone(shared), redis.clone()));
+    }
+    if !shared.config.leads {
+        return;
+    }
+    if dispatches {
+        tasks.spawn(dispatch_feed::run(Arc::clone(shared), redis.clone()));
+    }
+    tasks.spawn(events_in::run(Arc::clone(shared), redis.clone()));
+    tasks.spawn(events_out::run(Arc::clone(shared), redis.clone()));
+    tasks.spawn(jobs_out::run(Arc::clone(shared), redis.clone()));
+}
+
 /// The tasks that the node's own pool executes. Tasks for remote workers are included only if it stands in for them.
 fn served(config: &NodeConfig) -> Served {
     Served {
@@ -334,20 +352,9 @@ impl Node {
         shared.client.bus.listen();
         let coordinator = Arc::clone(&shared.client.coordinator);
         tasks.spawn(coordinator.keep_membership(shared.member(), shared.stop.clone()));
-        let dispatches = !shared.config.dispatch.queues.is_empty();
-        if let Some(redis) = shared.client.redis.as_ref().filter(|_| dispatches) {
-            tasks.spawn(dispatch_reader::run(Arc::clone(&shared), redis.clone()));
-        }
+        start_redis_loops(&shared, &mut tasks);
         if shared.config.leads {
             start_leader_duties(&shared, &mut tasks);
-            if let Some(redis) = &shared.client.redis {
-                if dispatches {
-                    tasks.spawn(dispatch_feed::run(Arc::clone(&shared), redis.clone()));
-                }
-                tasks.spawn(events_in::run(Arc::clone(&shared), redis.clone()));
-                tasks.spawn(events_out::run(Arc::clone(&shared), redis.clone()));
-                tasks.spawn(jobs_out::run(Arc::clone(&shared), redis.clone()));
-            }
             tasks.spawn(desk::duty::run(Arc::clone(&shared)));
             tasks.spawn(desk::notifying::run(Arc::clone(&shared)));
         }

@@ -119,26 +119,7 @@ impl JobRequest {
         let mut faults = Vec::new();
         self.check_texts(&mut faults);
         let schedule = self.check_timing(now, &mut faults);
-        let handler_type = match self.handler_type.as_deref().unwrap_or("function") {
-            word @ ("function" | "agent" | "workflow" | "shell") => word,
-            "remote" => "agent",
-            other => {
-                let message = format!("`{other}` is no type of handler: write function, agent, workflow or shell");
-                faults.push(RequestFault::new("/handler_type", message));
-                "function"
-            }
-        };
-        let instant = |pointer: &str, text: &Option<String>, faults: &mut Vec<RequestFault>| {
-            let text = text.as_deref()?;
-            let at = time::parse(text);
-            if at.is_none() {
-                faults.push(RequestFault::new(
-                    pointer,
-                    format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z"),
-                ));
-            }
-            at
-        };
+        let handler_type = self.check_handler_type(&mut faults);
         let start_date = instant("/start_date", &self.start_date, &mut faults);
         let end_date = instant("/end_date", &self.end_date, &mut faults);
         if let (Some(start), Some(end)) = (start_date, end_date)
@@ -192,6 +173,18 @@ impl JobRequest {
         }
         let namespace = self.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         compile(spec, self.timing.kind(), namespace, &slug(&self.name))
+    }
+
+    fn check_handler_type(&self, faults: &mut Vec<RequestFault>) -> &str {
+        match self.handler_type.as_deref().unwrap_or("function") {
+            word @ ("function" | "agent" | "workflow" | "shell") => word,
+            "remote" => "agent",
+            other => {
+                let message = format!("`{other}` is no type of handler: write function, agent, workflow or shell");
+                faults.push(RequestFault::new("/handler_type", message));
+                "function"
+            }
+        }
     }
 
     /// A built-in function knows best how long it may take.
@@ -347,6 +340,19 @@ pub(crate) fn slug(title: &str) -> String {
     }
     let slug: String = slug.trim_matches(|c: char| !c.is_ascii_alphanumeric()).chars().take(MAX_SLUG).collect();
     if slug.is_empty() { "job".into() } else { slug }
+}
+
+/// Reads an instant; `None` if there is none, or with a fault if it is not one.
+fn instant(pointer: &str, text: &Option<String>, faults: &mut Vec<RequestFault>) -> Option<Micros> {
+    let text = text.as_deref()?;
+    let at = time::parse(text);
+    if at.is_none() {
+        faults.push(RequestFault::new(
+            pointer,
+            format!("`{text}` is not an instant: write it like 2026-12-01T10:00:00Z"),
+        ));
+    }
+    at
 }
 
 #[cfg(test)]
