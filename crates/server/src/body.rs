@@ -1,4 +1,4 @@
-//! What is sent: bounded in size, depth and time.
+//! What clients send: bounded in size, depth and time.
 //!
 //! [`Json`] reads a JSON body into a type; give the type `#[serde(deny_unknown_fields)]`, so that a misspelt field is
 //! an error. [`Document`] is a text of JSON or YAML for what is parsed by core (workflows), whose route allows

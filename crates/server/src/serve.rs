@@ -1,8 +1,8 @@
 //! The listener and its end.
 //!
-//! A client has a bounded time for the head of its request, also of the next one, and to take what it is answered; bodies
-//! are bounded where they are read. Connections are bounded in number, altogether and per address, so that those who only
-//! connect cannot exhaust the process.
+//! A client has a bounded time for the head of each request and to receive each answer; bodies are bounded where they are
+//! read. Connections are bounded in number, altogether and per address, so that clients that only connect cannot exhaust the
+//! process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -79,13 +79,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
     if let Some(address) = address {
         facts.address(address);
     }
-    let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
-    if head > LONGEST_HEAD {
-        return Err(Problem::new(
-            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            format!("the headers have {head} bytes, but at most {LONGEST_HEAD} are read: shorten them"),
-        ));
-    }
+    check_head(&headers)?;
     if local.is_none() && !entry.is_some_and(|entry| entry.access == Access::Open) {
         if let Some(address) = address.filter(|_| !entry.is_some_and(|entry| is_for_workers(entry.access))) {
             state.limits().address(address)?;
@@ -107,16 +101,7 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
             "compressed bodies are not accepted: send the body as it is, without Content-Encoding",
         ));
     }
-    request.extensions_mut().insert(BodyLimit(entry.body_limit));
-    if entry.streamed {
-        request.extensions_mut().insert(Streamed);
-    }
-    if entry.keyless {
-        request.extensions_mut().insert(Keyless);
-    }
-    if entry.in_pieces || entry.quiet {
-        request.extensions_mut().insert(InPieces);
-    }
+    describe_body(&mut request, entry);
     facts.quiet(entry.quiet);
     if entry.access == Access::Open {
         return Ok(next.run(request).await);
@@ -145,6 +130,33 @@ async fn pass(state: &ApiState, mut request: Request, next: Next) -> Result<Resp
         return Err(Problem::internal());
     }
     Ok(response)
+}
+
+/// Says to the layers below how the route wants its body read and its answer kept.
+fn describe_body(request: &mut Request, entry: &RouteEntry) {
+    let extensions = request.extensions_mut();
+    extensions.insert(BodyLimit(entry.body_limit));
+    if entry.streamed {
+        extensions.insert(Streamed);
+    }
+    if entry.keyless {
+        extensions.insert(Keyless);
+    }
+    if entry.in_pieces || entry.quiet {
+        extensions.insert(InPieces);
+    }
+}
+
+/// Headers that are longer than the limit are refused.
+fn check_head(headers: &HeaderMap) -> Result<(), Problem> {
+    let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if head <= LONGEST_HEAD {
+        return Ok(());
+    }
+    Err(Problem::new(
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        format!("the headers have {head} bytes, but at most {LONGEST_HEAD} are read: shorten them"),
+    ))
 }
 
 /// The caller: this process, the holder of a valid token, or for signed routes an unverified caller.

@@ -1,7 +1,7 @@
 //! The log of a task run as it is written, for `GET /workflow-runs/{id}/tasks/{task}/logs?follow=true`.
 //!
 //! One event per line. The id is `ATTEMPT.CHUNK` and stands on the last line of a chunk: a client that resumes from it misses no
-//! line, and may see some of a chunk again that he had not seen to its end. `event: end` says that there will be no more.
+//! line, and may see lines again of a chunk that it had not received to its end. `event: end` says that there will be no more.
 
 use axum::http::HeaderMap;
 use axum::response::sse::Event;

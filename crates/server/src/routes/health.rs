@@ -30,7 +30,7 @@ pub(crate) fn register(routes: &mut Routes) {
 /// Without a token only the status of each; with the role viewer also how long it took, a message and details.
 #[utoipa::path(get, path = "/health", tag = "about", responses((status = 200, body = HealthReport)))]
 pub(crate) async fn health(State(state): State<ApiState>, request: Request) -> Json<HealthReport> {
-    let caller = Asking {
+    let caller = Credentials {
         is_local: request.extensions().get::<Local>().is_some(),
         method: request.method().clone(),
         headers: request.headers().clone(),
@@ -59,14 +59,14 @@ fn word(status: mainspring_engine::HealthStatus) -> HealthStatus {
 }
 
 /// The caller's credentials, without the body of the request.
-struct Asking {
+struct Credentials {
     is_local: bool,
     method: Method,
     headers: HeaderMap,
     peer: Option<Peer>,
 }
 
-impl Asking {
+impl Credentials {
     /// Wrong tokens are counted as everywhere, and get the short answer.
     async fn is_viewer(&self, state: &ApiState) -> bool {
         if self.is_local {

@@ -40,17 +40,17 @@ pub(crate) fn register(routes: &mut Routes) {
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Within {
+pub(crate) struct OverviewParams {
     /// Only of this namespace
     namespace: Option<Name>,
 }
 
 /// Show what needs a person, what runs, and what comes next
-#[utoipa::path(get, path = "/overview", tag = "interface", params(Within), responses((status = 200, body = Overview)))]
+#[utoipa::path(get, path = "/overview", tag = "interface", params(OverviewParams), responses((status = 200, body = Overview)))]
 pub(crate) async fn overview(
     State(state): State<ApiState>,
     caller: Caller,
-    Query(within): Query<Within>,
+    Query(within): Query<OverviewParams>,
 ) -> Result<Json<Overview>, Problem> {
     let seen = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
     let names = seen.as_deref();

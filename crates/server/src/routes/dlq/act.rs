@@ -1,4 +1,4 @@
-//! What is done about an entry and touches its run.
+//! Actions on an entry that change its run.
 
 use axum::Json;
 use axum::extract::State;

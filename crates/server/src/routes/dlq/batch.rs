@@ -1,4 +1,4 @@
-//! One action on everything that a filter finds.
+//! One action on all entries that a filter finds.
 
 use axum::Json;
 use axum::extract::State;

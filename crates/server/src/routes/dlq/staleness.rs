@@ -1,4 +1,4 @@
-//! How open runs do, and looking for stale ones now.
+//! The staleness of open runs, and a search for stale ones on request.
 
 use axum::extract::State;
 use axum::response::Response;

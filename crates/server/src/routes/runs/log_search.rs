@@ -33,7 +33,7 @@ pub(super) async fn find(
     if wanted.is_empty() || wanted.len() > 1_000 {
         return Err(Problem::malformed("the query does not fit: q has 1 to 1000 characters"));
     }
-    let mut found = Hits { items: Vec::new(), before: VecDeque::new(), behind: 0 };
+    let mut found = FoundLines { items: Vec::new(), before: VecDeque::new(), behind: 0 };
     let (mut at, mut number, mut has_more) = (after, 0, false);
     for page in 0..MOST_PAGES {
         let chunks = store.read_logs(key, attempt, at, CHUNKS).await?;
@@ -57,7 +57,7 @@ pub(super) async fn find(
     Ok(Logs { items: found.items, next: has_more.then(|| after.clone()), after, before: None })
 }
 
-struct Hits {
+struct FoundLines {
     items: Vec<LogEntry>,
     /// The last lines, which may become context.
     before: VecDeque<LogEntry>,
@@ -65,7 +65,7 @@ struct Hits {
     behind: usize,
 }
 
-impl Hits {
+impl FoundLines {
     fn take(&mut self, entry: LogEntry, is_hit: bool) {
         if is_hit {
             self.items.extend(self.before.drain(..));
