@@ -16,7 +16,7 @@ use mainspring_engine::{Client, SystemClock};
 use mainspring_store::{Connect, Store};
 use mainspring_telemetry::Metrics;
 
-use self::schedules::Of;
+use self::schedules::TriggerOwner;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Workload {
@@ -112,7 +112,7 @@ pub(crate) async fn run(database: &str, args: BenchArgs) -> anyhow::Result<()> {
         Workload::HttpList => bench.http_list(args.n.unwrap_or(1_000), args.beside).await,
         Workload::Bulk => bench.bulk(args.n.unwrap_or(100_000)).await,
         Workload::Schedules if args.steady => {
-            let of = if args.limited { Of::Jobs } else { Of::Workflows };
+            let of = if args.limited { TriggerOwner::Jobs } else { TriggerOwner::Workflows };
             bench.schedules_steady(args.n.unwrap_or(1_000), of).await
         }
         Workload::Schedules if args.idle => bench.schedules_idle(args.n.unwrap_or(1_000_000)).await,

@@ -34,14 +34,14 @@ const QUEUE: &str = "nobody";
 
 /// Whose triggers are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum TriggerOwner {
     /// A hundred each.
     Workflows,
     /// One each, with one open run at a time.
     Jobs,
 }
 
-impl Of {
+impl TriggerOwner {
     fn per_workflow(self) -> usize {
         match self {
             Self::Workflows => 100,
@@ -63,8 +63,8 @@ impl Bench {
         // The same number of runs, submitted: what firing is compared with.
         let submitted = self.enqueue_batched(n).await?;
         // Time enough to write them all down and to lead.
-        let due = self.soon(n, Of::Workflows);
-        self.seed(n, Of::Workflows, &|_| due).await?;
+        let due = self.soon(n, TriggerOwner::Workflows);
+        self.seed(n, TriggerOwner::Workflows, &|_| due).await?;
         let node = self.scheduling_node(Duration::from_secs(1)).await?;
         // Writing them down may have taken longer than was thought.
         let began = due.max(self.client.clock().wall());
@@ -82,7 +82,7 @@ impl Bench {
     }
 
     /// This many due in every second of a minute: how late they are, and what a bare commit takes at the same time.
-    pub(crate) async fn schedules_steady(&self, per_second: usize, of: Of) -> anyhow::Result<()> {
+    pub(crate) async fn schedules_steady(&self, per_second: usize, of: TriggerOwner) -> anyhow::Result<()> {
         let n = per_second * STEADY_SECONDS;
         let first = self.soon(n, of);
         self.seed(n, of, &|at| first + (at % STEADY_SECONDS) as i64 * SECOND).await?;
@@ -101,7 +101,7 @@ impl Bench {
         }
         let worst = lags.last().copied().unwrap_or_default();
         commits.sort_unstable();
-        Report::new(if of == Of::Jobs { "schedules_lag_of_jobs" } else { "schedules_lag" }, n, took)
+        Report::new(if of == TriggerOwner::Jobs { "schedules_lag_of_jobs" } else { "schedules_lag" }, n, took)
             .with_percentiles(&mut lags)
             .with("worst_ms", json!(worst.as_secs_f64() * 1_000.0))
             .with("histogram_10_ms", json!(histogram(&status.lags)))
@@ -116,9 +116,9 @@ impl Bench {
     /// Nothing is due for a year: what looking costs with a thousand triggers, and with `n`.
     pub(crate) async fn schedules_idle(&self, n: usize) -> anyhow::Result<()> {
         let far = self.client.clock().wall() + 365 * 86_400 * SECOND;
-        self.seed(FEW, Of::Workflows, &|_| far).await?;
+        self.seed(FEW, TriggerOwner::Workflows, &|_| far).await?;
         let few = self.idle_turn().await?;
-        self.seed(n.saturating_sub(FEW), Of::Workflows, &|_| far).await?;
+        self.seed(n.saturating_sub(FEW), TriggerOwner::Workflows, &|_| far).await?;
         let many = self.idle_turn().await?;
         let ratio = |many: Duration, few: Duration| json!(many.as_secs_f64() / few.as_secs_f64().max(1e-9));
         Report::new("schedules_idle", n, many.median)
@@ -160,13 +160,13 @@ impl Bench {
     }
 
     /// A second before which the triggers are written down and a node leads.
-    fn soon(&self, n: usize, of: Of) -> Micros {
+    fn soon(&self, n: usize, of: TriggerOwner) -> Micros {
         let seconds = 8 + n.div_ceil(of.per_workflow()) / WORKFLOWS_PER_SECOND;
         (self.client.clock().wall() / SECOND + seconds as i64) * SECOND
     }
 
     /// Writes down `n` cron triggers, each due at a given time.
-    async fn seed(&self, n: usize, of: Of, due: &dyn Fn(usize) -> Micros) -> anyhow::Result<()> {
+    async fn seed(&self, n: usize, of: TriggerOwner, due: &dyn Fn(usize) -> Micros) -> anyhow::Result<()> {
         let now = self.client.clock().wall();
         let (per_workflow, limit) = (of.per_workflow(), of.limit());
         let mut batch: Vec<NewTrigger> = Vec::new();
@@ -196,7 +196,7 @@ impl Bench {
 
     /// How long a bare commit takes, tried every 20 ms: no fire can be faster than that.
     async fn paced_commits(&self, took: &mut Vec<Duration>) -> anyhow::Result<Infallible> {
-        let mut bare = Bare::of(self).await?;
+        let mut bare = CommitFloor::of(self).await?;
         let mut ticks = tokio::time::interval(EVERY);
         loop {
             ticks.tick().await;
@@ -208,14 +208,14 @@ impl Bench {
 }
 
 /// The least that a commit is.
-enum Bare {
+enum CommitFloor {
     /// A row of the same database.
     Row(Store, Term),
     /// On SQLite that would wait for its turn among the fires: a page of a file beside it, which no other code sees.
     Page(tokio::fs::File),
 }
 
-impl Bare {
+impl CommitFloor {
     async fn of(bench: &Bench) -> anyhow::Result<Self> {
         let (store, clock) = (bench.client.store(), bench.client.clock());
         if !store.fire_policy().writes_alone {

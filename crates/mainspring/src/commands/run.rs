@@ -97,22 +97,7 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
     };
     show.finish(&follower.look, client.now());
     drop(show);
-    let rows = client.store().task_runs(id).await?;
-    let caches = follower.caches().await?;
-    if as_json {
-        let outputs = match client.outputs(id).await? {
-            Ok(outputs) if follower.look.summary.state == RunState::Success => {
-                Some(outputs).filter(|all| !all.is_empty())
-            }
-            _ => None,
-        };
-        let report = views::Report::new(&follower.look.summary, &rows, &spec.workflow, &caches, outputs);
-        app.out.value(app.out.format.unwrap_or(Format::Json), &report);
-    } else {
-        follower.look_at_the_end().await?;
-        let caches = caches.lines(&rows, &spec.workflow);
-        print_summary(app.out, &follower.look, &failed(&rows, &spec.workflow), &caches);
-    }
+    report(app, &client, &mut follower, &spec.workflow, as_json).await?;
     // What else a kept store held goes back to it at once.
     node.shutdown(Duration::ZERO).await;
     client.store().close().await;
@@ -122,6 +107,34 @@ pub(crate) async fn run(app: &App<'_>, args: RunArgs) -> Result {
         RunState::Success => Exit::Success,
         _ => Exit::WorkFailed,
     })
+}
+
+/// Prints how the run ended: as one object, or as a summary.
+async fn report(
+    app: &App<'_>,
+    client: &Client,
+    follower: &mut Follower,
+    workflow: &Workflow,
+    as_json: bool,
+) -> Result<()> {
+    let id = follower.look.summary.id;
+    let rows = client.store().task_runs(id).await?;
+    let caches = follower.caches().await?;
+    if as_json {
+        let outputs = match client.outputs(id).await? {
+            Ok(outputs) if follower.look.summary.state == RunState::Success => {
+                Some(outputs).filter(|all| !all.is_empty())
+            }
+            _ => None,
+        };
+        let report = views::Report::new(&follower.look.summary, &rows, workflow, &caches, outputs);
+        app.out.value(app.out.format.unwrap_or(Format::Json), &report);
+    } else {
+        follower.look_at_the_end().await?;
+        let caches = caches.lines(&rows, workflow);
+        print_summary(app.out, &follower.look, &failed(&rows, workflow), &caches);
+    }
+    Ok(())
 }
 
 /// Tasks with an image need something that runs it, and there is no other worker.

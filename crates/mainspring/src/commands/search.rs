@@ -8,9 +8,9 @@ use crate::failure::{Exit, Result};
 use crate::output::{Format, Table, plain};
 use crate::views::text;
 
-/// A workflow is found by its whole text; a table shows so many characters of it.
+/// How many characters a table shows of the text of a workflow, which is searched as a whole.
 const EXCERPT: usize = 100;
-/// So many of them stand before the first word that was found.
+/// How many of these characters stand before the first word that was found.
 const BEFORE: usize = 30;
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! What was said about each key, by whom last, and what is wrong with it.
+//! The value of each key, the layer that set it last, and what is wrong with it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -23,7 +23,7 @@ const SHARE: u32 = 5;
 
 /// A task, or one item of a task that is repeated over a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct TaskOrItem {
     pub(crate) task: usize,
     /// Below 0: the task itself.
     pub(crate) item: i32,
@@ -31,7 +31,7 @@ pub(crate) struct Who {
 
 /// How a task or an item ended.
 #[derive(Debug, Clone)]
-pub(crate) struct End {
+pub(crate) struct TaskEnd {
     pub(crate) state: TaskState,
     pub(crate) took: Option<Micros>,
     pub(crate) error: Option<String>,
@@ -41,19 +41,19 @@ pub(crate) struct End {
 #[derive(Debug, Clone)]
 pub(crate) enum Change {
     Started {
-        who: Who,
+        who: TaskOrItem,
         attempt: i32,
         at: Micros,
     },
     Logged {
-        who: Who,
+        who: TaskOrItem,
         stream: LogStream,
         text: String,
         at: Micros,
     },
     /// An attempt failed and another will follow.
     Retrying {
-        who: Who,
+        who: TaskOrItem,
         attempt: i32,
         error: String,
         due_at: Micros,
@@ -61,13 +61,13 @@ pub(crate) enum Change {
     },
     /// Without an attempt: skipped, or something it needs has failed.
     NotRun {
-        who: Who,
-        end: End,
+        who: TaskOrItem,
+        end: TaskEnd,
         at: Micros,
     },
     Ended {
-        who: Who,
-        end: End,
+        who: TaskOrItem,
+        end: TaskEnd,
         at: Micros,
     },
 }
@@ -122,7 +122,7 @@ pub(crate) struct Look {
 /// A line that arrived before the start of its attempt was read. It waits for the next pass.
 #[derive(Debug)]
 struct PendingLine {
-    who: Who,
+    who: TaskOrItem,
     attempt: i32,
     line: LogLine,
 }
@@ -229,7 +229,7 @@ impl Follower {
             && self.is_watched
             && let Some(task) = self.task(key)
         {
-            let who = Who { task, item: key.item };
+            let who = TaskOrItem { task, item: key.item };
             self.pending_lines.extend(lines.into_iter().map(|line| PendingLine { who, attempt, line }));
         }
     }
@@ -291,7 +291,7 @@ impl Follower {
 
     async fn compare(&mut self, row: &TaskRunRow, changes: &mut Vec<Change>) -> Result<()> {
         let Some(task) = self.task(row.key) else { return Ok(()) };
-        let who = Who { task, item: row.key.item };
+        let who = TaskOrItem { task, item: row.key.item };
         let before = self.rows.insert(row.key, (row.state, row.attempt));
         let (state_before, attempt_before) = before.map_or((None, 0), |(state, attempt)| (Some(state), attempt));
         if state_before == Some(row.state) && attempt_before == row.attempt {
@@ -331,7 +331,7 @@ impl Follower {
         if row.state.is_terminal() {
             let at = row.finished_at.unwrap_or_default();
             let took = row.started_at.zip(row.finished_at).map(|(started, finished)| finished - started);
-            let end = End { state: row.state, took, error: row.error.clone() };
+            let end = TaskEnd { state: row.state, took, error: row.error.clone() };
             changes.push(if is_attempt { Change::Ended { who, end, at } } else { Change::NotRun { who, end, at } });
         }
         let look = &mut self.look.tasks[task];

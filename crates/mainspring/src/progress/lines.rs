@@ -7,7 +7,7 @@ use mainspring_core::state::TaskState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::work::LogStream;
 
-use super::follow::{Change, End, Look};
+use super::follow::{Change, Look, TaskEnd};
 use crate::output::{Output, Paint, plain, seconds};
 use crate::views::task_paint;
 
@@ -59,7 +59,7 @@ impl<'a> Lines<'a> {
         self.out.raw(&text);
     }
 
-    fn ended(&self, end: &End) -> String {
+    fn ended(&self, end: &TaskEnd) -> String {
         let mut text = self.out.palette().paint(task_paint(end.state), end.state.shown());
         if let Some(took) = end.took {
             text.push_str(&format!(" in {}", seconds(took)));

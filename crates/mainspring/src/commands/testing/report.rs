@@ -1,4 +1,4 @@
-//! What the tests came to, for people and for programs.
+//! The results of tests, for people and for programs.
 
 use std::path::Path;
 

@@ -95,7 +95,7 @@ pub(super) enum Wanted {
     Run { id: String, task: Option<String>, after: Option<String> },
 }
 
-/// What was found.
+/// What a look at the server or the database found.
 #[derive(Debug)]
 pub(super) enum Look {
     Runs { runs: Vec<Run>, workers: Vec<Worker>, counts: Option<Vec<Count>> },
