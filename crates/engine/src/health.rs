@@ -1,4 +1,4 @@
-//! How the parts of the installation are: the one implementation behind `/health`, `health:check` and `doctor`.
+//! The health of the parts of the installation: the one implementation behind `/health`, `health:check` and `doctor`.
 //!
 //! A look asks every part within a limit of its own. [`Client::health`] answers within [`LONGEST_WAIT`] whatever
 //! becomes of the database: checks run in a task of their own, concurrent callers share one, and a caller that cannot
@@ -167,7 +167,7 @@ impl Client {
     }
 
     async fn database_health(&self) -> ComponentHealth {
-        let look = Look::at("database");
+        let look = ComponentCheck::at("database");
         match tokio::time::timeout(PATIENCE, self.store.require_current_schema()).await {
             Ok(Ok(())) if look.since.elapsed() > SLOW => {
                 look.saw(HealthStatus::Degraded, "it answers slowly", json!({}))
@@ -182,7 +182,7 @@ impl Client {
     }
 
     async fn coordination_part(&self) -> ComponentHealth {
-        let look = Look::at("coordination");
+        let look = ComponentCheck::at("coordination");
         let reading = async { tokio::try_join!(self.store.term(LEADERSHIP), self.store.live_sessions()) };
         let Ok(Ok((term, sessions))) = tokio::time::timeout(PATIENCE, reading).await else {
             return look.saw(HealthStatus::Unhealthy, "the database does not answer", json!({}));
@@ -207,7 +207,7 @@ impl Client {
 
     /// The lateness of the next fire says more than this node's own work, because another node may lead.
     async fn schedules_health(&self) -> ComponentHealth {
-        let look = Look::at("schedules");
+        let look = ComponentCheck::at("schedules");
         let Ok(Ok(next)) = tokio::time::timeout(PATIENCE, self.store.next_fire()).await else {
             return look.saw(HealthStatus::Unhealthy, "the database does not answer", json!({}));
         };
@@ -227,7 +227,7 @@ impl Client {
     }
 
     async fn workers_health(&self) -> ComponentHealth {
-        let look = Look::at("workers");
+        let look = ComponentCheck::at("workers");
         let Ok(Ok(sessions)) = tokio::time::timeout(PATIENCE, self.store.sessions(true, SESSIONS)).await else {
             return look.saw(HealthStatus::Unhealthy, "the database does not answer", json!({}));
         };
@@ -237,7 +237,7 @@ impl Client {
 
     /// Nothing depends on wake-ups, so the bus is never worse than degraded.
     fn bus_health(&self) -> ComponentHealth {
-        let look = Look::at("bus");
+        let look = ComponentCheck::at("bus");
         match self.redis_health() {
             None => look.saw(HealthStatus::Healthy, "the database carries wake-ups", json!({"transport": "database"})),
             Some(CoordinationHealth::Healthy) => {
@@ -253,12 +253,12 @@ impl Client {
 
 /// The check of one component.
 #[derive(Debug, Clone, Copy)]
-struct Look {
+struct ComponentCheck {
     name: &'static str,
     since: Instant,
 }
 
-impl Look {
+impl ComponentCheck {
     fn at(name: &'static str) -> Self {
         Self { name, since: Instant::now() }
     }
@@ -296,7 +296,7 @@ fn judge_workers(sessions: &[SessionRow]) -> (HealthStatus, &'static str, usize,
 
 /// The free space beside the database file.
 async fn disk_health(file: &std::path::Path) -> ComponentHealth {
-    let look = Look::at("disk");
+    let look = ComponentCheck::at("disk");
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).map_or_else(|| PathBuf::from("."), PathBuf::from);
     // A file system that hangs must not block a thread of the runtime.
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn the_worst_component_decides_and_readiness_ignores_workers() {
-        let part = |name, status| Look::at(name).saw(status, "", json!({}));
+        let part = |name, status| ComponentCheck::at(name).saw(status, "", json!({}));
         let of = |database, workers| Health {
             at: 0,
             components: vec![part("database", database), part("workers", workers)],

@@ -29,11 +29,11 @@ pub struct Secrets {
     /// namespace.
     allowed: Option<Arc<Vec<String>>>,
     vault: Vault,
-    opened: Arc<Mutex<HashMap<String, Opened>>>,
+    opened: Arc<Mutex<HashMap<String, OpenedSecrets>>>,
 }
 
 /// The opened secrets of a namespace, as of the last read.
-struct Opened {
+struct OpenedSecrets {
     at: Instant,
     values: BTreeMap<String, String>,
 }
@@ -104,7 +104,7 @@ impl Secrets {
                 Err(error) => tracing::error!(%error, namespace, "opening a secret"),
             }
         }
-        let opened = Opened { at: Instant::now(), values };
+        let opened = OpenedSecrets { at: Instant::now(), values };
         let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() >= MOST_NAMESPACES {
             all.retain(|_, opened| opened.at.elapsed() < REMEMBERED && !opened.values.is_empty());

@@ -52,7 +52,7 @@ impl Client {
     async fn open_stored(&self, stored: Option<StoredArtifact>) -> Result<Option<OpenedArtifact>, ArtifactError> {
         let Some(stored) = stored else { return Ok(None) };
         let reader: Box<dyn ArtifactReader> = match stored.place {
-            ArtifactPlace::Database(content) => Box::new(Whole(Some(content))),
+            ArtifactPlace::Database(content) => Box::new(InMemory(Some(content))),
             ArtifactPlace::Object(object) => {
                 let objects = self.artifacts.objects.as_ref().ok_or(ArtifactError::NoObjects)?;
                 Box::new(Streamed(objects.get(&Path::from(object)).await?.into_stream()))
@@ -62,9 +62,9 @@ impl Client {
     }
 }
 
-struct Whole(Option<Vec<u8>>);
+struct InMemory(Option<Vec<u8>>);
 
-impl ArtifactReader for Whole {
+impl ArtifactReader for InMemory {
     fn next(&mut self) -> SourceFuture<'_, Option<Vec<u8>>> {
         Box::pin(async move { Ok(self.0.take().filter(|content| !content.is_empty())) })
     }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::coordinator::{CoordinationError, CoordinationHealth, Coordinator, LeadershipNote, Member};
 use super::lock_guard::{LockGuard, LockLease};
-use super::standing::Standing;
+use super::standing::StandstillTimer;
 use crate::bus::transport::BoxFuture;
 use crate::clock::SystemClock;
 
@@ -46,7 +46,7 @@ impl DatabaseCoordinator {
         let holder = self.clock.new_id();
         let holder_name = format!("process {}", std::process::id());
         let ttl_ms = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX).max(1);
-        let mut standing: Standing<i64> = Standing::default();
+        let mut standing: StandstillTimer<i64> = StandstillTimer::default();
         loop {
             let seen = self.store.lock_row(name).await?;
             let is_free = match &seen {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mainspring_store::{Result, Term};
 
 use super::LeadershipNote;
-use super::standing::Standing;
+use super::standing::StandstillTimer;
 use crate::bus::BusMessage;
 use crate::node::{NodeConfig, Shared};
 
@@ -38,7 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if let Err(error) = candidate.step(&shared).await {
             // A failed read proves nothing about the holder, so measuring starts anew.
             tracing::warn!(%error, "standing for election");
-            candidate.holder = Standing::default();
+            candidate.holder = StandstillTimer::default();
         }
     }
     candidate.hand_over(&shared).await;
@@ -49,7 +49,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 struct Candidate {
     term: Option<Term>,
     /// How long the beat of each epoch has stood still.
-    holder: Standing<i64>,
+    holder: StandstillTimer<i64>,
 }
 
 impl Candidate {

@@ -1,4 +1,4 @@
-//! How long beats have been seen standing still.
+//! How long the beats of other processes have stood still, as this node measured it.
 //!
 //! Deadness is a mark, never a time: each node measures with its own monotonic clock, and only while it can read the store.
 
@@ -6,19 +6,20 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::{Duration, Instant};
 
+/// Measures how long each beat has stood still.
 #[derive(Debug)]
-pub(crate) struct Standing<K> {
+pub(crate) struct StandstillTimer<K> {
     seen: HashMap<K, (i64, Duration)>,
     looked: Option<Instant>,
 }
 
-impl<K> Default for Standing<K> {
+impl<K> Default for StandstillTimer<K> {
     fn default() -> Self {
         Self { seen: HashMap::new(), looked: None }
     }
 }
 
-impl<K: Eq + Hash> Standing<K> {
+impl<K: Eq + Hash> StandstillTimer<K> {
     /// Begins a pass, and returns the time that it adds. Time without a pass adds next to nothing: a member may have
     /// been cut off from the store just like this node, and must get the chance to beat again.
     pub(crate) fn look(&mut self, now: Instant, pace: Duration) -> Duration {
@@ -54,7 +55,7 @@ mod tests {
     fn time_without_a_look_does_not_count() {
         let pace = Duration::from_secs(1);
         let start = Instant::now();
-        let mut standing = Standing::default();
+        let mut standing = StandstillTimer::default();
         let mut stood = |second: u64, beat: i64| {
             let passed = standing.look(start + Duration::from_secs(second), pace);
             standing.note(7, beat, passed).as_millis()

@@ -11,14 +11,14 @@ use mainspring_store::{Result, Term};
 
 use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::coordination::election::pace;
-use crate::coordination::standing::Standing;
+use crate::coordination::standing::StandstillTimer;
 use crate::node::Shared;
 
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut terms = shared.term.subscribe();
     let mut ticks = tokio::time::interval(pace(&shared.config));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut beats = Standing::default();
+    let mut beats = StandstillTimer::default();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
@@ -29,12 +29,12 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         if let Err(error) = watch(&shared, &mut beats, term.as_ref()).await {
             // A failed read proves nothing about the sessions, so measuring starts anew.
             tracing::warn!(%error, "watching the sessions");
-            beats = Standing::default();
+            beats = StandstillTimer::default();
         }
     }
 }
 
-async fn watch(shared: &Shared, beats: &mut Standing<i64>, term: Option<&Term>) -> Result<()> {
+async fn watch(shared: &Shared, beats: &mut StandstillTimer<i64>, term: Option<&Term>) -> Result<()> {
     let store = &shared.client.store;
     let live = store.live_sessions().await?;
     let passed = beats.look(Instant::now(), pace(&shared.config));

@@ -1,4 +1,4 @@
-//! Events reach who listens to them: handlers by priority, then triggers.
+//! Delivers events to their listeners: handlers by priority, then triggers.
 //!
 //! What a listener makes of an event is settled here, from the event and what is stored; it happens, exactly once, in the
 //! store's transaction. Any node may deliver at any time, several at once too.

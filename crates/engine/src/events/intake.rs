@@ -1,4 +1,4 @@
-//! What people and programs tell waiting task runs: events, approvals, results.
+//! Input for waiting task runs from people and programs: events, approvals, results.
 
 use mainspring_boxed::boxed;
 use mainspring_core::work::Clock;

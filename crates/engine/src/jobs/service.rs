@@ -1,4 +1,4 @@
-//! What can be asked of jobs: make, change, pause, resume, trigger, cancel; and of their executions.
+//! Operations on jobs and their executions: make, change, pause, resume, trigger, cancel.
 
 use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};

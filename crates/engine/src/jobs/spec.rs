@@ -1,4 +1,4 @@
-//! What was asked of a job, as it is kept, and the workflow that follows from it.
+//! The stored request for a job, and the workflow that is made from it.
 
 use mainspring_core::Micros;
 use mainspring_core::time::rfc3339;

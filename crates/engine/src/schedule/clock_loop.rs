@@ -2,7 +2,7 @@
 //!
 //! `next_fire_at` is a row, never memory: a turn reads what is due by its index, decides with the pure schedule what
 //! becomes of it, and fires it in units that hold the leader's term. A leader that was overtaken finds its unit stale or
-//! himself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
+//! itself deposed, and nothing has happened. Between turns it sleeps until shortly before the next fire, bounded, so that a
 //! clock that is set is noticed; changes of triggers wake it. In that short time what fires next is read and made, all but
 //! the commit: when it is due nothing else is left to do. Whatever changes meanwhile does not undo it: a change either came
 //! first, and the unit is stale, or it waits for the unit.
@@ -95,11 +95,11 @@ struct Keeper {
     zones: u64,
     /// The latest time of day at which something was due.
     latest: Micros,
-    ahead: Option<Ahead>,
+    ahead: Option<PreparedFires>,
 }
 
 /// The next fires, prepared before they are due. Dropping them rolls them back.
-struct Ahead {
+struct PreparedFires {
     at: Micros,
     /// How many there are altogether.
     count: usize,
@@ -109,7 +109,7 @@ struct Ahead {
     pending: Vec<Pending>,
 }
 
-impl Ahead {
+impl PreparedFires {
     /// Whether its time is still to come. If it is further off than when it was prepared, the clock was set.
     fn waits(&self, wall: Micros) -> bool {
         (1..=LOOK_AHEAD.as_micros() as Micros).contains(&(self.at - wall))
@@ -180,7 +180,7 @@ impl Keeper {
         term: &Term,
         due: Vec<DueTrigger>,
         at: Micros,
-    ) -> Result<Ahead> {
+    ) -> Result<PreparedFires> {
         let count = due.len();
         let mut units = Units::new(Arc::clone(shared), term.clone(), at);
         let side_by_side = shared.client.store.fire_policy().units;
@@ -202,12 +202,12 @@ impl Keeper {
             units.make_ahead(unit);
         }
         left.extend(later);
-        Ok(Ahead { at, count, units, pending: left })
+        Ok(PreparedFires { at, count, units, pending: left })
     }
 
     /// Commits the prepared fires at their time.
-    async fn fire_ahead(&mut self, shared: &Shared, ahead: Ahead) -> Result<Duration> {
-        let Ahead { at, count, mut units, pending } = ahead;
+    async fn fire_ahead(&mut self, shared: &Shared, ahead: PreparedFires) -> Result<Duration> {
+        let PreparedFires { at, count, mut units, pending } = ahead;
         units.commit();
         self.note_due(at, count);
         let size = unit_size(shared, count);
