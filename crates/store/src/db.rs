@@ -201,7 +201,7 @@ impl Store {
         Ok(match (&*self.db, joined) {
             (Db::Postgres(_), Some(joined)) => Acquired::Postgres(PgAcquired::Joined(joined)),
             (Db::Sqlite(_), Some(joined)) => Acquired::Sqlite(SqliteAcquired::Joined(joined)),
-            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(pg.pool.acquire().await?)),
+            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(transaction::acquire(&pg.pool).await?)),
             (Db::Sqlite(sqlite), None) => Acquired::Sqlite(SqliteAcquired::Reader(sqlite.readers.acquire().await?)),
         })
     }
@@ -212,7 +212,7 @@ impl Store {
         Ok(match (&*self.db, joined) {
             (Db::Postgres(_), Some(joined)) => Acquired::Postgres(PgAcquired::Joined(joined)),
             (Db::Sqlite(_), Some(joined)) => Acquired::Sqlite(SqliteAcquired::Joined(joined)),
-            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(pg.pool.acquire().await?)),
+            (Db::Postgres(pg), None) => Acquired::Postgres(PgAcquired::Pooled(transaction::acquire(&pg.pool).await?)),
             (Db::Sqlite(sqlite), None) => Acquired::Sqlite(SqliteAcquired::Writer(sqlite.writer().await?)),
         })
     }

@@ -63,15 +63,8 @@ impl From<sqlx::Error> for Error {
             sqlx::Error::Database(database) => {
                 let code = database.code().unwrap_or_default().into_owned();
                 match code.as_str() {
-                    // PostgreSQL: serialisation failure, deadlock, lock timeout, statement timeout.
-                    "40001" | "40P01" | "55P03" | "57014" => Self::Repeat(error),
-                    // PostgreSQL: shutting down, crashing, starting, too many connections, out of disk or memory.
-                    "57P01" | "57P02" | "57P03" | "53300" | "53100" | "53200" | "08006" | "08003" | "08000" => {
-                        Self::Unavailable(error)
-                    }
-                    // SQLite: busy, locked and their refinements; full disk and I/O errors.
-                    "5" | "6" | "261" | "517" | "262" => Self::Repeat(error),
-                    "10" | "13" | "14" | "778" => Self::Unavailable(error),
+                    code if asks_to_repeat(code) => Self::Repeat(error),
+                    code if is_outage(code) => Self::Unavailable(error),
                     // PostgreSQL: what `create_runs_v1` says of a workflow that was deleted meanwhile.
                     "MS001" => Self::not_found("the workflow"),
                     // PostgreSQL: what `start_runs_v1` says when the guard of its lane did not move.
@@ -92,11 +85,63 @@ impl From<sqlx::Error> for Error {
     }
 }
 
+/// Whether a code says that the same may succeed at once: somebody else was in the way.
+fn asks_to_repeat(code: &str) -> bool {
+    match sqlite_code(code) {
+        // Busy, locked and their refinements.
+        Some(primary) => matches!(primary, 5 | 6),
+        // Serialisation failure, deadlock, lock timeout, statement timeout.
+        None => matches!(code, "40001" | "40P01" | "55P03" | "57014"),
+    }
+}
+
+/// Whether a code speaks of the state of the database and not of the data: nothing that was given to it is at fault.
+fn is_outage(code: &str) -> bool {
+    match sqlite_code(code) {
+        // Out of memory, failed input or output, full disk, a file that cannot be opened, a failed locking protocol, and their
+        // refinements.
+        Some(primary) => matches!(primary, 7 | 10 | 13 | 14 | 15),
+        // The connection failed (which a pooler also says of a database that is down), no resources, shutting down, crashing
+        // or starting, a failure of the system below. A database that only reads is a standby, or was one's primary until now.
+        None => {
+            matches!(code.get(..2), Some("08" | "53" | "58"))
+                || code.starts_with("57P0")
+                || matches!(code, "25006" | "25P03" | "25P04")
+        }
+    }
+}
+
+/// The primary code of SQLite; `None` for a code of PostgreSQL, which has five characters.
+fn sqlite_code(code: &str) -> Option<u32> {
+    let number: u32 = code.parse().ok().filter(|_| code.len() < 5)?;
+    Some(number & 0xff)
+}
+
 /// With the version this program knows it is the stored functions that differ.
 fn older_schema(found: i64, known: i64) -> String {
     if found == known {
         "the stored functions of the database are not those of this program".to_owned()
     } else {
         format!("the database has schema version {found} of {known}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_the_database_is_told_from_a_refusal_of_data() {
+        let kinds =
+            |codes: &[&str]| codes.iter().map(|code| (asks_to_repeat(code), is_outage(code))).collect::<Vec<_>>();
+        for (repeats, passes, codes) in [
+            (true, false, &["40001", "40P01", "55P03", "57014", "5", "6", "261", "517", "773", "262"][..]),
+            (false, true, &["57P01", "57P03", "57P05", "53300", "53100", "08006", "08P01", "58030", "25006", "25P03"]),
+            (false, true, &["10", "778", "1034", "8714", "13", "14", "7", "15"]),
+            (false, false, &["22021", "23505", "42501", "54000", "XX000", "MS001", "MS002", "25001"]),
+            (false, false, &["19", "1299", "1555", "2067", "8", "11", "18", ""]),
+        ] {
+            assert_eq!(kinds(codes), vec![(repeats, passes); codes.len()], "{codes:?}");
+        }
     }
 }

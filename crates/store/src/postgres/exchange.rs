@@ -42,9 +42,10 @@ pub(crate) async fn exchange(lane: &mut Lane, exchange: &Exchange) -> Result<Rep
     Ok(reply)
 }
 
+/// A connection that cannot be made refuses nothing that it was to carry, whatever the reason.
 pub(super) async fn connect(lane: &Lane) -> Result<PgConnection> {
     match &*lane.store.db {
-        Db::Postgres(pg) => Ok(PgConnection::connect_with(&pg.options).await?),
+        Db::Postgres(pg) => PgConnection::connect_with(&pg.options).await.map_err(Error::Unavailable),
         Db::Sqlite(_) => Err(Error::Conflict("a PostgreSQL lane on SQLite".into())),
     }
 }

@@ -32,7 +32,7 @@ impl PgTx {
     pub(crate) async fn begin(pool: &PgPool) -> Result<Self> {
         let mut attempt = 1;
         loop {
-            match Self::begin_on(pool.acquire().await?).await {
+            match Self::begin_on(acquire(pool).await?).await {
                 Err(Error::Unavailable(error)) if attempt < BEGIN_ATTEMPTS => {
                     tracing::debug!(%error, "a pooled connection was dead; another one is taken");
                     attempt += 1;
@@ -106,6 +106,11 @@ impl PgTx {
             drop(connection.detach());
         }
     }
+}
+
+/// A connection of the pool. One that cannot be made refuses nothing that it was to carry, whatever the reason.
+pub(crate) async fn acquire(pool: &PgPool) -> Result<PoolConnection<Postgres>> {
+    pool.acquire().await.map_err(Error::Unavailable)
 }
 
 impl Deref for PgTx {

@@ -7,6 +7,7 @@ use mainspring_core::work::{LogLine, LogStream};
 
 use crate::db::{Db, Store, read};
 use crate::error::{Error, Result};
+use crate::postgres::transaction::acquire;
 
 /// Lines to be stored under a chunk number that rises within the attempt.
 #[derive(Debug, Clone)]
@@ -34,6 +35,7 @@ impl Store {
         let texts: Vec<String> = chunks.iter().map(|chunk| encode(&chunk.lines)).collect();
         match &*self.db {
             Db::Postgres(pg) => {
+                let mut connection = acquire(&pg.pool).await?;
                 sqlx::query(
                     "INSERT INTO logs (run_id, idx, item, attempt, chunk, lines) \
                      SELECT * FROM unnest($1::uuid[], $2::integer[], $3::integer[], $4::integer[], $5::integer[], $6::text[]) ON CONFLICT DO NOTHING",
@@ -44,7 +46,7 @@ impl Store {
                 .bind(chunks.iter().map(|chunk| chunk.attempt).collect::<Vec<_>>())
                 .bind(chunks.iter().map(|chunk| chunk.chunk).collect::<Vec<_>>())
                 .bind(texts)
-                .execute(&pg.pool)
+                .execute(&mut *connection)
                 .await?;
             }
             Db::Sqlite(sqlite) => {

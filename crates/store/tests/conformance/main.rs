@@ -25,6 +25,7 @@ mod logs;
 mod looking;
 mod model;
 mod operate;
+mod outages;
 mod plans;
 mod polls;
 mod reads;
