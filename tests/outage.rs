@@ -111,6 +111,23 @@ async fn what_a_task_says_of_a_lost_store_wins_over_a_worker_that_goes_on() {
     check("continue").await;
 }
 
+/// The results of what ended meanwhile cannot be handed in: their tasks are executed again once the session is found dead.
+#[tokio::test]
+async fn a_server_that_is_stopped_while_the_store_is_away_leaves() {
+    let database = TestDatabase::postgres().await;
+    let proxy = Proxy::start(database.url()).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = ServerPlan::new(proxy.url(), folder.path()).start().unwrap();
+    let client = Client::new(database.store().clone(), Arc::new(SystemClock::new()));
+    server.address(PATIENCE).await.unwrap();
+    submit(&client, folder.path()).await;
+    let patient = process_of(folder.path(), "patient").await;
+    proxy.go_away();
+    std::fs::write(folder.path().join("go"), "").unwrap();
+    gone(&patient).await;
+    server.stop(PATIENCE).await.unwrap_or_else(|error| panic!("{error}\n{}", server.last_lines(30)));
+}
+
 #[tokio::test]
 async fn health_answers_soon_while_the_database_is_silent() {
     let database = TestDatabase::postgres().await;

@@ -1,6 +1,7 @@
 //! One lane: gather, exchange, dispatch, again. While one commit is under way, the next batch gathers.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -57,7 +58,9 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
         if batch.hands_in() > 0 {
             busy_until = now + BUSY_FOR;
         }
-        exchange(&shared, &mut lane, batch).await;
+        if exchange(&shared, &mut lane, batch).await.is_break() {
+            return;
+        }
     }
 }
 
@@ -74,8 +77,9 @@ async fn open(shared: &Shared) -> Option<Lane> {
     None
 }
 
-/// Applies a batch exactly once, whatever happens to the connection.
-async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
+/// Applies a batch exactly once, whatever happens to the connection. Breaks off when the node stops before the store has
+/// answered: what the batch carried is returned with its sessions.
+async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) -> ControlFlow<()> {
     let mut backoff = Duration::from_millis(5);
     loop {
         batch.exchange.now = shared.client.now();
@@ -83,21 +87,27 @@ async fn exchange(shared: &Arc<Shared>, lane: &mut Lane, mut batch: Batch) {
         let answer = lane.exchange(&batch.exchange).await;
         metering::store_called(&shared.client.metrics, "exchange", began);
         match answer {
-            Ok(reply) => return applied(shared, batch, reply, RefusedResults::Named).await,
+            Ok(reply) => {
+                applied(shared, batch, reply, RefusedResults::Named).await;
+                return ControlFlow::Continue(());
+            }
             Err(Error::InDoubt(_)) => match resolve(shared, lane, &batch).await {
                 Some(Resolution::Applied(reply)) => {
-                    return applied(shared, batch, reply, RefusedResults::Unknown).await;
+                    applied(shared, batch, reply, RefusedResults::Unknown).await;
+                    return ControlFlow::Continue(());
                 }
                 Some(Resolution::NotApplied) => {}
-                None => return,
+                None => return ControlFlow::Break(()),
             },
             Err(Error::Repeat(error)) => tracing::debug!(%error, "repeating an exchange"),
-            Err(error @ Error::Rejected(_)) => return bisect(shared, lane, batch, &error.to_string()).await,
+            Err(error @ Error::Rejected(_)) => {
+                bisect(shared, lane, batch, &error.to_string()).await;
+                return ControlFlow::Continue(());
+            }
             Err(error) => {
                 tracing::warn!(%error, "exchanging");
                 if shared.stop.is_cancelled() {
-                    shared.gatherer().put_back(batch);
-                    return;
+                    return ControlFlow::Break(());
                 }
                 wait(shared, &mut backoff).await;
             }
