@@ -175,3 +175,47 @@ async fn a_failure_that_is_handed_in_at_another_node_is_retried() {
     first.stop().await;
     second.stop().await;
 }
+
+/// A node finds what another one claimed for a worker, and the worker hangs up before the node has read what it needs to
+/// deliver it.
+#[tokio::test]
+async fn what_is_found_for_a_worker_that_hangs_up_is_delivered_when_it_asks_again() {
+    let database = TestDatabase::postgres().await;
+    let (first, second) = (node(&database, "first").await, node(&database, "second").await);
+    let session = worker_with_a_task(&first, SOURCE).await;
+    let mut seq = 0;
+    let lost = until("the task is assigned", PATIENCE, async || {
+        seq += 1;
+        Ok(exchange(&first, &session, request(seq)).await.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    let mut holder = PgConnection::connect(database.url()).await.unwrap();
+    sqlx::raw_sql("BEGIN; LOCK TABLE versions IN ACCESS EXCLUSIVE MODE").execute(&mut holder).await.unwrap();
+    let asking = {
+        let (gate, session) = (second.client().workers().unwrap(), session.clone());
+        tokio::spawn(async move { gate.exchange(&session, request(seq)).await })
+    };
+    let mut looking = PgConnection::connect(database.url()).await.unwrap();
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+               AND query LIKE '%versions%'";
+    until("the node reads the workflow", PATIENCE, async || {
+        let (waiting,): (i64,) = sqlx::query_as(sql).fetch_one(&mut looking).await?;
+        Ok((waiting > 0).then_some(()))
+    })
+    .await
+    .unwrap();
+    asking.abort();
+    assert!(asking.await.unwrap_err().is_cancelled());
+    sqlx::query("ROLLBACK").execute(&mut holder).await.unwrap();
+    let got = until("the task is delivered", Duration::from_secs(20), async || {
+        let answer = exchange(&second, &session, request(seq)).await;
+        seq += 1;
+        Ok(answer.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    assert_eq!((got.key, got.attempt), (lost.key, lost.attempt));
+    first.stop().await;
+    second.stop().await;
+}

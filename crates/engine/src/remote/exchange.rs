@@ -74,8 +74,15 @@ impl WorkerGate {
             // An earlier request that still waits is answered now.
             session.wake();
             session.state().set_backlog(session.id, &request.holding);
-            self.repair(&session, &request).await?;
-            self.take_in(&session, &request).await?;
+            let mut taken_in = self.repair(&session, &request).await;
+            if taken_in.is_ok() {
+                taken_in = self.take_in(&session, &request).await;
+            }
+            if matches!(taken_in, Err(WorkerError::Moved)) {
+                // The next request carries the session anew.
+                self.shared.remote.forget_orphan(&session);
+            }
+            taken_in?;
         }
         let deadline = Instant::now() + request.wait.min(LONGEST_WAIT);
         let handed_in: Vec<TaskToken> = request.finished.iter().map(|result| token(&session, result)).collect();

@@ -119,6 +119,14 @@ impl RemoteSessions {
         shared.gatherer().leave(session);
     }
 
+    /// Forgets a session that nothing is claimed for here any more, unless it is carried anew already.
+    pub(crate) fn forget_orphan(&self, session: &Arc<RemoteSession>) {
+        let mut sessions = self.sessions();
+        if sessions.get(&session.id).is_some_and(|known| Arc::ptr_eq(known, session)) {
+            sessions.remove(&session.id);
+        }
+    }
+
     /// Notes the results that an exchange settled. Where the reply was lost, the results are handed in once more, and
     /// the store then names the refused ones.
     pub(crate) fn handed_in(&self, shared: &Shared, exchange: &Exchange, fenced: &[TaskToken], known: bool) {

@@ -122,7 +122,9 @@ impl WorkerGate {
                 tasks = undelivered.len(),
                 "delivering claims that a worker has not got"
             );
-            assignments::execute(&self.shared, undelivered).await;
+            // They are held by now: they must reach the outbox even if the worker hangs up meanwhile.
+            let shared = Arc::clone(&self.shared);
+            let _ = tokio::spawn(async move { assignments::execute(&shared, undelivered).await }).await;
         }
         Ok(())
     }
