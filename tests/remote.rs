@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mainspring_core::work::{Failure, Outcome};
+use mainspring_core::work::{Failure, LogLine, LogStream, Outcome};
 use mainspring_engine::{
-    Client, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerResult, WorkerSession,
+    Client, LogUpload, NewWorker, NodeConfig, Submission, SystemClock, WorkerAnswer, WorkerExchange, WorkerResult,
+    WorkerSession,
 };
+use mainspring_store::StoredChunk;
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::node::TestNode;
 use mainspring_testkit::wait::until;
@@ -218,4 +220,35 @@ async fn what_is_found_for_a_worker_that_hangs_up_is_delivered_when_it_asks_agai
     assert_eq!((got.key, got.attempt), (lost.key, lost.attempt));
     first.stop().await;
     second.stop().await;
+}
+
+#[tokio::test]
+async fn lines_beyond_the_most_are_dropped_and_not_asked_for_again() {
+    const MOST: i64 = 1_000_000;
+    let database = TestDatabase::postgres().await;
+    let node = node(&database, "only").await;
+    let session = worker_with_a_task(&node, SOURCE).await;
+    let mut seq = 0;
+    let assigned = until("the task is assigned", PATIENCE, async || {
+        seq += 1;
+        Ok(exchange(&node, &session, request(seq)).await.assignments.first().cloned())
+    })
+    .await
+    .unwrap();
+    let (key, attempt) = (assigned.key, assigned.attempt);
+    let lines = |count| vec![LogLine { at: 1, stream: LogStream::Stdout, text: "x".into() }; count];
+    // As many as there may be but for one.
+    let chunk = StoredChunk { key, attempt, chunk: i32::try_from(MOST - 1).unwrap(), lines: lines(1) };
+    database.store().append_logs(&[chunk]).await.unwrap();
+    let gate = node.client().workers().unwrap();
+    let upload = async |offset, count| {
+        let answers = gate.store_logs(&session, vec![LogUpload { key, attempt, offset, lines: lines(count) }]).await;
+        let answer = answers.unwrap()[0];
+        (answer.accepted, answer.next_offset)
+    };
+    assert_eq!(upload(MOST - 2, 1).await, (0, MOST - 1), "it is stored already");
+    assert_eq!(upload(MOST + 7, 1).await, (0, MOST - 1), "what is between is not");
+    assert_eq!(upload(MOST - 1, 3).await, (1, MOST + 2));
+    assert_eq!(upload(MOST + 2, 2).await, (0, MOST + 4));
+    node.stop().await;
 }

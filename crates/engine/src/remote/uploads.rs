@@ -89,6 +89,11 @@ impl WorkerGate {
             Some(end) => end,
             None => self.shared.client.store.log_end(key, attempt).await?,
         };
+        let after = offset.saturating_add(lines.len() as i64);
+        if end >= MOST_LINES && offset >= 0 {
+            // Dropped: a worker that were asked for them again would never be done.
+            return Ok(answer(0, after, false));
+        }
         if offset > end || offset < 0 {
             return Ok(answer(0, end, false));
         }
@@ -100,7 +105,7 @@ impl WorkerGate {
             let chunk = i32::try_from(end + 1).unwrap_or(i32::MAX);
             chunks.push(StoredChunk { key, attempt, chunk, lines });
         }
-        Ok(answer(accepted, end + accepted, false))
+        Ok(answer(accepted, after.max(end), false))
     }
 
     /// Stores a file of an attempt while it is received. The same name again replaces it.
