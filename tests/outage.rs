@@ -10,9 +10,12 @@ use mainspring_core::state::RunState;
 use mainspring_engine::{Client, Submission, SystemClock};
 use mainspring_testkit::TestDatabase;
 use mainspring_testkit::http::JsonRequest;
+use mainspring_testkit::node::TestNode;
 use mainspring_testkit::proxy::{Fault, Proxy};
 use mainspring_testkit::server::ServerPlan;
 use mainspring_testkit::wait::until;
+use mainspring_worker::Registry;
+use sqlx::{Connection, PgConnection};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -126,6 +129,34 @@ async fn a_server_that_is_stopped_while_the_store_is_away_leaves() {
     std::fs::write(folder.path().join("go"), "").unwrap();
     gone(&patient).await;
     server.stop(PATIENCE).await.unwrap_or_else(|error| panic!("{error}\n{}", server.last_lines(30)));
+}
+
+#[tokio::test]
+async fn a_result_whose_failure_the_database_refuses_too_is_handed_in_until_it_is_taken() {
+    let database = TestDatabase::postgres().await;
+    let node = TestNode::start(database.store(), Registry::builder().build()).await.unwrap();
+    let mut operator = PgConnection::connect(database.url()).await.unwrap();
+    let refuse = "CREATE SEQUENCE refusals; \
+        CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS \
+        $$ BEGIN PERFORM nextval('refusals'); RAISE EXCEPTION 'not now'; END $$; \
+        CREATE TRIGGER refuse BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION refuse()";
+    sqlx::raw_sql(refuse).execute(&mut operator).await.unwrap();
+    let source = "{name: refused, tasks: {a: {run: 'true'}}}";
+    let spec = node.client().put_workflow(mainspring_core::parse(source).unwrap(), source).await.unwrap();
+    let run = node.client().submit(&spec, Submission::default()).await.unwrap().run().unwrap();
+    until("the batch, the result alone and its failure are refused", PATIENCE, async || {
+        let (refusals,): (i64,) = sqlx::query_as("SELECT last_value FROM refusals").fetch_one(&mut operator).await?;
+        Ok((refusals >= 3).then_some(()))
+    })
+    .await
+    .unwrap();
+    sqlx::raw_sql("DROP TRIGGER refuse ON history").execute(&mut operator).await.unwrap();
+    let ended = until("the run ends", PATIENCE, async || {
+        let state = database.store().run_summary(run).await?.state;
+        Ok(state.is_terminal().then_some(state))
+    });
+    assert_eq!(ended.await.unwrap(), RunState::Success);
+    node.stop().await;
 }
 
 #[tokio::test]

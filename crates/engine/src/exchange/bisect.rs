@@ -11,6 +11,9 @@ use super::batches::{Batch, sessions_of};
 use super::lane::{ends_pending, wait};
 use crate::node::Shared;
 
+/// After this pause a row whose failure the store refused too is handed in again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
 /// The store refuses a row of this batch for good. Halves the batch until the row is alone, and fails it.
 pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, reason: &str) {
     tracing::error!(reason, results = batch.hands_in(), "the store refuses a batch; looking for the offender");
@@ -23,8 +26,9 @@ pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, 
     demand.exchange.continued.clear();
     demand.exchange.starts.clear();
     shared.gatherer().put_back(demand);
-    let mut pending: Vec<Exchange> =
-        vec![with_sessions(Exchange { starts, decide_session: own, ..Exchange::default() })];
+    // What the store may still take, beside what it would replace.
+    let decided = with_sessions(Exchange { starts, decide_session: own, ..Exchange::default() });
+    let mut pending: Vec<(Exchange, Exchange)> = vec![(decided.clone(), decided)];
     while let Some((ended, continued)) = parts.pop() {
         let part = with_sessions(Exchange { ended, continued, decide_session: own, ..Exchange::default() });
         if part.ended.is_empty() && part.continued.is_empty() {
@@ -33,7 +37,7 @@ pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, 
         match apply_part(shared, lane, &part).await {
             PartOutcome::Done => {}
             PartOutcome::Refused(reason) if part.ended.len() + part.continued.len() == 1 => {
-                pending.push(rejected(part, &reason))
+                pending.push((rejected(part.clone(), &reason), part))
             }
             PartOutcome::Refused(_) => {
                 let (left, right) = part.ended.split_at(part.ended.len() / 2);
@@ -48,11 +52,29 @@ pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, 
             }
         }
     }
-    for part in pending {
+    for (part, replaced) in pending {
         if let PartOutcome::Refused(reason) = apply_part(shared, lane, &part).await {
-            tracing::error!(reason, "the store refuses even the failure of a task; its session will be reaped");
+            // The session lives on, so nobody else would ever end the task.
+            tracing::error!(
+                reason,
+                "the store refuses even the failure of a task; its result is handed in again later"
+            );
+            hand_in_later(shared, replaced);
         }
     }
+}
+
+fn hand_in_later(shared: &Arc<Shared>, part: Exchange) {
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let _ = shared.stop.run_until_cancelled(tokio::time::sleep(REFUSED_PAUSE)).await;
+        put_back(&shared, part);
+    });
+}
+
+fn put_back(shared: &Shared, part: Exchange) {
+    shared.gatherer().put_back(Batch { exchange: part, ..Batch::default() });
+    shared.client.bus.signals().wake_lanes();
 }
 
 enum PartOutcome {
@@ -69,9 +91,12 @@ async fn apply_part(shared: &Arc<Shared>, lane: &mut Lane, part: &Exchange) -> P
             Ok(reply) if !reply.dead_sessions.is_empty() => {
                 // Nothing was applied. The results of live sessions must not be lost with those of the dead ones.
                 part = without_sessions(part, &reply.dead_sessions);
-                if reply.dead_sessions.contains(&part.decide_session)
-                    || (part.ended.is_empty() && part.continued.is_empty())
-                {
+                if reply.dead_sessions.contains(&part.decide_session) {
+                    // The node opens another session, and hands in what remote workers have with it.
+                    put_back(shared, part);
+                    return PartOutcome::Done;
+                }
+                if part.ended.is_empty() && part.continued.is_empty() && part.starts.is_empty() {
                     return PartOutcome::Done;
                 }
             }
