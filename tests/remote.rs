@@ -252,3 +252,48 @@ async fn lines_beyond_the_most_are_dropped_and_not_asked_for_again() {
     assert_eq!(upload(MOST + 2, 2).await, (0, MOST + 4));
     node.stop().await;
 }
+
+/// Two workers fall silent, and the database refuses to take back what the first of them holds.
+#[tokio::test]
+async fn a_lost_worker_whose_work_cannot_be_returned_keeps_no_other_from_being_found() {
+    let database = TestDatabase::postgres().await;
+    let node = start(&database, NodeConfig { lease_ttl: Duration::from_secs(2), ..quiet_node("only") }).await;
+    let mut sessions = Vec::new();
+    for source in [SOURCE, &SOURCE.replace("away", "elsewhere")] {
+        let session = worker_with_a_task(&node, source).await;
+        let mut seq = 0;
+        until("the task is assigned", PATIENCE, async || {
+            seq += 1;
+            let asked = WorkerExchange { wait: Duration::from_millis(50), ..request(seq) };
+            Ok(exchange(&node, &session, asked).await.assignments.first().cloned())
+        })
+        .await
+        .unwrap();
+        sessions.push(session.id);
+        if sessions.len() == 1 {
+            let refuse = format!(
+                "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not now'; END $$; \
+                 CREATE TRIGGER refuse BEFORE UPDATE ON task_runs FOR EACH ROW WHEN (OLD.session = {}) \
+                 EXECUTE FUNCTION refuse()",
+                session.id
+            );
+            let mut operator = PgConnection::connect(database.url()).await.unwrap();
+            sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&mut operator).await.unwrap();
+        }
+    }
+    let mut looking = PgConnection::connect(database.url()).await.unwrap();
+    let mut found_dead = async |session: i64| {
+        until("the session is found dead", Duration::from_secs(20), async || {
+            let sql = "SELECT dead FROM sessions WHERE id = $1";
+            let (dead,): (bool,) = sqlx::query_as(sql).bind(session).fetch_one(&mut looking).await?;
+            Ok(dead.then_some(()))
+        })
+        .await
+        .unwrap();
+    };
+    found_dead(sessions[1]).await;
+    let mut operator = PgConnection::connect(database.url()).await.unwrap();
+    sqlx::raw_sql("DROP TRIGGER refuse ON task_runs").execute(&mut operator).await.unwrap();
+    found_dead(sessions[0]).await;
+    node.stop().await;
+}

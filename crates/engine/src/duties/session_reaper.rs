@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use mainspring_store::{Result, Term};
+use mainspring_store::{Error, Result, Term};
 
 use crate::bus::{BusMessage, ClaimableRoutes};
 use crate::coordination::election::pace;
@@ -42,7 +42,16 @@ async fn watch(shared: &Shared, beats: &mut StandstillTimer<i64>, term: Option<&
     for session in live {
         let stood = beats.note(session.id, session.beat, passed);
         let Some(term) = term.filter(|_| stood >= shared.config.lease_ttl) else { continue };
-        let returned = store.reap_session(shared.client.now(), session.id, session.beat, term).await?;
+        let returned = match store.reap_session(shared.client.now(), session.id, session.beat, term).await {
+            Ok(returned) => returned,
+            // Measuring starts anew.
+            Err(error @ Error::Unavailable(_)) => return Err(error),
+            // Others are not to wait for it.
+            Err(error) => {
+                tracing::warn!(%error, session = session.id, "what a lost worker holds was not returned; it is tried again");
+                continue;
+            }
+        };
         tracing::warn!(
             session = session.id,
             worker = session.worker,
