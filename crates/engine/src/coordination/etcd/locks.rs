@@ -15,7 +15,7 @@ const TRY_EVERY: Duration = Duration::from_millis(200);
 
 pub(super) async fn lock(gateway: &Arc<Gateway>, name: &str, ttl: Duration) -> Result<LockGuard, CoordinationError> {
     let key = gateway.key(&format!("locks/{name}"));
-    let lease = gateway.grant(ttl.as_secs().max(2)).await?;
+    let lease = gateway.grant(lease_seconds(ttl)).await?;
     let value = json!({"process": std::process::id()});
     let mut renew_at = tokio::time::Instant::now() + ttl / 3;
     let held = loop {
@@ -43,6 +43,11 @@ pub(super) async fn lock(gateway: &Arc<Gateway>, name: &str, ttl: Duration) -> R
     }
 }
 
+/// etcd counts in whole seconds, and at least two. The lease may outlast what its holder believes, never end before it.
+fn lease_seconds(ttl: Duration) -> u64 {
+    (ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0)).max(2)
+}
+
 struct EtcdLock {
     gateway: Arc<Gateway>,
     key: String,
@@ -57,5 +62,17 @@ impl LockLease for EtcdLock {
 
     fn release(&self) -> BoxFuture<'_, Result<(), CoordinationError>> {
         Box::pin(self.gateway.revoke(self.lease))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_at_least_as_long_as_its_lock() {
+        for (millis, seconds) in [(500, 2), (2_000, 2), (2_001, 3), (2_999, 3), (30_000, 30)] {
+            assert_eq!(lease_seconds(Duration::from_millis(millis)), seconds, "{millis} ms");
+        }
     }
 }
