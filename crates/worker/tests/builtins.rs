@@ -76,6 +76,8 @@ async fn upkeep_asks_the_host() {
     assert_eq!(rig.output(function("health:check", of_event)).await.unwrap()["status"], "healthy");
     let output = rig.output(function("metrics:collect", json!({"metric_type": "runs"}))).await.unwrap();
     assert_eq!(output["metrics"], json!({"open": 4}));
+    let collected_at = output["collected_at"].as_str().unwrap();
+    assert!(mainspring_core::time::parse(collected_at).is_some(), "{collected_at}");
     assert_eq!(rig.output(function("kb:reindex", json!({"document_count": 9}))).await.unwrap()["documents"], 6);
     assert_eq!(*host.asked.lock().unwrap(), ["purge default 6", "purge default 29", "metrics Some(\"runs\")"]);
     for (handler, payload, message) in [

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mainspring_core::builtin::builtin_function;
+use mainspring_core::time::rfc3339;
 use mainspring_core::work::Failure;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -124,7 +125,7 @@ async fn collect_metrics(host: &dyn Host, call: &FunctionCall, payload: &Payload
         return Err(payload.bad(&format!("there is no metric_type `{wanted}`; there are all, {}", known.join(", "))));
     }
     let metrics = host.metrics(&call.order.namespace, wanted).await?;
-    let collected_at = call.log.clock.now();
+    let collected_at = rfc3339(call.log.clock.now());
     let shown = wanted.unwrap_or("all");
     Ok(Some(json!({"metric_type": shown, "collected_at": collected_at, "metrics": metrics})))
 }
