@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::name::Name;
+use crate::namespaces::said;
 use crate::words::closed_set;
 
 closed_set! {
@@ -111,9 +112,12 @@ pub struct NewHandler {
     #[schema(value_type = Option<Object>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action_config: Option<Value>,
-    #[serde(alias = "platform_id")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Name>,
+    /// The same as `namespace`; null says that it handles the events of all namespaces
+    #[serde(default, deserialize_with = "said", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Name>)]
+    pub platform_id: Option<Option<Name>>,
     /// Whether it handles the events of all namespaces
     #[serde(skip_serializing_if = "Option::is_none")]
     pub global: Option<bool>,

@@ -22,6 +22,7 @@ pub mod notifications;
 pub mod overview;
 pub mod packed;
 pub mod page;
+pub mod pauses;
 pub mod pools;
 pub mod problem;
 pub mod runs;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::runs::{LogStream, RunStatus, TaskStatus};
+use crate::runs::{LogLevel, LogStream, RunStatus, TaskStatus};
 use crate::words::closed_set;
 use crate::workers::WorkerStatus;
 
@@ -68,6 +68,8 @@ pub struct LogMessage {
     pub chunk: i32,
     pub timestamp: String,
     pub stream: LogStream,
+    /// `error` for what came on stderr, otherwise `info`
+    pub level: LogLevel,
     pub message: String,
 }
 

@@ -119,7 +119,6 @@ pub struct Run {
     /// How far it is, with `include=progress`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Progress>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     pub trace_id: Option<String>,
     /// Only where one run is shown.

@@ -7,7 +7,7 @@ use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::{Action, Task};
 use mainspring_core::{TaskKey, Workflow};
-use mainspring_store::{Result, RunSummary, SessionRow, TaskRunRow, WaitKind, WaitRow};
+use mainspring_store::{PauseRow, Result, RunSummary, SessionRow, TaskRunRow, WaitKind, WaitRow, paused_scope};
 
 use crate::client::Client;
 
@@ -20,6 +20,7 @@ pub struct Obstacles {
     run: RunSummary,
     states: HashMap<TaskKey, TaskState>,
     sessions: Vec<SessionRow>,
+    pauses: Vec<PauseRow>,
     waits: HashMap<TaskKey, WaitRow>,
     /// The key of the concurrency limit that the run waits for.
     run_waits_for: Option<String>,
@@ -50,7 +51,10 @@ impl Client {
     /// What prevents a run's task runs from running; `rows` are all of them.
     pub async fn obstacles(&self, run: RunSummary, workflow: &Workflow, rows: &[TaskRunRow]) -> Result<Obstacles> {
         let is_in = |state: TaskState| rows.iter().any(|row| row.state == state);
-        let sessions = if is_in(TaskState::Ready) { self.store.live_sessions().await? } else { Vec::new() };
+        let (sessions, pauses) = match is_in(TaskState::Ready) {
+            true => (self.store.live_sessions().await?, self.store.pauses().await?),
+            false => (Vec::new(), Vec::new()),
+        };
         let waits = match is_in(TaskState::Waiting) {
             true => self.store.waits_of_run(run.id).await?.into_iter().map(|wait| (wait.key, wait)).collect(),
             false => HashMap::new(),
@@ -69,7 +73,7 @@ impl Client {
             }
         }
         let states = rows.iter().map(|row| (row.key, row.state)).collect();
-        Ok(Obstacles { run, states, sessions, waits, run_waits_for, pools })
+        Ok(Obstacles { run, states, sessions, pauses, waits, run_waits_for, pools })
     }
 }
 
@@ -144,6 +148,11 @@ impl Obstacles {
     }
 
     fn takers(&self, task: &Task) -> String {
+        if let Some(pause) = self.pauses.iter().find(|pause| pause.covers(&self.run.namespace, &task.queue)) {
+            let scope = paused_scope(pause.namespace.as_deref(), pause.queue.as_deref());
+            let reason = pause.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+            return format!("{scope} is paused by {} since {}{reason}", pause.paused_by, rfc3339(pause.paused_at));
+        }
         let labels: Vec<String> = task.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let serves = |session: &&SessionRow| {
             let queue = session.queues.is_empty() || session.queues.split(',').any(|queue| queue == task.queue);

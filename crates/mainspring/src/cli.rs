@@ -56,6 +56,8 @@ Inspect and repair
   notifications  List messages about failures; show and set who gets those of a namespace
   search       Find workflows, runs and errors by words
   pools        Set, list and delete named pools
+  pause        Start no more tasks of a queue, of a namespace, or at all; list what is paused
+  resume       Start tasks again that were paused
   workers      List, get and drain workers
   ui           Print an address that opens the web interface and signs in once
 
@@ -205,6 +207,10 @@ pub(crate) enum Command {
     /// Set, list and delete named pools
     #[command(subcommand, alias = "pool")]
     Pools(commands::pools::PoolsCommand),
+    /// Start no more tasks of a queue, of a namespace, or at all; list what is paused
+    Pause(commands::pause::PauseArgs),
+    /// Start tasks again that were paused
+    Resume(commands::pause::ResumeArgs),
     /// List, get and drain workers
     #[command(subcommand)]
     Workers(commands::workers::WorkersCommand),

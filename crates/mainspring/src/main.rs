@@ -134,6 +134,8 @@ async fn dispatch(cli: Cli, out: &Output) -> Result {
         Command::Stale(args) => commands::dlq::stale(&app, args).await,
         Command::Notifications(command) => commands::notifications::notifications(&app, command).await,
         Command::Pools(command) => commands::pools::pools(&app, command).await,
+        Command::Pause(args) => commands::pause::pause(&app, args).await,
+        Command::Resume(args) => commands::pause::resume(&app, args).await,
         Command::Schedules(command) => commands::schedules::schedules(&app, command).await,
         Command::Calendars(command) => commands::calendars::calendars(&app, command).await,
         Command::Backfill(args) => commands::backfill::backfill(&app, args).await,

@@ -588,6 +588,15 @@ table operator_actions
     PRIMARY KEY (id)
     CREATE INDEX operator_actions_by_run ON public.operator_actions USING btree (run_id, seq)
 
+table pauses
+    namespace text not null
+    queue text not null
+    paused_by text not null
+    reason text
+    paused_at bigint not null
+    resumed_at bigint
+    PRIMARY KEY (namespace, queue)
+
 table poll_keys
     trigger_id uuid not null
     key text not null

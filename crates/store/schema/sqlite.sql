@@ -515,6 +515,16 @@ CREATE TABLE operator_actions (
 
 CREATE INDEX operator_actions_by_run ON operator_actions (run_id, seq);
 
+CREATE TABLE pauses (
+    namespace    TEXT NOT NULL,
+    queue        TEXT NOT NULL,
+    paused_by    TEXT NOT NULL,
+    reason       TEXT,
+    paused_at    INTEGER NOT NULL,
+    resumed_at   INTEGER,
+    PRIMARY KEY (namespace, queue)
+);
+
 CREATE TABLE poll_keys (
     trigger_id   BLOB NOT NULL REFERENCES triggers (id) ON DELETE CASCADE,
     key          TEXT NOT NULL,
@@ -851,9 +861,9 @@ WHERE e.status = 0 ORDER BY priority_score DESC;
 
 CREATE VIEW v_open_runs AS
 SELECT l.run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
-       max(r.progress_at, l.moved_at) AS moved_at,
+       max(r.progress_at, l.moved_at, coalesce((SELECT max(b.resumed_at) FROM pauses b WHERE b.namespace IN ('', w.namespace)), 0)) AS moved_at,
        coalesce(r.reopened_at, r.started_at, r.created_at) AS begun_at,
-       CASE WHEN r.state <> 1 OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) THEN 1 ELSE 0 END AS exempt,
+       CASE WHEN r.state <> 1 OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) OR (l.stopped = 1 AND l.phase <> 2) THEN 1 ELSE 0 END AS exempt,
        CASE l.phase WHEN 0 THEN coalesce(v.waiting_for_dependencies, d.waiting_for_dependencies)
                     WHEN 1 THEN coalesce(v.waiting_for_retry, d.waiting_for_retry)
                     ELSE coalesce(v.steps_in_process, max(d.steps_in_process, coalesce(v.longest_timeout, 0))) END AS threshold,
@@ -862,6 +872,8 @@ FROM (SELECT t.run_id,
              CASE WHEN max(CASE WHEN t.state = 2 THEN 1 ELSE 0 END) = 1 THEN 2 WHEN max(CASE WHEN t.state = 3 THEN 1 ELSE 0 END) = 1 THEN 1 ELSE 0 END AS phase,
              max(CASE WHEN t.state IN (0, 8) THEN 0 ELSE 1 END) AS busy,
              max(CASE WHEN t.state = 8 THEN 1 ELSE 0 END) AS waiting,
+             max(CASE WHEN t.state = 1 AND t.route IN (SELECT o.id FROM routes o JOIN pauses b ON b.namespace IN ('', o.namespace)
+                 AND b.queue IN ('', o.queue) AND b.resumed_at IS NULL) THEN 1 ELSE 0 END) AS stopped,
              max(CASE WHEN t.state = 8 AND t.due_at = 9223372036854775807 AND t.flags & 128 = 0 AND NOT EXISTS (
                  SELECT 1 FROM waits x WHERE x.run_id = t.run_id AND x.idx = t.idx AND x.item = t.item AND x.child IS NOT NULL) THEN 1 ELSE 0 END) AS unbounded,
              max(CASE WHEN t.state = 2 THEN t.started_at WHEN t.state IN (1, 5) THEN t.due_at ELSE 0 END) AS moved_at

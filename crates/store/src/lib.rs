@@ -99,4 +99,5 @@ pub use staleness::{GaveUp, StaleRun, WatchFilter, WatchedRun};
 pub use transfer::CopiedTable;
 pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
 pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
+pub use workflows::pauses::{PauseRow, paused_scope};
 pub use workflows::versions::{RouteRow, VersionRef};

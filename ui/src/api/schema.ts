@@ -125,6 +125,7 @@ export interface Schemas {
   List_Namespace: { items: { created_at?: string | null; description?: string | null; max_open_runs?: number | null; max_workflows?: number | null; name: string; updated_at?: string | null }[]; next?: string | null; total?: number | null };
   List_NextFire: { items: { fire_at: string; scheduled_for: string }[]; next?: string | null; total?: number | null };
   List_NotificationEntry: { items: { attempts: number; body: unknown; channel: string; created_at: string; error?: string | null; event: string; id: string; namespace: string; next_attempt_at?: string | null; run_id?: string | null; sent_at?: string | null; status: string; workflow: string }[]; next?: string | null; total?: number | null };
+  List_Pause: { items: { namespace?: string | null; paused_at: string; paused_by: string; queue?: string | null; reason?: string | null }[]; next?: string | null; total?: number | null };
   List_Pool: { items: { held: number; name: string; namespace: string; slots?: number | null }[]; next?: string | null; total?: number | null };
   List_Run: { items: { cancelling: boolean; correlation_id?: string | null; created_at: string; finished_at?: string | null; generation: number; id: string; inputs?: unknown; namespace: string; outputs?: unknown; phase?: Schemas["RunPhase"] | null; priority: number; progress?: Schemas["Progress"] | null; reason?: string | null; reopened_tasks?: number | null; started_at?: string | null; status: Schemas["RunStatus"]; timed_out: boolean; trace_id?: string | null; trigger?: unknown; version: number; workflow: string; workflow_id: string }[]; next?: string | null; total?: number | null };
   List_Schedule: { items: { calendar?: string | null; catchup?: string | null; created_at: string; description?: string | null; end_date?: string | null; fired: number; id: string; jitter_ms?: number | null; kind: Schemas["TriggerKind"]; last_fire_at?: string | null; max_executions?: number | null; name: string; namespace: string; next_fire_at?: string | null; next_run?: string | null; overlap?: string | null; poll?: Schemas["PollShown"] | null; problem?: string | null; schedule: string; start_date?: string | null; status: Schemas["ScheduleStatus"]; timezone?: string | null; updated_at: string; workflow: string; workflow_id: string }[]; next?: string | null; total?: number | null };
@@ -139,7 +140,7 @@ export interface Schemas {
   LogEntry: { attempt: number; hit?: boolean | null; level: Schemas["LogLevel"]; line?: number | null; message: string; stream: Schemas["LogStream"]; timestamp: string };
   LogLevel: "info" | "error";
   LogLines: { after: string; before?: string | null; items: Schemas["LogEntry"][]; next?: string | null };
-  LogMessage: { attempt: number; chunk: number; message: string; stream: Schemas["LogStream"]; task_id?: string | null; timestamp: string };
+  LogMessage: { attempt: number; chunk: number; level: Schemas["LogLevel"]; message: string; stream: Schemas["LogStream"]; task_id?: string | null; timestamp: string };
   LogStream: "stdout" | "stderr" | "system";
   LogsStored: { chunks: Schemas["ChunkAnswer"][] };
   MadeJobs: { items: Schemas["Job"][] };
@@ -151,7 +152,7 @@ export interface Schemas {
   Name: string;
   Namespace: { created_at?: string | null; description?: string | null; max_open_runs?: number | null; max_workflows?: number | null; name: string; updated_at?: string | null };
   NewCode: { token?: string | null };
-  NewHandler: { action_config?: Record<string, unknown> | null; action_type: string; created_by?: string | null; enabled?: boolean | null; event_name: string; global?: boolean | null; handler_name: string; handler_type?: string | null; namespace?: Schemas["Name"] | null; priority?: number | null };
+  NewHandler: { action_config?: Record<string, unknown> | null; action_type: string; created_by?: string | null; enabled?: boolean | null; event_name: string; global?: boolean | null; handler_name: string; handler_type?: string | null; namespace?: Schemas["Name"] | null; platform_id?: Schemas["Name"] | null; priority?: number | null };
   NewJob: { allow_overlap?: boolean | null; concurrency?: number | null; created_by?: string | null; description?: string | null; end_date?: string | null; every?: Schemas["Every"] | null; execute_at?: string | null; handler_name?: string; handler_type?: string | null; job?: string | null; max_executions?: number | null; max_retries?: number | null; max_retry_delay_ms?: number | null; metadata?: Record<string, unknown> | null; name: string; namespace?: Schemas["Name"] | null; on?: string[] | null; payload?: Record<string, unknown> | null; priority?: unknown; replace?: boolean; retry_delay_ms?: number | null; schedule?: string | null; start_date?: string | null; tags?: string[] | null; timeout_ms?: number | null; timezone?: string | null; type?: string | null; workflow?: string | null };
   NewJobs: { jobs: Schemas["NewJob"][] };
   NewSchedule: { schedule: string; timezone?: string | null };
@@ -165,6 +166,8 @@ export interface Schemas {
   Outcome: { error?: string | null; ok: boolean; outcome?: Schemas["Acted"] | null; task: string };
   Outcomes: { items: Schemas["Outcome"][] };
   Overview: { approvals: Schemas["AwaitedApproval"][]; dead_letters: Schemas["LetterGroup"][]; dead_letters_pending: number; failed: Schemas["RunBrief"][]; missed: Schemas["MissedFire"][]; next: Schemas["NextRun"][]; now: string; queues: Schemas["QueueState"][]; running: Schemas["RunBrief"][]; running_count: number; stale: Schemas["RunBrief"][]; workers: Schemas["WorkerTotals"] };
+  Pause: { namespace?: string | null; paused_at: string; paused_by: string; queue?: string | null; reason?: string | null };
+  PauseScope: { all?: boolean | null; by?: string | null; namespace?: Schemas["Name"] | null; queue?: Schemas["Name"] | null; reason?: string | null };
   PollShown: { checks: number; failures: number; last_check_at?: string | null; last_check_run?: string | null; last_error?: string | null; last_key?: string | null; last_run?: string | null; started: number };
   Pool: { held: number; name: string; namespace: string; slots?: number | null };
   Problem: { detail: string; errors?: Schemas["Fault"][]; status: number; title: string; type: string };

@@ -4,7 +4,7 @@ use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
 use mainspring_core::{RunId, Scope, TaskError, TaskView};
-use mainspring_store::{CancelOutcome, Lineage, Operator, Reopen, ReopenRequest, Reopened};
+use mainspring_store::{CancelOutcome, Lineage, Operator, PauseRow, Reopen, ReopenRequest, Reopened};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -140,6 +140,20 @@ impl Client {
     pub async fn set_pool(&self, namespace: &str, name: &str, slots: Option<i32>) -> mainspring_store::Result<()> {
         self.store.set_pool(self.now(), namespace, name, slots).await?;
         self.announce([BusMessage::Claimable(ClaimableRoutes::Any)]).await;
+        Ok(())
+    }
+
+    /// Starts no more tasks of a queue, of a namespace, or at all. What runs goes on.
+    pub async fn put_pause(&self, pause: &PauseRow) -> mainspring_store::Result<()> {
+        self.store.put_pause(pause).await?;
+        self.announce([BusMessage::RoutesChanged, ANY_WORK]).await;
+        Ok(())
+    }
+
+    /// Ends the pause of exactly this namespace and queue.
+    pub async fn end_pause(&self, namespace: Option<&str>, queue: Option<&str>) -> mainspring_store::Result<()> {
+        self.store.end_pause(self.now(), namespace, queue).await?;
+        self.announce([BusMessage::RoutesChanged, ANY_WORK]).await;
         Ok(())
     }
 }

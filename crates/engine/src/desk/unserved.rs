@@ -13,8 +13,8 @@ const ENTRIES_AT_ONCE: i64 = 500;
 
 #[boxed]
 impl Client {
-    /// Reports tasks that have been ready for this long without a live worker that could take them. Returns the number
-    /// of new entries.
+    /// Reports tasks that have been ready for this long without a live worker that could take them. Tasks that are paused
+    /// wait for an operator instead. Returns the number of new entries.
     pub async fn report_unserved(&self, after: Duration) -> Result<u64> {
         self.store.close_served(self.now()).await?;
         let before = self.now() - i64::try_from(after.as_micros()).unwrap_or(i64::MAX);
@@ -24,7 +24,7 @@ impl Client {
         }
         let sessions = self.store.live_sessions().await?;
         let mut made = 0;
-        for route in self.store.routes().await?.iter().filter(|route| waiting.contains(&route.id)) {
+        for route in self.store.routes().await?.iter().filter(|route| !route.paused && waiting.contains(&route.id)) {
             if !sessions.iter().any(|session| serves(session, route)) {
                 made += self.store.report_unserved(self.now(), route.id, before, ENTRIES_AT_ONCE).await?;
             }

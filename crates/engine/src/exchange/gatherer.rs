@@ -114,7 +114,7 @@ impl Gatherer {
         self.routes.class(route).unwrap_or(SlotClass::Process)
     }
 
-    /// The routes that a session serves.
+    /// The routes that a session serves, without those that are paused.
     pub(crate) fn routes_of(&self, session: i64) -> Vec<i32> {
         self.routes.served_by(session)
     }

@@ -36,6 +36,8 @@ pub(crate) struct Route {
     beyond_tickets: bool,
     /// Until then the route is left to other nodes.
     avoided_until: Option<Instant>,
+    /// Nothing of it is started for now.
+    paused: bool,
 }
 
 impl Route {
@@ -101,8 +103,14 @@ impl Route {
         self.avoided_until = Some(until);
     }
 
-    fn is_avoided(&self, now: Instant) -> bool {
-        self.avoided_until.is_some_and(|until| until > now)
+    /// Whether nothing is asked of the route for now.
+    fn is_closed(&self, now: Instant) -> bool {
+        self.paused || self.avoided_until.is_some_and(|until| until > now)
+    }
+
+    fn set_paused(&mut self, paused: bool) {
+        self.hungry |= self.paused && !paused;
+        self.paused = paused;
     }
 
     /// Whether the last claim found less than it asked for.
@@ -112,7 +120,7 @@ impl Route {
 
     /// The rank up to which new runs may start at once, because no earlier row waits.
     pub(crate) fn start_rank(&self, now: Instant) -> Option<i16> {
-        if self.is_avoided(now) {
+        if self.is_closed(now) {
             return None;
         }
         match (self.answered_once, self.drained) {
@@ -124,7 +132,7 @@ impl Route {
 
     fn is_worth_a_look(&self, now: Instant) -> bool {
         let warm = !self.by_ticket && self.warm_until.is_some_and(|until| until > now);
-        (self.hungry || warm) && !self.is_avoided(now)
+        (self.hungry || warm) && !self.is_closed(now)
     }
 }
 
@@ -174,9 +182,13 @@ impl Routes {
         self.rows.get(&id).map(RouteRow::class)
     }
 
-    /// Adds a route. True if it is new.
+    /// Adds a route, or notes whether it is paused. True if it is new.
     pub(crate) fn learn(&mut self, row: &RouteRow) -> bool {
-        if self.rows.contains_key(&row.id) {
+        if let Some(known) = self.rows.get_mut(&row.id) {
+            known.paused = row.paused;
+            if let Some(route) = self.routes_by_id.get_mut(&row.id) {
+                route.set_paused(row.paused);
+            }
             return false;
         }
         self.rows.insert(row.id, row.clone());
@@ -221,12 +233,15 @@ impl Routes {
                 tickets: VecDeque::new(),
                 beyond_tickets: true,
                 avoided_until: None,
+                paused: row.paused,
             }
         })
     }
 
+    /// The routes of a session that are not paused.
     pub(crate) fn served_by(&self, session: i64) -> Vec<i32> {
-        self.routes_by_id.iter().filter(|(_, route)| route.served_by.contains(&session)).map(|(id, _)| *id).collect()
+        let open = self.routes_by_id.iter().filter(|(_, route)| !route.paused && route.served_by.contains(&session));
+        open.map(|(id, _)| *id).collect()
     }
 
     /// Removes a session from all routes.
@@ -265,7 +280,7 @@ impl Routes {
 
     /// Routes that are asked by tickets at the moment.
     pub(crate) fn by_ticket(&self) -> impl Iterator<Item = (i32, &Route)> {
-        self.routes_by_id.iter().filter(|(_, route)| route.by_ticket).map(|(id, route)| (*id, route))
+        self.routes_by_id.iter().filter(|(_, route)| route.by_ticket && !route.paused).map(|(id, route)| (*id, route))
     }
 
     pub(crate) fn set_dispatch_heard(&mut self, heard: bool) {
@@ -289,7 +304,7 @@ impl Routes {
 
     /// Whether a route may have work for a free slot.
     pub(crate) fn any_hungry(&self, now: Instant, has_room: impl Fn(&Route) -> bool) -> bool {
-        self.routes_by_id.values().any(|route| route.hungry && has_room(route) && !route.is_avoided(now))
+        self.routes_by_id.values().any(|route| route.hungry && has_room(route) && !route.is_closed(now))
     }
 
     /// The routes to ask now: of each namespace in turn as many as its weight allows, up to the limit.
@@ -335,5 +350,34 @@ impl Routes {
         if let Some(count) = std::num::NonZeroUsize::new(self.namespaces.len()) {
             self.next_namespace = (self.next_namespace + 1) % count;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paused_route_is_not_asked_until_it_is_resumed() {
+        let now = Instant::now();
+        let mut routes = Routes::default();
+        let mut row = RouteRow::new(1, "default", "gpu", "", SlotClass::Process);
+        routes.learn(&row);
+        routes.serve(7, |_| true, now);
+        assert_eq!(routes.choose(now, |_| true).len(), 1);
+        let route = routes.get_mut(1).unwrap();
+        route.ask(now);
+        route.answered(2, 0, None, now);
+        assert_eq!(route.start_rank(now), Some(i16::MAX));
+        row.paused = true;
+        routes.learn(&row);
+        routes.all_hungry();
+        assert!(routes.choose(now, |_| true).is_empty() && !routes.any_hungry(now, |_| true));
+        assert_eq!(routes.get(1).unwrap().start_rank(now), None, "new runs do not start either");
+        assert!(routes.served_by(7).is_empty(), "nothing of it is asked of other workers");
+        routes.get_mut(1).unwrap().ask(now);
+        row.paused = false;
+        routes.learn(&row);
+        assert!(routes.any_hungry(now, |_| true), "what gathered meanwhile is asked for at once");
     }
 }

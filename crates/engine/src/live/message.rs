@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::time::rfc3339;
-use mainspring_core::work::LogLine;
+use mainspring_core::work::{LogLine, LogStream};
 use mainspring_core::workflow::Stage;
 use mainspring_core::{Micros, RunId, TaskKey};
 use mainspring_store::{AttemptEnd, AttemptOutcome, Happened, LogCursor, RunEvent, RunSummary, SessionRow, Transition};
@@ -120,6 +120,7 @@ impl LiveMessage {
         payload.insert("chunk".into(), cursor.chunk.into());
         payload.insert("timestamp".into(), rfc3339(line.at).into());
         payload.insert("stream".into(), line.stream.word().into());
+        payload.insert("level".into(), if line.stream == LogStream::Stderr { "error" } else { "info" }.into());
         payload.insert("message".into(), line.text.clone().into());
         Self::new(MessageType::Log, Some(run.id), None, &payload.into())
     }

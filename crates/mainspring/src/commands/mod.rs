@@ -24,6 +24,7 @@ pub(crate) mod lock;
 pub(crate) mod migrate;
 pub(crate) mod namespaces;
 pub(crate) mod notifications;
+pub(crate) mod pause;
 pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod runs;

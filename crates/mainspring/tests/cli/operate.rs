@@ -1,10 +1,10 @@
-//! `mainspring runs pause|resume|retry|rerun`.
+//! `mainspring runs pause|resume|retry|rerun`, `pause` and `resume`.
 
 use serde_json::json;
 
 use crate::support::{Place, hear, on_both_databases, task};
 
-on_both_databases! { a_run_is_paused_and_resumed failed_work_is_done_again }
+on_both_databases! { a_run_is_paused_and_resumed failed_work_is_done_again a_queue_is_paused_and_resumed }
 
 /// A handler and what it gives the work that it starts; `--config` stays the configuration file.
 #[test]
@@ -25,6 +25,25 @@ fn the_address_of_the_interface_is_that_of_the_server_that_serves() {
     place.call(&["ui"]).expect(2).says(&["there is no token", "start `mainspring server` here first"]);
     let server = place.server(&[]);
     place.call(&["ui"]).expect(0).says(&[&format!("http://{}/ui/#code=", server.address)]);
+}
+
+fn a_queue_is_paused_and_resumed(database: &str) {
+    let place = Place::on(database);
+    place.write("w.yaml", "name: w\ntasks: {t: {run: 'true', queue: gpu}}\n");
+    let made = place.call(&["pause", "--queue", "gpu", "--reason", "a new driver"]).expect(0).json();
+    assert_eq!((&made["queue"], &made["namespace"]), (&json!("gpu"), &json!(null)));
+    let _server = place.server(&[]);
+    let run = place.submit("w.yaml", &[]);
+    place.call(&["why", &run, "t"]).expect(0).says(&["queue `gpu` is paused by", ": a new driver"]);
+    place.call(&["pause", "-n", "sales"]).expect(0);
+    place.call(&["pause", "--list", "-o", "table"]).expect(0).says(&["NAMESPACE", "gpu", "sales", "a new driver"]);
+    // What holds in all namespaces holds in each.
+    let listed = place.call(&["pause", "--list", "-n", "sales"]).expect(0).json();
+    assert_eq!((&listed["items"][0]["queue"], &listed["items"][1]["namespace"]), (&json!("gpu"), &json!("sales")));
+    place.call(&["resume", "--queue", "gpu"]).expect(0);
+    assert_eq!(place.ended(&run)["status"], "success");
+    place.call(&["resume", "--all"]).expect(2).says(&["a pause of everything"]);
+    place.call(&["pause"]).expect(2).says(&["pause what?", "--queue QUEUE"]);
 }
 
 fn a_run_is_paused_and_resumed(database: &str) {

@@ -39,6 +39,15 @@ impl Caller {
         self.enter_as(self.access.role().unwrap_or(Role::Admin), namespace)
     }
 
+    /// Authorises what concerns all namespaces: the caller must have the role in all of them.
+    pub(crate) fn enter_everywhere(&self, role: Role) -> Result<(), Problem> {
+        self.note(None);
+        match self.identity.has_everywhere(role) {
+            true => Ok(()),
+            false => Err(Problem::forbidden(Some(role))),
+        }
+    }
+
     /// Authorises a role other than the one that the route demands.
     pub(crate) fn enter_as(&self, role: Role, namespace: &str) -> Result<(), Problem> {
         self.note(Some(namespace));

@@ -19,6 +19,7 @@ use super::stream::{Events, received, served};
 use crate::auth::caller::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
+use crate::words::log_level;
 
 /// Reads `ATTEMPT.CHUNK`, as an id of an event or as `after`.
 pub(crate) fn cursor(text: &str) -> Result<LogCursor, Problem> {
@@ -101,6 +102,7 @@ fn event(cursor: LogCursor, line: &LogLine, is_last: bool) -> Event {
         "attempt": cursor.attempt,
         "timestamp": rfc3339(line.at),
         "stream": line.stream.word(),
+        "level": log_level(line.stream),
         "message": line.text,
     });
     let event = Event::default().event("log").data(data.to_string());

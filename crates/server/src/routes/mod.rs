@@ -12,6 +12,7 @@ pub(crate) mod health;
 pub(crate) mod namespaces;
 pub(crate) mod notifications;
 pub(crate) mod overview;
+pub(crate) mod pauses;
 pub(crate) mod pools;
 pub(crate) mod runs;
 pub(crate) mod scheduler;
@@ -33,6 +34,7 @@ pub(crate) fn register(routes: &mut Routes) {
     audit::register(routes);
     namespaces::register(routes);
     notifications::register(routes);
+    pauses::register(routes);
     pools::register(routes);
     secrets::register(routes);
     backfills::register(routes);

@@ -175,6 +175,18 @@ on_both! {
         node.stop().await;
     }
 
+    async fn a_platform_of_null_is_every_namespace_and_for_administrators(api: &TestApi) {
+        let body = |platform: serde_json::Value| json!({"event_name": "e", "handler_name": "noop", "action_type": "create_job", "platform_id": platform});
+        api.post(HANDLERS).role(Role::Author).json(body(json!(null))).send().await.expect(403);
+        let global = api.post(HANDLERS).role(Role::Admin).json(body(json!(null))).send().await.expect(201).body();
+        assert_eq!(global["namespace"], json!(null));
+        let target = format!("{HANDLERS}/{}", global["id"].as_str().unwrap());
+        api.patch(&target).role(Role::Author).json(json!({"enabled": false})).send().await.expect(403);
+        api.delete(&target).role(Role::Author).send().await.expect(403);
+        let own = api.post(HANDLERS).role(Role::Author).json(body(json!("here"))).send().await.expect(201).body();
+        assert_eq!(own["namespace"], "here");
+    }
+
     async fn bad_events_and_handlers_are_explained(api: &TestApi) {
         let big = json!({"event_name": "e", "data": {"text": "x".repeat(1 << 20)}});
         api.post(EVENTS).role(Role::Operator).json(big).send().await.expect(413);

@@ -22,6 +22,7 @@ mod namespaces;
 mod notifications;
 mod openapi;
 mod operate;
+mod pauses;
 mod pools;
 mod refusals;
 mod repairs;

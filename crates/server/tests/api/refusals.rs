@@ -13,7 +13,7 @@ on_both! {
     async fn what_a_global_handler_does_is_shown_to_those_who_see_everything(api: &TestApi) {
         let config = json!({"workflow": "secret-plan", "namespace": "hidden"});
         let new = json!({"event_name": "e", "handler_name": "h", "action_type": "trigger_workflow", "action_config": config, "global": true});
-        let made = api.post(HANDLERS).role(Role::Author).json(new).send().await.expect(201).body();
+        let made = api.post(HANDLERS).role(Role::Admin).json(new).send().await.expect(201).body();
         let narrow = api.make_token("narrow", &[Grant::within("a", Role::Viewer)]).await;
         let one = format!("{HANDLERS}/{}", made["id"].as_str().unwrap());
         for target in [HANDLERS, &one] {

@@ -37,6 +37,11 @@ on_both! {
         }
         let logs = api.get(&format!("/api/v1/workflow-runs/{run}/tasks/a/logs")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!((&logs["items"][0]["message"], &logs["items"][0]["stream"], &logs["next"]), (&json!("hello from a"), &json!("stdout"), &json!(null)));
+        for (task, level) in [("a", "info"), ("b", "error")] {
+            let followed = api.get(&format!("/api/v1/workflow-runs/{run}/tasks/{task}/logs?follow=true")).role(Role::Viewer).send().await.expect(200);
+            assert!(followed.text.contains(&format!("\"level\":\"{level}\"")), "{}", followed.text);
+        }
+        assert_eq!(ended["correlation_id"], json!(null));
         let after = logs["after"].as_str().unwrap();
         let rest = api.get(&format!("/api/v1/workflow-runs/{run}/tasks/a/logs?after={after}")).role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(rest["items"], json!([]));

@@ -2,5 +2,6 @@
 
 pub(crate) mod catalog;
 pub(crate) mod files;
+pub(crate) mod pauses;
 mod task_templates;
 pub(crate) mod versions;

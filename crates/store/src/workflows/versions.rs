@@ -69,11 +69,20 @@ pub struct RouteRow {
     /// Canonical text: `key=value` pairs, sorted, joined by commas.
     pub labels: String,
     class: i16,
+    /// No task of it is started for now.
+    pub paused: bool,
 }
 
 impl RouteRow {
     pub fn new(id: i32, namespace: &str, queue: &str, labels: &str, class: SlotClass) -> Self {
-        Self { id, namespace: namespace.into(), queue: queue.into(), labels: labels.into(), class: class.code() }
+        Self {
+            id,
+            namespace: namespace.into(),
+            queue: queue.into(),
+            labels: labels.into(),
+            class: class.code(),
+            paused: false,
+        }
     }
 
     pub fn class(&self) -> SlotClass {
@@ -216,9 +225,14 @@ impl Store {
     }
 
     pub async fn routes(&self) -> Result<Vec<RouteRow>> {
-        Ok(read!(self, |conn| sqlx::query_as("SELECT id, namespace, queue, labels, class FROM routes ORDER BY id")
-            .fetch_all(conn)
-            .await?))
+        Ok(read!(self, |conn| {
+            sqlx::query_as(
+            "SELECT r.id, r.namespace, r.queue, r.labels, r.class, EXISTS (SELECT 1 FROM pauses p WHERE p.namespace IN ('', r.namespace) \
+             AND p.queue IN ('', r.queue) AND p.resumed_at IS NULL) AS paused FROM routes r ORDER BY r.id"
+        )
+        .fetch_all(conn)
+        .await?
+        }))
     }
 }
 

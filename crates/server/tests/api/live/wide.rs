@@ -92,7 +92,8 @@ async fn what_another_node_does_is_told_too() {
     there.submit(&spec, Submission::default()).await.unwrap();
     while lines == 0 || ends == 0 {
         let message = told(&mut subscription).await;
-        lines += usize::from(message["type"] == "log" && message["payload"]["message"] == "hello");
+        let payload = &message["payload"];
+        lines += usize::from(message["type"] == "log" && payload["message"] == "hello" && payload["level"] == "info");
         if tells_the_end(&message) {
             ends += 1;
             if lines == 0 {

@@ -42,6 +42,18 @@ CREATE TABLE routes (
     UNIQUE (namespace, queue, labels, class)
 );
 
+-- What is not started for now. An empty namespace or queue stands for all of them. A row whose `resumed_at` is set has no effect
+-- any more but one: what stood still until then is not stale for it.
+CREATE TABLE pauses (
+    namespace    text NOT NULL,
+    queue        text NOT NULL,
+    paused_by    text NOT NULL,
+    reason       text,
+    paused_at    bigint NOT NULL,
+    resumed_at   bigint,
+    PRIMARY KEY (namespace, queue)
+);
+
 -- Pools bound task runs, concurrency keys bound runs. A null capacity is unlimited.
 CREATE TABLE limits (
     id          integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -77,9 +77,9 @@ CREATE INDEX notifications_by_age ON notifications (created_at);
 -- retry, 2 steps in process. A claim does not touch its run: what runs has moved it when it started. 9223372036854775807 is never.
 CREATE VIEW v_open_runs AS
 SELECT l.run_id, w.namespace, w.name AS workflow, r.workflow_id, r.version, r.state, r.rank, r.created_at, l.phase,
-       max(r.progress_at, l.moved_at) AS moved_at,
+       max(r.progress_at, l.moved_at, coalesce((SELECT max(b.resumed_at) FROM pauses b WHERE b.namespace IN ('', w.namespace)), 0)) AS moved_at,
        coalesce(r.reopened_at, r.started_at, r.created_at) AS begun_at,
-       CASE WHEN r.state <> {run.running} OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) THEN 1 ELSE 0 END AS exempt,
+       CASE WHEN r.state <> {run.running} OR (l.busy = 0 AND l.waiting = 1 AND l.unbounded = 0) OR (l.stopped = 1 AND l.phase <> 2) THEN 1 ELSE 0 END AS exempt,
        CASE l.phase WHEN 0 THEN coalesce(v.waiting_for_dependencies, d.waiting_for_dependencies)
                     WHEN 1 THEN coalesce(v.waiting_for_retry, d.waiting_for_retry)
                     ELSE coalesce(v.steps_in_process, max(d.steps_in_process, coalesce(v.longest_timeout, 0))) END AS threshold,
@@ -88,6 +88,8 @@ FROM (SELECT t.run_id,
              CASE WHEN max(CASE WHEN t.state = {task.running} THEN 1 ELSE 0 END) = 1 THEN 2 WHEN max(CASE WHEN t.state = {task.retrying} THEN 1 ELSE 0 END) = 1 THEN 1 ELSE 0 END AS phase,
              max(CASE WHEN t.state IN ({task.pending}, {task.waiting}) THEN 0 ELSE 1 END) AS busy,
              max(CASE WHEN t.state = {task.waiting} THEN 1 ELSE 0 END) AS waiting,
+             max(CASE WHEN t.state = {task.ready} AND t.route IN (SELECT o.id FROM routes o JOIN pauses b ON b.namespace IN ('', o.namespace)
+                 AND b.queue IN ('', o.queue) AND b.resumed_at IS NULL) THEN 1 ELSE 0 END) AS stopped,
              max(CASE WHEN t.state = {task.waiting} AND t.due_at = 9223372036854775807 AND t.flags & {task_flag.expanded} = 0 AND NOT EXISTS (
                  SELECT 1 FROM waits x WHERE x.run_id = t.run_id AND x.idx = t.idx AND x.item = t.item AND x.child IS NOT NULL) THEN 1 ELSE 0 END) AS unbounded,
              max(CASE WHEN t.state = {task.running} THEN t.started_at WHEN t.state IN ({task.ready}, {task.gated}) THEN t.due_at ELSE 0 END) AS moved_at

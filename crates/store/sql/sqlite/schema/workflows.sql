@@ -42,6 +42,18 @@ CREATE TABLE routes (
     UNIQUE (namespace, queue, labels, class)
 );
 
+-- What is not started for now. An empty namespace or queue stands for all of them. A row whose `resumed_at` is set has no effect
+-- any more but one: what stood still until then is not stale for it.
+CREATE TABLE pauses (
+    namespace    TEXT NOT NULL,
+    queue        TEXT NOT NULL,
+    paused_by    TEXT NOT NULL,
+    reason       TEXT,
+    paused_at    INTEGER NOT NULL,
+    resumed_at   INTEGER,
+    PRIMARY KEY (namespace, queue)
+);
+
 -- Pools bound task runs, concurrency keys bound runs. A null capacity is unlimited.
 CREATE TABLE limits (
     id          INTEGER PRIMARY KEY AUTOINCREMENT,
