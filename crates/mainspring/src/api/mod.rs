@@ -31,15 +31,15 @@ const BASE: &str = "/api/v1";
 pub(crate) const PAGE: &str = "500";
 const JSON: &str = "application/json";
 
-/// A way to the API.
+/// A connection to the API.
 pub(crate) struct Connection {
-    way: Way,
+    transport: Transport,
     namespace: Option<String>,
 }
 
-enum Way {
-    Here { api: Box<Api>, client: Box<Client>, user: String },
-    There(Endpoint),
+enum Transport {
+    InProcess { api: Box<Api>, client: Box<Client>, user: String },
+    Http(Endpoint),
 }
 
 /// Parameters of a query; those without a value are left out.
@@ -87,7 +87,7 @@ impl Connection {
     fn there(app: &App<'_>) -> Result<Option<Self>> {
         let profile = Profile::load(app.profile.as_deref())?;
         let namespace = app.namespace.clone().or_else(|| profile.namespace.clone());
-        Ok(Endpoint::choose(app, &profile)?.map(|endpoint| Self { way: Way::There(endpoint), namespace }))
+        Ok(Endpoint::choose(app, &profile)?.map(|endpoint| Self { transport: Transport::Http(endpoint), namespace }))
     }
 
     fn here(app: &App<'_>, client: Client) -> Result<Self> {
@@ -97,12 +97,12 @@ impl Connection {
         };
         let api = Api::new(client.clone(), app.api_settings()).map_err(Failure::bad_input)?;
         let user = app.operator(None, None).by;
-        Ok(Self { way: Way::Here { api: Box::new(api), client: Box::new(client), user }, namespace })
+        Ok(Self { transport: Transport::InProcess { api: Box::new(api), client: Box::new(client), user }, namespace })
     }
 
     /// Acts under another name. A server knows the caller by the token, and receives the name in addition.
     pub(crate) fn acting_as(mut self, by: Option<&str>) -> Self {
-        if let (Way::Here { user, .. }, Some(by)) = (&mut self.way, by) {
+        if let (Transport::InProcess { user, .. }, Some(by)) = (&mut self.transport, by) {
             by.clone_into(user);
         }
         self
@@ -110,9 +110,9 @@ impl Connection {
 
     /// What works on the database, if that is at hand.
     pub(crate) fn client(&self) -> Option<&Client> {
-        match &self.way {
-            Way::Here { client, .. } => Some(client),
-            Way::There(_) => None,
+        match &self.transport {
+            Transport::InProcess { client, .. } => Some(client),
+            Transport::Http(_) => None,
         }
     }
 
@@ -123,9 +123,9 @@ impl Connection {
 
     /// Where the answers come from: the address of a server, or the database.
     pub(crate) fn place(&self) -> String {
-        match &self.way {
-            Way::There(endpoint) => endpoint.place(),
-            Way::Here { .. } => "the database".to_owned(),
+        match &self.transport {
+            Transport::Http(endpoint) => endpoint.place(),
+            Transport::InProcess { .. } => "the database".to_owned(),
         }
     }
 
@@ -200,9 +200,9 @@ impl Connection {
             headers.push(("content-type", content.kind.to_owned()));
             content.bytes
         });
-        match &self.way {
-            Way::There(endpoint) => endpoint.ask(method, &target, &headers, body).await,
-            Way::Here { api, user, .. } => {
+        match &self.transport {
+            Transport::Http(endpoint) => endpoint.ask(method, &target, &headers, body).await,
+            Transport::InProcess { api, user, .. } => {
                 let request = LocalRequest { user: user.clone(), method: method.to_owned(), target, headers, body };
                 let answer = api.ask(request).await;
                 Ok(Answer { status: answer.status, etag: answer.etag, bytes: answer.body, token: TokenSource::Local })
@@ -212,7 +212,7 @@ impl Connection {
 
     /// Writes a file as it comes.
     pub(crate) async fn download(&self, path: &[&str], query: Query<'_>, sink: &mut dyn std::io::Write) -> Result<()> {
-        if let Way::There(endpoint) = &self.way {
+        if let Transport::Http(endpoint) = &self.transport {
             return endpoint.download(&target(path, query), sink).await;
         }
         let content = self.ask("GET", path, query, None, &[]).await?.content()?;
@@ -221,9 +221,9 @@ impl Connection {
 
     /// The live events of a server. `None` with direct access to the database, which is polled instead.
     pub(crate) async fn events(&self, path: &[&str], query: Query<'_>) -> Result<Option<Events>> {
-        match &self.way {
-            Way::There(endpoint) => endpoint.follow(&target(path, query)).await.map(Some),
-            Way::Here { .. } => Ok(None),
+        match &self.transport {
+            Transport::Http(endpoint) => endpoint.follow(&target(path, query)).await.map(Some),
+            Transport::InProcess { .. } => Ok(None),
         }
     }
 }

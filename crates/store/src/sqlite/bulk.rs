@@ -59,7 +59,7 @@ impl Script {
     }
 
     /// Adds one or more statements; their values are added to what this returns.
-    pub(super) fn say(&mut self, text: &str) -> &mut Values {
+    pub(super) fn push(&mut self, text: &str) -> &mut Values {
         if !self.text.is_empty() {
             self.text.push_str("; ");
         }
@@ -162,7 +162,7 @@ impl Bulk {
         rows: &[R],
         add: &mut impl FnMut(&R, &mut Values),
     ) {
-        let values = script.say(&self.text(rows.len()));
+        let values = script.push(&self.text(rows.len()));
         head(values);
         let first = values.arguments.len();
         values.arguments.reserve(rows.len() * self.columns, 0);

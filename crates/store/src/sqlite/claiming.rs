@@ -56,10 +56,10 @@ pub(super) async fn claim_and_finish(
     let open: Vec<&Slots> = demand.wants.iter().filter(|slots| slots.free > 0).collect();
     for (nth, slots) in open.iter().enumerate() {
         let mut script = tx.script();
-        let values = script.say(CLAIM).add(slots.route).add(slots.free).add(slots.session).add(demand.claim);
+        let values = script.push(CLAIM).add(slots.route).add(slots.free).add(slots.session).add(demand.claim);
         values.add(now).add(now).add(slots.route).add(slots.free);
         if nth + 1 == open.len() {
-            script.say(FINISH).add(sessions).add(sessions);
+            script.push(FINISH).add(sessions).add(sessions);
         }
         let rows = tx.fetch(script).await?;
         let Some((claimed, cancelled)) = rows.split_first() else { continue };
@@ -68,7 +68,7 @@ pub(super) async fn claim_and_finish(
     }
     if open.is_empty() {
         let mut script = tx.script();
-        script.say(FINISH).add(sessions).add(sessions);
+        script.push(FINISH).add(sessions).add(sessions);
         read_cancelled(&tx.fetch(script).await?, reply)?;
     }
     tx.committed();

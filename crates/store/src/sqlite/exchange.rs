@@ -102,7 +102,7 @@ struct Opened {
 /// Begins the unit, moves the guard, reads which sessions are live, and removes what ended if it is known and little.
 async fn open(tx: &mut SqliteTx, lane: &Lane, sessions: &str, ended: Option<&Remembered>) -> Result<Opened> {
     let mut script = tx.script();
-    script.say(OPEN).add(lane.id).add(lane.seq).add(sessions);
+    script.push(OPEN).add(lane.id).add(lane.seq).add(sessions);
     if let Some(ended) = ended {
         ended.say_if_few(&mut script);
     }

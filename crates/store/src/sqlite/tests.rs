@@ -86,25 +86,25 @@ async fn what_is_left_for_later_is_said_before_anything_else_and_not_without_a_c
     const INSERT: &str = "INSERT INTO lanes (node, created_at) VALUES (x'00', ?)";
     let store = open().await;
     let mut dropped = sqlite(&store).begin().await.unwrap();
-    dropped.deferred().say(INSERT).add(1i64);
+    dropped.deferred().push(INSERT).add(1i64);
     drop(dropped);
     let mut tx = sqlite(&store).begin().await.unwrap();
-    tx.deferred().say(INSERT).add(2i64);
-    tx.deferred().say(INSERT).add(3i64);
+    tx.deferred().push(INSERT).add(2i64);
+    tx.deferred().push(INSERT).add(3i64);
     let count = "SELECT count(*) FROM lanes";
     let seen: i64 = sqlx::query_scalar(count).fetch_one(tx.connection().await.unwrap()).await.unwrap();
     assert_eq!(seen, 2, "a statement of any kind finds what was left for later");
-    tx.deferred().say(INSERT).add(4i64);
+    tx.deferred().push(INSERT).add(4i64);
     let mut script = tx.script();
-    script.say("SELECT created_at FROM lanes WHERE created_at > ? ORDER BY 1").add(2i64);
+    script.push("SELECT created_at FROM lanes WHERE created_at > ? ORDER BY 1").add(2i64);
     let rows = tx.fetch(script).await.unwrap();
     assert_eq!(rows.iter().map(|row| row.get::<i64, _>(0)).collect::<Vec<_>>(), [3, 4]);
-    tx.deferred().say(INSERT).add(5i64);
+    tx.deferred().push(INSERT).add(5i64);
     tx.commit().await.unwrap();
     assert_eq!(lanes(&store).await, 4);
 
     let mut refused = sqlite(&store).begin().await.unwrap();
-    refused.deferred().say("INSERT INTO lanes (node, created_at) VALUES (NULL, ?)").add(6i64);
+    refused.deferred().push("INSERT INTO lanes (node, created_at) VALUES (NULL, ?)").add(6i64);
     assert!(refused.commit().await.is_err());
     assert_eq!(lanes(&store).await, 4);
 }

@@ -102,7 +102,7 @@ impl SqliteTx {
     pub(crate) async fn commit(mut self) -> Result<()> {
         if self.joined.is_some() {
             let mut script = self.script();
-            script.say("RELEASE SAVEPOINT request_step");
+            script.push("RELEASE SAVEPOINT request_step");
             self.fetch(script).await?;
             let (learned, claimed, ended) =
                 (std::mem::take(&mut self.learned), std::mem::take(&mut self.claimed), std::mem::take(&mut self.ended));
@@ -117,7 +117,7 @@ impl SqliteTx {
             return Ok(());
         }
         let mut script = self.script();
-        script.say("COMMIT");
+        script.push("COMMIT");
         self.fetch(script).await?;
         self.committed();
         Ok(())
