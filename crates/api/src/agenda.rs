@@ -14,7 +14,7 @@ pub struct Agenda {
     pub now: String,
     /// The schedules whose fires are shown.
     pub schedules: Vec<AgendaSchedule>,
-    /// Past and future fires in the order of their times; empty if there are more than 2000.
+    /// Past and future fires in the order of their times; none if there are more than 2000, or with `seldom` some of them.
     pub fires: Vec<AgendaEntry>,
     /// Fires per hour, from the first hour of the window on.
     pub hours: Vec<u64>,

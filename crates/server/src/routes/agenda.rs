@@ -1,12 +1,13 @@
 //! `/schedules/agenda`: the fires of all schedules within a window, past and to come.
 
-use std::collections::{BTreeSet, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use axum::Json;
 use axum::extract::State;
 use mainspring_api::agenda::{Agenda, AgendaEntry, AgendaSchedule};
 use mainspring_core::Micros;
-use mainspring_core::schedule::Next;
+use mainspring_core::schedule::{CalendarSpec, Next, Schedule};
 use mainspring_core::time::rfc3339;
 use mainspring_store::TriggerRow;
 use serde::Deserialize;
@@ -48,6 +49,9 @@ pub(crate) struct Window {
     to: Option<String>,
     /// Only of this namespace
     namespace: Option<Name>,
+    /// If there are too many fires, list those of schedules that fire seldom, and what did not go as planned
+    #[serde(default)]
+    seldom: bool,
 }
 
 /// Show when schedules fired and will fire, over all workflows
@@ -76,50 +80,59 @@ pub(crate) async fn agenda(
         .collect();
     let past = store.fires_between(seen.as_deref(), from, to, MOST_COUNTED as i64).await?;
     let places: HashMap<Uuid, usize> = rows.iter().enumerate().map(|(place, row)| (row.id, place)).collect();
-    let mut gathered = Gathered::new(from, to);
+    let mut gathered = Gathered::new(from, to, rows.len(), window.seldom);
     for fire in past {
         let Some(place) = places.get(&fire.trigger) else { continue };
-        let entry = AgendaEntry {
+        gathered.add(Found {
+            at: fire.nominal_at,
             schedule: *place,
-            at: rfc3339(fire.nominal_at),
-            until: fire.until_at.map(rfc3339),
+            until: fire.until_at,
             count: fire.count,
-            outcome: fire.outcome.to_owned(),
+            outcome: fire.outcome,
             run_id: fire.run_id,
             reason: fire.reason,
-        };
-        gathered.add(fire.nominal_at, entry);
+        });
     }
-    for (place, row) in rows.iter().enumerate() {
-        let calendar =
-            row.trigger.calendar.as_ref().and_then(|name| calendars.get(&(row.namespace.clone(), name.clone())));
-        let Ok(schedule) = row.schedule(calendar) else { continue };
-        let (mut after, mut fired) = (row.covered_at.max(from - 1), row.fired);
-        let outcome = if row.paused || !row.active { "paused" } else { "future" };
-        while gathered.has_room()
-            && let Next::Fire { fire, .. } = schedule.next(after, fired)
-            && fire.fire_at < to
-        {
-            (after, fired) = (fire.nominal, fired + 1);
-            if fire.fire_at < from {
-                continue;
-            }
-            let entry = AgendaEntry {
-                schedule: place,
-                at: rfc3339(fire.fire_at),
-                until: None,
-                count: 1,
-                outcome: outcome.to_owned(),
-                run_id: None,
-                reason: None,
-            };
-            gathered.add(fire.fire_at, entry);
-        }
-    }
+    gather_upcoming(&rows, &calendars, &mut gathered);
     let workflows: Vec<Uuid> = rows.iter().map(|row| row.workflow_id).collect::<BTreeSet<_>>().into_iter().collect();
     let usual = usual_durations(&state, &workflows).await?;
     let schedules = rows.into_iter().map(|row| shown(row, &usual)).collect();
     Ok(Json(gathered.into_agenda(schedules, now)))
+}
+
+/// Adds the fires to come, the next one first: where there are too many, those that are left out are the last ones, not those
+/// of the last schedules.
+fn gather_upcoming(rows: &[TriggerRow], calendars: &HashMap<(String, String), CalendarSpec>, gathered: &mut Gathered) {
+    let schedules: Vec<Option<Schedule>> = rows
+        .iter()
+        .map(|row| {
+            let name = row.trigger.calendar.as_ref();
+            let calendar = name.and_then(|name| calendars.get(&(row.namespace.clone(), name.clone())));
+            row.schedule(calendar).ok()
+        })
+        .collect();
+    let (from, to) = (gathered.from, gathered.to);
+    let following = |place: usize, mut after: Micros, mut fired: u64| {
+        let schedule = schedules[place].as_ref()?;
+        while let Next::Fire { fire, .. } = schedule.next(after, fired)
+            && fire.fire_at < to
+        {
+            (after, fired) = (fire.nominal, fired + 1);
+            if fire.fire_at >= from {
+                return Some(Reverse((fire.fire_at, place, after, fired)));
+            }
+        }
+        None
+    };
+    let first = |(place, row): (usize, &TriggerRow)| following(place, row.covered_at.max(from - 1), row.fired);
+    let mut waiting: BinaryHeap<_> = rows.iter().enumerate().filter_map(first).collect();
+    while gathered.has_room()
+        && let Some(Reverse((at, place, after, fired))) = waiting.pop()
+    {
+        let outcome = if rows[place].paused || !rows[place].active { "paused" } else { "future" };
+        gathered.add(Found { at, schedule: place, until: None, count: 1, outcome, run_id: None, reason: None });
+        waiting.extend(following(place, after, fired));
+    }
 }
 
 fn shown(row: TriggerRow, usual: &HashMap<Uuid, i64>) -> AgendaSchedule {
@@ -139,39 +152,94 @@ fn shown(row: TriggerRow, usual: &HashMap<Uuid, i64>) -> AgendaSchedule {
     }
 }
 
+/// One fire of the window, or a range of them.
+struct Found {
+    at: Micros,
+    schedule: usize,
+    until: Option<Micros>,
+    count: i64,
+    outcome: &'static str,
+    run_id: Option<Uuid>,
+    reason: Option<String>,
+}
+
+impl Found {
+    /// Whether it went, or will go, as its schedule says.
+    fn is_planned(&self) -> bool {
+        matches!(self.outcome, "fired" | "future" | "paused")
+    }
+
+    fn into_entry(self) -> AgendaEntry {
+        AgendaEntry {
+            schedule: self.schedule,
+            at: rfc3339(self.at),
+            until: self.until.map(rfc3339),
+            count: self.count,
+            outcome: self.outcome.to_owned(),
+            run_id: self.run_id,
+            reason: self.reason,
+        }
+    }
+}
+
 struct Gathered {
     from: Micros,
     to: Micros,
-    entries: Vec<(Micros, AgendaEntry)>,
+    found: Vec<Found>,
+    /// How many fires of each schedule went as planned.
+    planned: Vec<usize>,
     hours: Vec<u64>,
     count: usize,
+    lists_seldom: bool,
 }
 
 impl Gathered {
-    fn new(from: Micros, to: Micros) -> Self {
+    fn new(from: Micros, to: Micros, schedules: usize, lists_seldom: bool) -> Self {
         let hours = usize::try_from((to - from + HOUR - 1) / HOUR).unwrap_or(0);
-        Self { from, to, entries: Vec::new(), hours: vec![0; hours], count: 0 }
+        Self { from, to, found: Vec::new(), planned: vec![0; schedules], hours: vec![0; hours], count: 0, lists_seldom }
     }
 
     fn has_room(&self) -> bool {
         self.count < MOST_COUNTED
     }
 
-    fn add(&mut self, at: Micros, entry: AgendaEntry) {
+    fn add(&mut self, found: Found) {
         self.count += 1;
-        let hour = usize::try_from((at - self.from) / HOUR).ok();
+        let hour = usize::try_from((found.at - self.from) / HOUR).ok();
         if let Some(hour) = hour.and_then(|hour| self.hours.get_mut(hour)) {
-            *hour += u64::try_from(entry.count).unwrap_or(1);
+            *hour += u64::try_from(found.count).unwrap_or(1);
         }
-        if self.entries.len() <= MOST_LISTED {
-            self.entries.push((at, entry));
+        if found.is_planned() {
+            self.planned[found.schedule] += 1;
+        }
+        if self.lists_seldom || self.found.len() <= MOST_LISTED {
+            self.found.push(found);
         }
     }
 
+    /// Leaves what did not go as planned, and all fires of as many schedules as there is room for, those that fire least first.
+    fn keep_seldom(&mut self) {
+        let mut room = MOST_LISTED.saturating_sub(self.count - self.planned.iter().sum::<usize>());
+        let mut places: Vec<usize> = (0..self.planned.len()).collect();
+        places.sort_by_key(|place| self.planned[*place]);
+        let mut is_kept = vec![false; places.len()];
+        for place in places {
+            let Some(left) = room.checked_sub(self.planned[place]) else { break };
+            (room, is_kept[place]) = (left, true);
+        }
+        self.found.retain(|found| !found.is_planned() || is_kept[found.schedule]);
+        self.found.truncate(MOST_LISTED);
+    }
+
     fn into_agenda(mut self, schedules: Vec<AgendaSchedule>, now: Micros) -> Agenda {
-        let is_bucketed = self.entries.len() > MOST_LISTED;
-        self.entries.sort_by_key(|(at, _)| *at);
-        let fires = if is_bucketed { Vec::new() } else { self.entries.into_iter().map(|(_, entry)| entry).collect() };
+        let is_bucketed = self.count > MOST_LISTED;
+        match (is_bucketed, self.lists_seldom) {
+            (true, true) => self.keep_seldom(),
+            (true, false) => self.found.clear(),
+            (false, _) => {}
+        }
+        self.found.sort_by_key(|found| found.at);
+        let fires = self.found.into_iter().map(Found::into_entry).collect();
         Agenda {
             from: rfc3339(self.from),
             to: rfc3339(self.to),

@@ -1,5 +1,6 @@
 //! The aggregates of the web interface: what they show, to whom, and at what price.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,6 +94,16 @@ on_both! {
         api.store("name: often\ntriggers: [{every: 1m}]\ntasks: {a: {run: echo}}\n").await;
         let many = seen(api, "/api/v1/schedules/agenda").await;
         assert_eq!((many["is_bucketed"].as_bool(), many["fires"].as_array().unwrap().len()), (Some(true), 0));
+        let seldom = seen(api, "/api/v1/schedules/agenda?seldom=true").await;
+        let listed: BTreeSet<&str> = seldom["fires"].as_array().unwrap().iter().map(|fire| seldom["schedules"][fire["schedule"].as_u64().unwrap() as usize]["workflow"].as_str().unwrap()).collect();
+        assert!(!listed.is_empty() && !listed.contains("often"), "{listed:?} are listed");
+        assert_eq!((seldom["is_bucketed"].as_bool(), &seldom["hours"]), (Some(true), &many["hours"]));
+        // A schedule that takes all the room takes it from the end of the window, not from other schedules.
+        api.store("name: always\ntriggers: [{every: 5s}]\ntasks: {a: {run: echo}}\n").await;
+        let full = seen(api, "/api/v1/schedules/agenda?seldom=true").await;
+        let hours: Vec<u64> = full["hours"].as_array().unwrap().iter().map(|hour| hour.as_u64().unwrap()).collect();
+        let last = hours.iter().rposition(|hour| *hour > 0).unwrap();
+        assert!(hours[last - 1] >= 720 + 60, "the last hours that are counted are counted for all schedules: {hours:?}");
         for (wrong, status) in [("from=x", 400), ("from=2026-01-01T00:00:00Z&to=2025-01-01T00:00:00Z", 422), ("from=2026-01-01T00:00:00Z&to=2027-01-01T00:00:00Z", 422)] {
             api.get(&format!("/api/v1/schedules/agenda?{wrong}")).role(Role::Viewer).send().await.expect(status);
         }
