@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { count, daysLater, duration, instant, midnight, offset, percent, relative, shortId, wall } from "./format";
+import { count, daysLater, duration, instant, midnight, offset, percent, relative, sentence, shortId, wall } from "./format";
 
 const AT = Date.parse("2026-03-29T00:30:00Z");
 
@@ -30,6 +30,11 @@ describe("days", () => {
   });
   it("follow one another over months and years", () => {
     expect([daysLater("2026-12-31", 1), daysLater("2026-03-01", -1), daysLater("2028-02-28", 1)]).toEqual(["2027-01-01", "2026-02-28", "2028-02-29"]);
+  });
+});
+describe("what the server says", () => {
+  it("becomes a sentence", () => {
+    expect([sentence("the run is over"), sentence("Is it?")]).toEqual(["The run is over.", "Is it?"]);
   });
 });
 describe("numbers", () => {

@@ -90,6 +90,9 @@ export function instant(at: number, now: number, zone: Zone): string {
   return then.slice(0, 4) === today.slice(0, 4) ? `${day} ${then.slice(11, 16)}${end}` : `${day} ${then.slice(0, 4)} ${then.slice(11, 16)}${end}`;
 }
 
+/** What the server says begins small and ends without a full stop: the sentence that is made of it. */
+export const sentence = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1) + (/[.?!]$/.test(text) ? "" : ".");
+
 export function count(value: number): string {
   return value.toLocaleString("en-GB").replaceAll(",", "\u202f");
 }
