@@ -172,22 +172,32 @@ impl Client {
         self.refused(crossing, &trigger.namespace).await.map(Some)
     }
 
-    /// A run that a trigger makes of an event.
-    async fn start_by(&self, event: &EventRow, trigger: &ListeningTrigger, target: &Spec) -> Settled {
-        let view = self.event_scope(event, target).await?.event.unwrap_or_default();
-        let view = json!({"id": event.id, "name": event.name, "data": view.get("data")});
-        let fires = Fires {
+    /// The fire of a trigger by an event; `view` is what expressions see of the event.
+    pub(super) fn fired_by<'a>(
+        &self,
+        event: &EventRow,
+        trigger: &'a ListeningTrigger,
+        target: &'a Spec,
+        view: &'a Value,
+    ) -> Fires<'a> {
+        Fires {
             id: trigger.id,
             run: self.clock().new_id(),
             trigger: &trigger.spec,
             spec: target,
             nominal: event.created_at,
-            event: Some(&view),
+            event: Some(view),
             depth: u32::try_from(event.depth).unwrap_or(0),
             cause: Some(event.root()),
             backfill: None,
-        };
-        match self.prepare_fire(fires).await {
+        }
+    }
+
+    /// A run that a trigger makes of an event.
+    async fn start_by(&self, event: &EventRow, trigger: &ListeningTrigger, target: &Spec) -> Settled {
+        let view = self.event_scope(event, target).await?.event.unwrap_or_default();
+        let view = json!({"id": event.id, "name": event.name, "data": view.get("data")});
+        match self.prepare_fire(self.fired_by(event, trigger, target, &view)).await {
             Ok(mut run) => {
                 if followed_run(event, trigger).is_some() {
                     let workflow = event.data.get("workflow").and_then(Value::as_str).unwrap_or_default();

@@ -10,7 +10,7 @@ use mainspring_store::{Error, EventRow, Finding, ListeningTrigger, Result};
 use serde_json::{Value, json};
 
 use crate::client::{Client, run_scope};
-use crate::schedule::firing::{FireError, Fires};
+use crate::schedule::firing::FireError;
 use crate::specs::Spec;
 
 impl Client {
@@ -64,18 +64,7 @@ impl Client {
         key: String,
         view: &Value,
     ) -> Result<Finding> {
-        let fires = Fires {
-            id: trigger.id,
-            run: self.clock().new_id(),
-            trigger: &trigger.spec,
-            spec: target,
-            nominal: event.created_at,
-            event: Some(view),
-            depth: u32::try_from(event.depth).unwrap_or(0),
-            cause: Some(event.root()),
-            backfill: None,
-        };
-        match self.prepare_fire(fires).await {
+        match self.prepare_fire(self.fired_by(event, trigger, target, view)).await {
             Ok(run) => Ok(Finding::New { key, run: Box::new(run) }),
             Err(FireError::Failed(failure)) => Ok(Finding::Failed(failure.message)),
             Err(FireError::Store(error)) => Err(error),

@@ -82,6 +82,27 @@ impl PurgeScope {
     }
 }
 
+/// The next runs of a scope that meet a condition over `$5`.
+macro_rules! find {
+    ($store:expr, $scope:expr, $condition:literal, $value:expr) => {
+        read!($store, |conn| {
+            sqlx::query_as(sql!(concat!(
+                "SELECT r.id, r.seq FROM runs r WHERE r.id > $1 AND r.id < $2 AND r.state >= {run.success} AND r.finished_at < $3 AND ",
+                $condition,
+                " AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
+                 AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $4"
+            )))
+            .bind($scope.after)
+            .bind($scope.end())
+            .bind($scope.before)
+            .bind(RUNS_PER_CHUNK)
+            .bind($value)
+            .fetch_all(conn)
+            .await?
+        })
+    };
+}
+
 #[boxed]
 impl Store {
     /// Deletes the next chunk of runs, and everything of theirs but dead letters; `None` when no run is left. Runs with a
@@ -114,34 +135,13 @@ impl Store {
 
     async fn next_to_purge(&self, scope: &PurgeScope) -> Result<Vec<RunId>> {
         let found: Vec<(RunId, i64)> = match scope.workflow {
-            None => read!(self, |conn| {
-                sqlx::query_as(
-                    sql!("SELECT r.id, r.seq FROM runs r WHERE r.id > $1 AND r.id < $2 AND r.state >= {run.success} AND r.finished_at < $3 \
-                     AND (CAST($5 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $5)) \
-                     AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
-                     AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $4"))
-                .bind(scope.after)
-                .bind(scope.end())
-                .bind(scope.before)
-                .bind(RUNS_PER_CHUNK)
-                .bind(&scope.namespace)
-                .fetch_all(conn)
-                .await?
-            }),
-            Some(workflow) => read!(self, |conn| {
-                sqlx::query_as(
-                    sql!("SELECT r.id, r.seq FROM runs r WHERE r.workflow_id = $5 AND r.id > $1 AND r.id < $2 \
-                     AND r.state >= {run.success} AND r.finished_at < $3 \
-                     AND NOT EXISTS (SELECT 1 FROM run_ends e WHERE e.run_id = r.id) \
-                     AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.run_id = r.id AND d.status = {letter.pending}) ORDER BY r.id LIMIT $4"))
-                .bind(scope.after)
-                .bind(scope.end())
-                .bind(scope.before)
-                .bind(RUNS_PER_CHUNK)
-                .bind(workflow)
-                .fetch_all(conn)
-                .await?
-            }),
+            None => find!(
+                self,
+                scope,
+                "(CAST($5 AS text) IS NULL OR EXISTS (SELECT 1 FROM workflows w WHERE w.id = r.workflow_id AND w.namespace = $5))",
+                &scope.namespace
+            ),
+            Some(workflow) => find!(self, scope, "r.workflow_id = $5", workflow),
         };
         let mut events = 0;
         let fits = found.iter().take_while(|(_, seq)| {
