@@ -7,7 +7,7 @@ use mainspring_core::{Diagnostic, Diagnostics, Workflow};
 
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result, cause};
-use crate::output::{Output, excerpt};
+use crate::output::{Output, excerpt, excerpt_of_warning};
 
 /// 16 MiB of YAML, the limit of the dialect.
 const LARGEST: u64 = 16 << 20;
@@ -88,8 +88,7 @@ impl Source {
     pub(crate) fn warn(&self, out: &Output, warnings: &[Diagnostic]) {
         let palette = out.error_palette();
         for warning in warnings {
-            let warning = Diagnostic { message: format!("warning: {}", warning.message), ..warning.clone() };
-            out.complaint(&format!("{}\n", excerpt(palette, &self.name, &self.text, &warning)));
+            out.complaint(&format!("{}\n", excerpt_of_warning(palette, &self.name, &self.text, warning)));
         }
     }
 

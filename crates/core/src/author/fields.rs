@@ -32,6 +32,12 @@ enum Segment<'p> {
     Index(usize),
 }
 
+impl Path<'_> {
+    fn is_root(&self) -> bool {
+        matches!(self.segment, Segment::Root)
+    }
+}
+
 impl Path<'static> {
     pub(super) const ROOT: Path<'static> = Path { parent: None, segment: Segment::Root };
 }
@@ -107,9 +113,16 @@ impl<'t> Reader<'t, '_> {
     pub(super) fn wrong_type(&mut self, id: NodeId, path: Path<'_>, expected: &str) {
         let what = subject(path);
         let message = format!("{what} must be {expected}, not {}", self.describe(id));
-        let help =
-            (id == self.tree.root()).then(|| "begin with `name: …`, and `tasks:` with a name for each below".into());
-        self.report.push(self.place(id), path, message, help);
+        let help = match path.segment {
+            _ if id == self.tree.root() => Some("begin with `name: …`, and `tasks:` with a name for each below"),
+            Segment::Key("approval") => Some("write `approval: {}`, with `roles`, `message` and `timeout` as needed"),
+            Segment::Key("wait") => Some("write `wait: {for: 5m}`, `wait: {until: …}` or `wait: {event: …}`"),
+            Segment::Key("inputs") if expected == "a mapping" && path.parent.is_some_and(|parent| parent.is_root()) => {
+                Some("write `inputs: {day: {type: date}}`: a name for each, and what it takes")
+            }
+            _ => None,
+        };
+        self.report.push(self.place(id), path, message, help.map(Into::into));
     }
 
     /// The entries of a mapping; nothing at all reads like an empty one.
@@ -144,13 +157,14 @@ impl<'t> Reader<'t, '_> {
         let mut from = 0;
         while let Some(found) = text[from..].find("{{").map(|found| from + found) {
             from = found + 2;
-            let Some(inner) = text[from..].split_once("}}").map(|(inner, _)| inner.trim()) else { return };
+            let Some((within, _)) = text[from..].split_once("}}") else { return };
+            let inner = within.trim();
             let is_name = inner.starts_with(|first: char| first.is_ascii_alphabetic())
                 && inner.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
             if is_name && !text[..found].ends_with('$') {
                 let message = format!("{} stays as it is written", quoted(&format!("{{{{ {inner} }}}}")));
                 let help = "expressions are written `${{ … }}`; the day of a run is `${{ run.scheduled_for | date }}`";
-                let place = self.tree.locate(id, found, inner.len() + 4);
+                let place = self.tree.locate(id, found, within.len() + 4);
                 self.report.warn(place, path, message, Some(help.into()));
             }
         }

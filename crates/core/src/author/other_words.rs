@@ -3,7 +3,7 @@
 use super::dialect::Table;
 
 /// What other programs call it, by the mapping that the key was written in.
-const OTHER_WORDS: [(&str, &str, &str); 40] = [
+const OTHER_WORDS: [(&str, &str, &str); 41] = [
     ("a workflow", "schedule", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "schedules", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
     ("a workflow", "cron", "write `triggers: [{cron: \"0 2 * * *\"}]`"),
@@ -37,6 +37,7 @@ const OTHER_WORDS: [(&str, &str, &str); 40] = [
     ("a task", "with_items", "write `foreach`"),
     ("a task", "strategy", "write `matrix`, `fail_fast` and `max_parallel` in the task itself"),
     ("a task", "container", "write `image`"),
+    ("a task", "inputs", "inputs of another workflow belong into `workflow: {name: …, inputs: {…}}`; for a script write `env`"),
     ("a task", "dotenv", "write `env_file`"),
     ("a task", "continue_on", "write `exit_codes: {continue: [3], skip: [99]}`, or `on_exhausted: continue`"),
     ("a workflow", "dotenv", "write `env_file`"),

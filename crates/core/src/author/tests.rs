@@ -207,6 +207,22 @@ fn values_of_the_wrong_kind() {
         "3:25: `1001` is not a priority\n  help: write `low`, `medium`, `high`, `critical` or a number from 0 to 1000",
     );
     check_task(
+        "approval: true",
+        "3:17: `approval` must be a mapping, not true or false\n  help: write `approval: {}`, with `roles`, `message` and `timeout` as needed",
+    );
+    check_task(
+        "wait: 5m",
+        "3:13: `wait` must be a mapping, not a text\n  help: write `wait: {for: 5m}`, `wait: {until: …}` or `wait: {event: …}`",
+    );
+    check_task(
+        "workflow: other, inputs: {day: x}",
+        "3:24: a task has no key `inputs`\n  help: inputs of another workflow belong into `workflow: {name: …, inputs: {…}}`; for a script write `env`",
+    );
+    check(
+        "name: w\ninputs:\n  - name: day\ntasks: {}",
+        "3:3: `inputs` must be a mapping, not a list\n  help: write `inputs: {day: {type: date}}`: a name for each, and what it takes",
+    );
+    check_task(
         "run: x, retry: 5",
         "3:22: `retry` must be a mapping, not a number\n  help: write `retry: {attempts: 5}`, the first attempt included",
     );

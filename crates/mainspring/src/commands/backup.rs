@@ -1,6 +1,7 @@
 //! `mainspring backup`, `restore` and `migrate-store`: whole databases.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mainspring_store::{Connect, SchemaState, Store};
@@ -72,11 +73,12 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
         return Err(Failure::bad_input(format!("there is no file {}", args.file.display())));
     }
     // A copy that this program cannot serve is refused before anything is touched.
+    if !is_database(&args.file) {
+        return Err(no_backup(&args.file));
+    }
     let copy = Store::connect(&Connect::new(format!("sqlite://{}", args.file.display()))).await?;
     match copy.schema_state().await? {
-        SchemaState::Empty => {
-            return Err(Failure::bad_input(format!("{} is not a backup of Mainspring", args.file.display())));
-        }
+        SchemaState::Empty => return Err(no_backup(&args.file)),
         SchemaState::Newer { .. } => copy.require_current_schema().await?,
         SchemaState::Current | SchemaState::Behind { .. } => {}
     }
@@ -110,6 +112,18 @@ pub(crate) async fn restore(app: &App<'_>, args: &RestoreArgs) -> Result {
         app.out.note(format_args!("its schema was older: {steps} steps were applied"));
     }
     Ok(Exit::Success)
+}
+
+/// Whether a file begins as SQLite's do.
+fn is_database(file: &Path) -> bool {
+    let mut start = [0; 16];
+    let read = std::fs::File::open(file).and_then(|mut file| file.read_exact(&mut start));
+    read.is_ok() && &start == b"SQLite format 3\0"
+}
+
+fn no_backup(file: &Path) -> Failure {
+    Failure::bad_input(format!("{} is not a backup of Mainspring", file.display()))
+        .remedy("name a file that `mainspring backup` has written")
 }
 
 /// Where a database that is replaced goes; what was replaced earlier stays.

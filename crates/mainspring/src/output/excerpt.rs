@@ -12,9 +12,17 @@ const AFTER: usize = 40;
 
 /// `error: …`, the place, the line with carets under the fault, and the help.
 pub(crate) fn excerpt(palette: Palette, file: &str, source: &str, problem: &Diagnostic) -> String {
+    drawn(palette, ("error:", Paint::Red), file, source, problem)
+}
+
+/// The same of what is allowed but hardly meant: `warning: …`.
+pub(crate) fn excerpt_of_warning(palette: Palette, file: &str, source: &str, warning: &Diagnostic) -> String {
+    drawn(palette, ("warning:", Paint::Yellow), file, source, warning)
+}
+
+fn drawn(palette: Palette, head: (&str, Paint), file: &str, source: &str, problem: &Diagnostic) -> String {
     let place = problem.place;
-    let mut text =
-        format!("{} {}\n", palette.paint(Paint::Red, "error:"), palette.paint(Paint::Bold, &problem.message));
+    let mut text = format!("{} {}\n", palette.paint(head.1, head.0), palette.paint(Paint::Bold, &problem.message));
     let number = place.line.to_string();
     let margin = " ".repeat(number.len());
     let bar = palette.paint(Paint::Blue, "|");
@@ -24,7 +32,7 @@ pub(crate) fn excerpt(palette: Palette, file: &str, source: &str, problem: &Diag
     if !line.trim().is_empty() {
         let (shown, column) = window(line, place.column as usize - 1);
         let length = (place.length as usize).clamp(1, super::width(&shown).saturating_sub(column).max(1));
-        let carets = palette.paint(Paint::Red, "^".repeat(length));
+        let carets = palette.paint(head.1, "^".repeat(length));
         let _ = writeln!(text, "{} {bar} {shown}", palette.paint(Paint::Blue, &number));
         let _ = writeln!(text, "{margin} {bar} {}{carets}", " ".repeat(column));
     }

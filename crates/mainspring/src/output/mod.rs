@@ -17,7 +17,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 pub(crate) use clock::local_text;
-pub(crate) use excerpt::excerpt;
+pub(crate) use excerpt::{excerpt, excerpt_of_warning};
 pub(crate) use table::Table;
 pub(crate) use text::{clip, plain, seconds, width};
 
