@@ -195,11 +195,11 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, model: &Model, sight: Sight) {
         (Some(_), false) => lines.push(keys(" up/down choose a task  c cancel  r retry  ? help  q back", sight)),
         (_, true) => {
             lines.push(keys(
-                " up/down or k/j, page up/down, home/end choose; enter opens a run; q or esc goes back",
+                " up/down, k/j, page up/down, home/end choose  enter opens  q or esc goes back",
                 sight,
             ));
             lines.push(keys(
-                " c cancels the run (asks first); r does its failed tasks again; ctrl-c ends; ? hides this",
+                " c cancels the run (asks first)  r does failed tasks again  ctrl-c ends  ? hides",
                 sight,
             ));
         }

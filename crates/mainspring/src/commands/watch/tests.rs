@@ -294,6 +294,14 @@ fn hostile_texts_are_harmless() {
 }
 
 #[test]
+fn the_keys_are_explained_on_80_columns() {
+    let mut model = list();
+    model.shows_help = true;
+    let drawn = shown(&model, 80, 24);
+    assert!(drawn.contains("q or esc goes back") && drawn.contains("? hides"), "{drawn}");
+}
+
+#[test]
 fn every_size_is_drawn() {
     let mut asked = list();
     press(&mut asked, Key::Letter('c'));
