@@ -219,6 +219,11 @@ for (const kind of DATABASES) {
       await open(`/calendar?from=${year}-03-${change - 3}`);
       for (const day of [change - 2, change + 1]) await page.locator(`[data-hour="${year}-03-${day} 07"]`, { hasText: ":30 heartbeat" }).waitFor();
       await page.locator(".head", { hasText: "+02:00" }).waitFor();
+      // What fires every minute from then on is counted, and hides nothing of what fires seldom.
+      await server.store(`name: often\ntriggers: [{cron: "* * * * *", start: "${year}-03-${change - 3}T00:00:00Z"}]\ntasks: {a: {function: noop}}\n`);
+      await page.reload();
+      await page.getByText("those of schedules that fire often are counted by the hour").waitFor();
+      for (const day of [change - 2, change + 1]) await page.locator(`[data-hour="${year}-03-${day} 07"]`, { hasText: /:30 heartbeat\s*\+6[01]/ }).waitFor();
       await page.locator(`[data-hour="${year}-03-${change + 1} 07"]`).click();
       await page.getByRole("dialog", { name: "Fires of the hour" }).waitFor();
       await page.keyboard.press("Escape");
