@@ -2,6 +2,7 @@
 
 use mainspring_boxed::boxed;
 use mainspring_core::TaskKey;
+use mainspring_core::dead_letter::Resolution;
 use mainspring_core::ids::NO_ITEM;
 use mainspring_core::state::TaskState;
 use mainspring_store::{Error, Operator, Reopen, Repair, Repaired};
@@ -72,6 +73,11 @@ impl Client {
             TaskAction::MaxAttempts(most) => Repair::MaxAttempts(*most),
             TaskAction::Timeout(ms) => Repair::Timeout(*ms),
         };
+        // An action on an entry counts its end itself.
+        let letter = match operator.letter {
+            Some(_) => None,
+            None => self.store.letter_of(key.run, Some(key)).await?,
+        };
         let repaired =
             self.repeat(|| self.store.repair(self.now(), self.clock.new_id(), key, &repair, operator)).await?;
         let acted = match repaired {
@@ -83,6 +89,9 @@ impl Client {
                 Acted::Reopened
             }
         };
+        if let Some(letter) = letter.filter(|letter| letter.status == Resolution::Pending) {
+            self.record_if_closed(&letter).await;
+        }
         self.store.proceed_run(self.now(), key.run).await?;
         self.announce_work().await;
         Ok(acted)

@@ -5,7 +5,7 @@ use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{Created, DeadLetter, Error, Operator, Reopen};
+use mainspring_store::{Created, DeadLetter, Error, LetterPatch, Operator, Reopen};
 use mainspring_telemetry::Event;
 use serde_json::json;
 use uuid::Uuid;
@@ -129,10 +129,33 @@ impl Client {
         }
     }
 
+    /// Edits the record of an entry; its run is not touched.
+    pub async fn patch_letter(&self, letter: &DeadLetter, patch: &LetterPatch) -> Result<(), Error> {
+        self.store.patch_letter(self.now(), letter.id, patch).await?;
+        if let Some(status) = patch.status.filter(|_| letter.status == Resolution::Pending) {
+            self.record_resolution(letter, status);
+        }
+        Ok(())
+    }
+
+    /// Counts the end of an entry that was pending before an action on its task. The action is done, so that an entry
+    /// which cannot be read is left uncounted.
+    pub(crate) async fn record_if_closed(&self, letter: &DeadLetter) {
+        if let Ok(now) = self.store.letter(letter.id).await {
+            self.record_resolution(letter, now.status);
+        }
+    }
+
     pub(super) fn record_closed(&self, letter: &DeadLetter, action: LetterAction) {
-        let seconds = (self.now() - letter.created_at).max(0) as f64 / 1_000_000.0;
-        let (reason, resolution) = (letter.reason.word(), action.resolution().word());
-        self.metrics.record(Event::DeadLetterClosed { reason, resolution, seconds });
+        self.record_resolution(letter, action.resolution());
+    }
+
+    fn record_resolution(&self, letter: &DeadLetter, status: Resolution) {
+        if status.is_closed() {
+            let seconds = (self.now() - letter.created_at).max(0) as f64 / 1_000_000.0;
+            let (reason, resolution) = (letter.reason.word(), status.word());
+            self.metrics.record(Event::DeadLetterClosed { reason, resolution, seconds });
+        }
     }
 
     async fn do_about(

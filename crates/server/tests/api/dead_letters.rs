@@ -34,6 +34,30 @@ async fn entry(api: &TestApi, id: &str) -> Value {
 }
 
 on_both! {
+    async fn every_way_to_close_an_entry_is_measured(api: &TestApi) {
+        api.store("{name: w, tasks: {a: {run: 'exit 1'}, b: {run: 'exit 1'}, c: {run: 'exit 1'}}}").await;
+        let node = api.node().await;
+        let run = api.start("w").await;
+        api.until(&run, "failed").await;
+        let entry = api.get(&format!("/api/v1/dlq/task/{run}.0")).role(Role::Viewer).send().await.expect(200).body();
+        let target = format!("/api/v1/dlq/{}", entry["id"].as_str().unwrap());
+        for notes in ["lost", "for ever"] {
+            let edit = json!({"resolution_status": "permanent_failure", "resolution_notes": notes});
+            api.patch(&target).role(Role::Operator).json(edit).send().await.expect(200);
+        }
+        for (task, action) in [("b", "skip"), ("c", "resolve_manually")] {
+            let target = format!("/api/v1/workflow-runs/{run}/tasks/{task}/actions");
+            api.post(&target).role(Role::Operator).json(json!({"action": action})).send().await.expect(200);
+            api.until(&run, "failed").await;
+        }
+        let metrics = api.get("/metrics").role(Role::Viewer).send().await.expect(200).text;
+        for status in ["permanent_failure", "skipped", "resolved"] {
+            let line = format!("scheduler_dlq_time_in_queue_seconds_count{{resolution_status=\"{status}\",dlq_reason=\"max_retries_exceeded\"}} 1\n");
+            assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+        }
+        node.stop().await;
+    }
+
     async fn exhausted_retries_arrive_with_full_context(api: &TestApi) {
         api.store(CHAIN).await;
         let node = api.node().await;

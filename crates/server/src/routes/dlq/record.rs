@@ -35,7 +35,7 @@ pub(super) async fn patch(
     Path(id): Path<Uuid>,
     Body(body): Body<DlqPatch>,
 ) -> Result<Json<DlqEntry>, Problem> {
-    find(&state, &caller, id).await?;
+    let letter = find(&state, &caller, id).await?;
     let status = match body.resolution_status.as_deref() {
         None => None,
         Some(word) => Some(Resolution::parse(word).map_err(|_| {
@@ -51,8 +51,7 @@ pub(super) async fn patch(
         acted_by: operator.token.unwrap_or(operator.by),
         metadata: metadata(body.metadata)?,
     };
-    let client = state.client();
-    client.store().patch_letter(client.now(), id, &patch).await.map_err(|error| match error {
+    state.client().patch_letter(&letter, &patch).await.map_err(|error| match error {
         mainspring_store::Error::Rejected(_) if status == Some(Resolution::Pending) => {
             Problem::conflict("another entry of it is pending already: edit that one")
         }
