@@ -122,6 +122,7 @@ impl RemoteSession {
     pub(crate) fn settle(&self, tokens: impl IntoIterator<Item = (TaskToken, bool)>) {
         let mut state = self.state();
         for (token, counts) in tokens {
+            state.forget(token);
             state.pending.remove(&token);
             state.settled.insert(token, counts);
         }
@@ -168,7 +169,6 @@ impl SessionState {
     /// Notes that a result is being handed in. False if it already is.
     pub(crate) fn hand_in(&mut self, token: TaskToken) -> bool {
         self.forget(token);
-        self.log_ends.remove(&token);
         self.pending.insert(token)
     }
 
@@ -176,6 +176,7 @@ impl SessionState {
     pub(crate) fn forget(&mut self, token: TaskToken) {
         self.delivered.remove(&token);
         self.cancels.remove(&token);
+        self.log_ends.remove(&token);
         self.outbox.retain(|assignment| TaskToken::of(assignment) != token);
     }
 
@@ -305,4 +306,23 @@ impl Workforce for RemoteSession {
     }
 
     fn lease_renewed(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use mainspring_core::RunId;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_whose_result_is_settled_is_not_asked_to_stop_any_more() {
+        let session = RemoteSession::new(1, Vec::new(), Served::default(), false);
+        let key = TaskKey { run: RunId::from_u128(1), index: 0, item: -1 };
+        let token = TaskToken { key, session: 1, attempt: 1 };
+        session.state().ask_to_stop(token, "it is not this session's".into());
+        assert_eq!(session.state().answer(1).cancel.len(), 1);
+        session.settle([(token, false)]);
+        let answer = session.state().answer(2);
+        assert_eq!((answer.fenced, answer.cancel), (vec![token], Vec::new()));
+    }
 }
