@@ -131,6 +131,33 @@ async fn a_server_that_is_stopped_while_the_store_is_away_leaves() {
     server.stop(PATIENCE).await.unwrap_or_else(|error| panic!("{error}\n{}", server.last_lines(30)));
 }
 
+/// The pool keeps its connections, the lanes have lost theirs and get no others.
+#[tokio::test]
+async fn a_node_that_is_stopped_while_its_lanes_get_no_connection_ends() {
+    let database = TestDatabase::postgres().await;
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let node = TestNode::start(database.store(), Registry::builder().build()).await.unwrap();
+    let source =
+        format!("{{name: away, tasks: {{a: {{run: 'until test -e {}; do sleep 0.02; done'}}}}}}", go.display());
+    let spec = node.client().put_workflow(mainspring_core::parse(&source).unwrap(), &source).await.unwrap();
+    node.client().submit(&spec, Submission::default()).await.unwrap();
+    until("the task runs", PATIENCE, async || Ok((node.running() > 0).then_some(()))).await.unwrap();
+    let options: sqlx::postgres::PgConnectOptions = database.url().parse().unwrap();
+    let name = options.get_database().unwrap().to_owned();
+    let mut operator = PgConnection::connect_with(&options.database("postgres")).await.unwrap();
+    let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&mut operator).await.unwrap();
+    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND query LIKE '%exchange_v1%'";
+    let lanes = sqlx::query(cut).bind(&name).fetch_all(&mut operator).await.unwrap();
+    assert!(!lanes.is_empty());
+    std::fs::write(go, "").unwrap();
+    until("the task has ended", PATIENCE, async || Ok((node.running() == 0).then_some(()))).await.unwrap();
+    tokio::time::timeout(PATIENCE, node.stop()).await.expect("it ends");
+    let allow = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS true");
+    sqlx::raw_sql(sqlx::AssertSqlSafe(allow)).execute(&mut operator).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_result_whose_failure_the_database_refuses_too_is_handed_in_until_it_is_taken() {
     let database = TestDatabase::postgres().await;
