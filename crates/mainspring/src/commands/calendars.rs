@@ -7,7 +7,7 @@ use super::schedules::text;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result, cause};
-use crate::output::{Format, Table};
+use crate::output::{Format, Table, local_text};
 
 const LARGEST: u64 = 1 << 20;
 
@@ -119,6 +119,7 @@ fn show(app: &App<'_>, row: &Value) {
         Format::Table => {
             for (field, value) in row.as_object().into_iter().flatten() {
                 let items: Vec<String> = match value {
+                    Value::String(at) if field.ends_with("_at") => vec![local_text(at)],
                     Value::Array(items) if items.is_empty() => continue,
                     Value::Array(items) => items.iter().map(shown).collect(),
                     other => vec![shown(other)],

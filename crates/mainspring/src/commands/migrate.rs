@@ -2,13 +2,13 @@
 
 use clap::{Args, Subcommand};
 use mainspring_core::time::rfc3339;
-use mainspring_store::{SchemaState, Store};
+use mainspring_store::{Connect, SchemaState, Store};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::database;
 use crate::failure::{Exit, Failure, Result};
-use crate::output::{Format, Paint, Table};
+use crate::output::{Format, Paint, Table, local_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum MigrateCommand {
@@ -34,7 +34,7 @@ pub(crate) struct DryRun {
 
 pub(crate) async fn migrate(app: &App<'_>, command: MigrateCommand) -> Result {
     app.start_logs();
-    let client = app.client(database::connect(&app.config).await?)?;
+    let client = app.client(connect(app, &command).await?)?;
     let store = client.store();
     match command {
         MigrateCommand::Status => status(app, store).await,
@@ -64,6 +64,21 @@ pub(crate) async fn migrate(app: &App<'_>, command: MigrateCommand) -> Result {
             refuse_while_used(store).await?;
             let done = store.migrate_down(steps).await?;
             print_steps(app, store, done, "taken back").await
+        }
+    }
+}
+
+/// What only looks creates no file: where there is none, it looks at an empty database that goes with this process.
+async fn connect(app: &App<'_>, command: &MigrateCommand) -> Result<Store> {
+    let only_looks = match command {
+        MigrateCommand::Status => true,
+        MigrateCommand::Up(DryRun { dry_run }) | MigrateCommand::Down { dry_run: DryRun { dry_run }, .. } => *dry_run,
+    };
+    match database::sqlite_file(&app.config.database).filter(|file| only_looks && !file.exists()) {
+        None => database::connect(&app.config).await,
+        Some(file) => {
+            app.out.note(format_args!("there is no database file {} yet", file.display()));
+            Ok(Store::connect(&Connect::new("sqlite::memory:")).await?)
         }
     }
 }
@@ -105,7 +120,7 @@ async fn status(app: &App<'_>, store: &Store) -> Result {
             let mut table = Table::new(&["STEP", "NAME", "APPLIED"]);
             for step in &steps {
                 let (applied, paint) = match step.applied_at {
-                    Some(at) => (rfc3339(at), Paint::Green),
+                    Some(at) => (local_text(&rfc3339(at)), Paint::Green),
                     None => ("missing".to_owned(), Paint::Yellow),
                 };
                 table.row(vec![(step.version.to_string(), None), (step.name.to_owned(), None), (applied, Some(paint))]);

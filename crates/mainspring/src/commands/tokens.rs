@@ -78,12 +78,18 @@ pub(crate) async fn tokens(app: &App<'_>, command: TokensCommand) -> Result {
             let expires_at = expires.map(|when| parse_future("expires", &when, now).map(rfc3339)).transpose()?;
             let api = Connection::open(app).await?;
             let namespace = api.namespace().filter(|_| !everywhere).map(str::to_owned);
-            let body = CreateToken { name, role: Some(role.into()), namespace, grants: None, expires_at };
+            let place = match &namespace {
+                Some(namespace) => format!("namespace {namespace}"),
+                None => "every namespace".to_owned(),
+            };
+            let role = Role::from(role);
+            let role_there = format!("{} in {place}", role.word());
+            let body = CreateToken { name, role: Some(role), namespace, grants: None, expires_at };
             let made: MadeToken = api.write("POST", PATH, &[], &body).await?;
             match app.out.record_format() {
                 Format::Table => {
                     app.out.line(made.token);
-                    app.out.note("it is shown this once; whoever has it has its role");
+                    app.out.note(format_args!("it is shown this once; its holder is {role_there}"));
                 }
                 format => app.out.value(format, &json!({"id": made.id, "token": made.token})),
             }

@@ -99,7 +99,7 @@ fn show(app: &App<'_>, worker: &Value) {
         Format::Table => {
             let mut table = Table::new(&["FIELD", "VALUE"]);
             for (field, value) in worker.as_object().into_iter().flatten() {
-                let value = value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+                let value = value.as_str().map_or_else(|| value.to_string(), local_text);
                 table.row(vec![(field.clone(), None), (value, None)]);
             }
             table.print(app.out);
