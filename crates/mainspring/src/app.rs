@@ -33,6 +33,9 @@ pub(crate) struct App<'a> {
     verbose: u8,
 }
 
+/// What is amiss. What became of an event is in the answer of the command that announced it.
+const USUAL_OF_COMMANDS: &str = "warn,mainspring_engine::events::event_delivery=error";
+
 impl<'a> App<'a> {
     pub(crate) fn new(config: Config, common: Common, out: &'a Output) -> Result<Self> {
         if let Some(namespace) = &common.namespace {
@@ -51,7 +54,7 @@ impl<'a> App<'a> {
 
     /// Starts logging for a command: text, and only what is amiss.
     pub(crate) fn start_logs(&self) {
-        self.start_logs_as("warn", LogFormat::Text);
+        self.start_logs_as(USUAL_OF_COMMANDS, LogFormat::Text);
     }
 
     /// Starts logging for a server: JSON unless it runs on a terminal.
@@ -65,7 +68,7 @@ impl<'a> App<'a> {
             (true, _, _) => "error",
             (_, 0, Some(level)) => level,
             (_, 0, None) => usual,
-            (_, 1, _) if usual == "warn" => "info",
+            (_, 1, _) if usual == USUAL_OF_COMMANDS => "info",
             (_, 1, _) => "debug,sqlx=warn",
             _ => "trace,sqlx=info",
         };

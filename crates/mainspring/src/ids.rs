@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 
 const LAST: &str = "@last";
 /// The beginning of an id that tells its millisecond: enough but for runs that were made together.
-const SHORT: usize = 13;
+pub(crate) const SHORT: usize = 13;
 /// Fewer characters say nothing.
 const LEAST: usize = 4;
 
@@ -87,13 +87,38 @@ pub(crate) async fn find_among(api: &Connection, path: &[&str], what: &str, text
     };
     match matching.as_slice() {
         [one] => Ok(one.clone()),
-        [] => Err(Failure::bad_input(format!("there is no {what} {}", quoted(text)))
-            .remedy("write its name, its id, or the beginning of its id; `list` shows them")),
+        [] => Err(Failure::bad_input(format!("there is no {what} {}", quoted(text))).remedy(ways_to_name(what))),
+        several if found.items.iter().any(|item| named(&item)) => {
+            let how_many = format!("{} have the name {}: {}", several.len(), quoted(text), several.join(", "));
+            Err(Failure::bad_input(how_many).remedy("write the id of the one that is meant"))
+        }
         several => Err(several_match(text, several.iter().cloned())),
     }
 }
 
-fn several_match(text: &str, ids: impl Iterator<Item = String>) -> Failure {
+/// Refuses what is no whole id, where no list could tell which one begins so.
+pub(crate) fn require_id(what: &str, text: &str, remedy: &str) -> Result<()> {
+    match text.parse::<RunId>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::bad_input(format!("{} is not the id of a {what}", quoted(text)))
+            .remedy(format!("write the whole id: {remedy}"))),
+    }
+}
+
+/// How something of a list is named, and what shows it.
+fn ways_to_name(what: &str) -> &'static str {
+    match what {
+        "schedule" => {
+            "write WORKFLOW/TRIGGER, its id or the beginning of its id; `mainspring schedules list` shows them"
+        }
+        "event handler" => "write its id or the beginning of it; `mainspring handlers list` shows them",
+        "token" => "write its name, its id or the beginning of its id; `mainspring tokens list` shows them",
+        "job" => "write its name or its id; `mainspring jobs list` shows them",
+        _ => "write its id or the beginning of it",
+    }
+}
+
+pub(crate) fn several_match(text: &str, ids: impl Iterator<Item = String>) -> Failure {
     let ids: Vec<String> = ids.collect();
     Failure::bad_input(format!("several ids begin with {}: {}", quoted(text), ids.join(", ")))
         .remedy("write more of it")

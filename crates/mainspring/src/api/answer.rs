@@ -111,7 +111,7 @@ fn failure(status: u16, body: &Value, token: &TokenSource) -> Failure {
         429 => (Exit::Unreachable, None),
         503 => (Exit::Unreachable, None),
         500..=599 => (Exit::WorkFailed, None),
-        _ => (Exit::BadInput, None),
+        _ => (Exit::BadInput, lister(&message).filter(|_| message.starts_with("the run has no task"))),
     };
     Failure { exit, message, remedy: remedy.map(str::to_owned) }
 }
@@ -125,6 +125,7 @@ fn lister(message: &str) -> Option<&'static str> {
         "worker" => "`mainspring workers list` shows what there is",
         "namespace" => "`mainspring namespaces list` shows what there is",
         "dead" => "`mainspring dlq list` shows what there is",
+        _ if message.starts_with("the run has no task") => "`mainspring runs get RUN` shows its tasks",
         _ if message.ends_with("has no dead letter") => "`mainspring dlq list` shows what there is",
         _ => return None,
     })

@@ -12,6 +12,7 @@ use super::start::parse_priority;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
+use crate::ids::require_id;
 use crate::instants::parse_instant;
 use crate::output::{Format, Table, local_text};
 
@@ -68,6 +69,9 @@ enum BackfillCommand {
 
 pub(crate) async fn backfill(app: &App<'_>, args: BackfillArgs) -> Result {
     app.start_logs();
+    if let Some(BackfillCommand::Get { id } | BackfillCommand::Cancel { id }) = &args.command {
+        require_id("backfill", id, "`mainspring backfill list WORKFLOW` shows it")?;
+    }
     let api = Connection::open_existing(app).await?;
     let within = [("namespace", Some(api.namespace_or_default()))];
     let shown = match &args.command {
@@ -119,7 +123,7 @@ fn print(app: &App<'_>, shown: &Value) {
                     text(row, "trigger"),
                     text(row, "status"),
                     row["runs"].to_string(),
-                    local_text(&text(row, "position")),
+                    position(row),
                     local_text(&text(row, "to")),
                 ];
                 table.row(cells.into_iter().map(|cell| (cell, None)).collect());
@@ -128,6 +132,12 @@ fn print(app: &App<'_>, shown: &Value) {
         }
         format => app.out.value(format, shown),
     }
+}
+
+/// How far it has come: before its first instant it stands right before its range.
+fn position(row: &Value) -> String {
+    let (position, from) = (text(row, "position"), text(row, "from"));
+    if position < from { "-".to_owned() } else { local_text(&position) }
 }
 
 fn plan(app: &App<'_>, plan: &BackfillPlan) {

@@ -7,6 +7,7 @@ use super::jobs::{parse_json, text};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
+use crate::ids::{SHORT, shortened};
 use crate::output::Format;
 
 #[derive(Debug, Subcommand)]
@@ -42,14 +43,14 @@ pub(crate) async fn events(app: &App<'_>, command: EventsCommand) -> Result {
     }
     let announced = api.send("POST", &["scheduler", "events", "trigger"], &[], Some(&body)).await?;
     match app.out.record_format() {
-        Format::Table => print_announced(app, &args.name, &announced),
+        Format::Table => print_announced(app, &api, &args.name, &announced).await,
         format => app.out.value(format, &announced),
     }
     Ok(Exit::Success)
 }
 
 /// What an event has started.
-fn print_announced(app: &App<'_>, name: &str, announced: &Value) {
+async fn print_announced(app: &App<'_>, api: &Connection, name: &str, announced: &Value) {
     app.out.line(format_args!("event {name} was announced as {}", text(announced, "id")));
     for delivery in announced["deliveries"].as_array().into_iter().flatten() {
         let made = match (delivery["run_id"].as_str(), delivery["job_id"].as_str()) {
@@ -57,6 +58,18 @@ fn print_announced(app: &App<'_>, name: &str, announced: &Value) {
             (_, Some(job)) => format!(" job {job}"),
             _ => delivery["reason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default(),
         };
-        app.out.line(format_args!("  {} {}{made}", text(delivery, "listener"), text(delivery, "outcome")));
+        let listener = listener(api, &text(delivery, "listener")).await;
+        app.out.line(format_args!("  {listener} {}{made}", text(delivery, "outcome")));
+    }
+}
+
+/// What an event was delivered to, as people know it: a trigger of a workflow, or a handler.
+async fn listener(api: &Connection, id: &str) -> String {
+    if let Ok(trigger) = api.get(&["schedules", id], &[]).await {
+        return format!("trigger {}/{}", text(&trigger, "workflow"), text(&trigger, "name"));
+    }
+    match api.get(&["scheduler", "event-handlers", id], &[]).await {
+        Ok(handler) => format!("handler {} for {}", shortened(id, SHORT), text(&handler, "handler_name")),
+        Err(_) => id.to_owned(),
     }
 }

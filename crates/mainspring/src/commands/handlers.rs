@@ -7,7 +7,7 @@ use super::jobs::{parse_json, record, text};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
-use crate::ids::find_among;
+use crate::ids::{find_among, short_length, shortened};
 use crate::output::{Format, Table};
 
 const PATH: &str = "event-handlers";
@@ -157,8 +157,14 @@ fn list(app: &App<'_>, found: &Value) {
                 "failure_count",
             ];
             let mut table = Table::new(HEADS);
+            let ids: Vec<String> = rows.iter().map(|row| text(row, "id")).collect();
+            let length = short_length(ids.iter().map(String::as_str));
             for row in rows {
-                table.row(keys.iter().map(|key| (text(row, key), None)).collect());
+                let cell = |key: &&str| match *key {
+                    "id" => shortened(&text(row, key), length).to_owned(),
+                    key => text(row, key),
+                };
+                table.row(keys.iter().map(|key| (cell(key), None)).collect());
             }
             table.print(app.out);
         }

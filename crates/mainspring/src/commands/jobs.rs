@@ -1,18 +1,21 @@
 //! `mainspring jobs`: one handler, one schedule, made in one call.
 
 mod create;
+mod reschedule;
 
 use clap::{Args, Subcommand};
 use mainspring_api::List;
-use mainspring_api::jobs::{Execution, Job, JobStats, JobStatus, NewSchedule, SchedulerStats};
+use mainspring_api::jobs::{Execution, Job, JobStats, JobStatus, JobType, SchedulerStats};
 use serde_json::{Value, json};
 
+use super::start::{WaitArg, follow_run};
 use crate::api::{Connection, PAGE};
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::ids::{short_length, shortened};
+use crate::ids::{find_among, short_length, shortened};
 use crate::output::{Format, Table, local_text, seconds};
 use create::{CreateArgs, create};
+use reschedule::{RescheduleArgs, reschedule};
 
 const PATH: &[&str] = &["scheduler", "jobs"];
 
@@ -43,18 +46,14 @@ pub(crate) enum JobsCommand {
     /// Resume paused jobs
     Resume(ManyArgs),
     /// Give a job another schedule
-    Reschedule {
+    Reschedule(RescheduleArgs),
+    /// Execute a job now, besides its schedule
+    Trigger {
         #[command(flatten)]
         job: JobArg,
-        /// A cron expression, an interval or an instant, whichever the job goes by
-        #[arg(value_name = "SCHEDULE")]
-        schedule: String,
-        /// The time zone of a cron expression
-        #[arg(long, value_name = "ZONE", alias = "timezone")]
-        tz: Option<String>,
+        #[command(flatten)]
+        wait: WaitArg,
     },
-    /// Execute a job now, besides its schedule
-    Trigger(JobArg),
     /// Cancel jobs for good; their history stays
     Delete(ManyArgs),
     /// Show what was counted, of one job or of all
@@ -110,17 +109,16 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
         JobsCommand::Pause(args) => act(app, &api, &args, JobStatus::Active, "pause", "is paused").await?,
         JobsCommand::Resume(args) => act(app, &api, &args, JobStatus::Paused, "resume", "is resumed").await?,
         JobsCommand::Delete(args) => delete(app, &api, &args).await?,
-        JobsCommand::Reschedule { job: JobArg { job }, schedule, tz } => {
-            let body = NewSchedule { schedule, timezone: tz };
-            let changed: Job = api.write("PUT", &["scheduler", "jobs", &job, "schedule"], &within, &body).await?;
-            report(app, &changed, "has another schedule");
-        }
-        JobsCommand::Trigger(JobArg { job }) => {
-            let execution = api.send("POST", &["scheduler", "jobs", &job, "trigger"], &within, None).await?;
+        JobsCommand::Reschedule(args) => reschedule(app, &api, args).await?,
+        JobsCommand::Trigger { job: JobArg { job }, wait } => {
+            let path = ["scheduler", "jobs", &job, "trigger"];
+            let execution: Execution = api.ask("POST", &path, &within, None, &[]).await?.read()?;
+            if wait.wait {
+                // An execution of a job is a run, and has its id.
+                return follow_run(app, api, execution.id).await;
+            }
             match app.out.record_format() {
-                Format::Table => {
-                    app.out.line(format_args!("execution {} of {job} was started", text(&execution, "id")))
-                }
+                Format::Table => app.out.line(format_args!("execution {} of {job} was started", execution.id)),
                 format => app.out.value(format, &execution),
             }
         }
@@ -134,6 +132,14 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
         }
     }
     Ok(Exit::Success)
+}
+
+/// What names a job in an address: its name, or its id where that address creates jobs of a kind.
+async fn in_address(api: &Connection, job: &str) -> Result<String> {
+    match job {
+        "cron" | "once" | "interval" | "after" | "bulk" => find_among(api, PATH, "job", job).await,
+        _ => Ok(job.to_owned()),
+    }
 }
 
 /// The jobs that are meant: those named, or those that have the tag and could be changed.
@@ -176,7 +182,8 @@ async fn act(
 async fn delete(app: &App<'_>, api: &Connection, args: &ManyArgs) -> Result<()> {
     let within = [("namespace", api.namespace())];
     for job in named(api, args, None).await? {
-        api.send("DELETE", &["scheduler", "jobs", &job], &within, None).await?;
+        let address = in_address(api, &job).await?;
+        api.send("DELETE", &["scheduler", "jobs", &address], &within, None).await?;
         match app.out.record_format() {
             Format::Table => app.out.line(format_args!("job {job} is cancelled; its history stays")),
             format => app.out.value(format, &json!({"job": job, "status": "cancelled"})),
@@ -193,9 +200,10 @@ pub(super) fn parse_json(flag: &str, text: &str) -> Result<Value> {
 
 async fn show(app: &App<'_>, api: &Connection, job: &str) -> Result<()> {
     let within = [("namespace", api.namespace())];
-    let shown: Job = api.read(&["scheduler", "jobs", job], &within).await?;
+    let job = in_address(api, job).await?;
+    let shown: Job = api.read(&["scheduler", "jobs", &job], &within).await?;
     let query = [("namespace", api.namespace()), ("limit", Some("10"))];
-    let executions: List<Execution> = api.read(&["scheduler", "jobs", job, "executions"], &query).await?;
+    let executions: List<Execution> = api.read(&["scheduler", "jobs", &job, "executions"], &query).await?;
     let format = app.out.record_format();
     if format != Format::Table {
         let mut shown = json!(shown);
@@ -254,7 +262,7 @@ fn list(app: &App<'_>, found: &List<Job>) {
             job.name.clone(),
             job.r#type.to_string(),
             job.status.to_string(),
-            job.schedule.clone(),
+            schedule(job),
             handler(job),
             next.map(local_text).unwrap_or_default(),
             job.executions_count.to_string(),
@@ -265,6 +273,15 @@ fn list(app: &App<'_>, found: &List<Job>) {
     table.print(app.out);
     if found.next.is_some() {
         app.out.note("there are more: raise --limit");
+    }
+}
+
+/// As lists of schedules show it: a time like every other, an expression with its zone.
+fn schedule(job: &Job) -> String {
+    let schedule = local_text(&job.schedule);
+    match job.timezone.as_str() {
+        zone if zone != "UTC" && job.r#type == JobType::Cron => format!("{schedule} {zone}"),
+        _ => schedule,
     }
 }
 

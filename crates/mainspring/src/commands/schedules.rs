@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::Value;
 
-use crate::api::Connection;
+use crate::api::{Connection, PAGE, items};
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
 use crate::ids::find_among;
@@ -26,13 +26,13 @@ pub(crate) enum SchedulesCommand {
     /// Show one with what became of its last fires
     #[command(alias = "show")]
     Get {
-        /// The id of the schedule, or WORKFLOW/TRIGGER
+        /// The id of the schedule, WORKFLOW/TRIGGER, or the workflow if it has one trigger
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
     },
     /// Show when one fires next
     Next {
-        /// The id of the schedule, or WORKFLOW/TRIGGER
+        /// The id of the schedule, WORKFLOW/TRIGGER, or the workflow if it has one trigger
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
         /// How many fires
@@ -41,13 +41,13 @@ pub(crate) enum SchedulesCommand {
     },
     /// Pause one: it does not fire until it is resumed
     Pause {
-        /// The id of the schedule, or WORKFLOW/TRIGGER
+        /// The id of the schedule, WORKFLOW/TRIGGER, or the workflow if it has one trigger
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
     },
     /// Resume one; what it missed is up to its catch-up policy
     Resume {
-        /// The id of the schedule, or WORKFLOW/TRIGGER
+        /// The id of the schedule, WORKFLOW/TRIGGER, or the workflow if it has one trigger
         #[arg(value_name = "SCHEDULE")]
         schedule: String,
     },
@@ -84,24 +84,47 @@ pub(crate) async fn schedules(app: &App<'_>, command: SchedulesCommand) -> Resul
     Ok(Exit::Success)
 }
 
-/// The id of a schedule that is named by it, or by its workflow and its own name.
+/// The id of a schedule that is named by it, by its workflow and its own name, or by its workflow if that has no other.
 async fn find(api: &Connection, schedule: &str) -> Result<String> {
     let Some((workflow, name)) = schedule.split_once('/') else {
-        return find_among(api, &["schedules"], "schedule", schedule).await;
+        return find_alone(api, schedule).await;
     };
-    let query = [("namespace", Some(api.namespace_or_default())), ("workflow", Some(workflow)), ("limit", Some("500"))];
-    let found = api.get(&["schedules"], &query).await?;
-    let rows = found["items"].as_array().map_or(&[][..], Vec::as_slice);
+    let rows = triggers_of(api, workflow).await?;
     if let Some(row) = rows.iter().find(|row| row["name"] == name) {
         return Ok(text(row, "id"));
     }
     let names: Vec<String> = rows.iter().map(|row| text(row, "name")).collect();
-    let failure = Failure::bad_input(format!("workflow `{workflow}` has no trigger `{name}`"));
     Err(if names.is_empty() {
-        failure.remedy("`mainspring schedules list` shows what there is")
+        let namespace = api.namespace_or_default();
+        Failure::bad_input(format!("no workflow `{workflow}` in namespace `{namespace}` has triggers"))
+            .remedy("`mainspring schedules list` shows what there is; --namespace names another namespace")
     } else {
-        failure.remedy(format!("there are {}", names.join(", ")))
+        Failure::bad_input(format!("workflow `{workflow}` has no trigger `{name}`"))
+            .remedy(format!("there are {}", names.join(", ")))
     })
+}
+
+async fn find_alone(api: &Connection, schedule: &str) -> Result<String> {
+    let missing = match find_among(api, &["schedules"], "schedule", schedule).await {
+        Ok(id) => return Ok(id),
+        Err(failure) => failure,
+    };
+    match triggers_of(api, schedule).await?.as_slice() {
+        [] => Err(missing),
+        [only] => Ok(text(only, "id")),
+        several => {
+            let names: Vec<String> = several.iter().map(|row| format!("{schedule}/{}", text(row, "name"))).collect();
+            Err(Failure::bad_input(format!("workflow `{schedule}` has {} triggers", names.len()))
+                .remedy(format!("name one of {}", names.join(", "))))
+        }
+    }
+}
+
+/// The triggers of a workflow.
+async fn triggers_of(api: &Connection, workflow: &str) -> Result<Vec<Value>> {
+    let query = [("namespace", Some(api.namespace_or_default())), ("workflow", Some(workflow)), ("limit", Some(PAGE))];
+    let found = api.get(&["schedules"], &query).await?;
+    Ok(items(&found).to_vec())
 }
 
 async fn act(app: &App<'_>, api: &Connection, schedule: &str, action: &str) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Starting a run, for `submit` and `trigger`, and following it to its end.
 
+use std::sync::Arc;
+
 use clap::Args;
 use mainspring_api::List;
 use mainspring_api::runs::{Run, RunStatus};
@@ -13,6 +15,7 @@ use mainspring_core::workflow::MAX_PRIORITY;
 use mainspring_engine::SystemClock;
 use serde_json::{Map, Value};
 
+use super::runs::workflow_of;
 use crate::api::{Connection, Content, PAGE};
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
@@ -28,9 +31,8 @@ use crate::views;
 pub(super) struct StartArgs {
     #[command(flatten)]
     pub(super) inputs: InputArgs,
-    /// Follow the run to its end; the exit code tells how it went
-    #[arg(short = 'f', long, visible_alias = "follow")]
-    pub(super) wait: bool,
+    #[command(flatten)]
+    wait: WaitArg,
     /// Start it then: 2026-01-31T08:00:00+01:00, or 5m for in five minutes; at once if that has passed
     #[arg(long, value_name = "TIME")]
     at: Option<String>,
@@ -43,6 +45,14 @@ pub(super) struct StartArgs {
     /// A name of yours by which the run can be found
     #[arg(long, value_name = "ID")]
     correlation_id: Option<String>,
+}
+
+/// Of everything that sets a run going.
+#[derive(Debug, Args)]
+pub(crate) struct WaitArg {
+    /// Follow the run to its end; the exit code tells how it went
+    #[arg(short = 'f', long, visible_alias = "follow")]
+    pub(super) wait: bool,
 }
 
 impl StartArgs {
@@ -112,18 +122,29 @@ pub(super) async fn start(
         let version = run.version;
         app.out.note(format_args!("the workflow was changed meanwhile: run {id} is of its version {version}"));
     }
-    let is_served = is_served(&api).await;
-    if !is_served {
-        app.out.note(format_args!(
-            "nothing serves {}: the run waits until `mainspring server` is started on it",
-            api.place()
-        ));
-    }
-    if !args.wait {
+    tell_unserved(app, &api, "the run waits").await;
+    if !args.wait.wait {
         show_started(app, &run, is_repeated);
         return Ok(Exit::Success);
     }
     follow(app, Source::new(api, id), start.plan, signals).await
+}
+
+/// Follows a run that another command has set going.
+pub(super) async fn follow_run(app: &App<'_>, api: Connection, run: RunId) -> Result {
+    let mut signals = Signals::install()?;
+    tell_unserved(app, &api, "the run waits").await;
+    let plan = Plan::Read(Arc::new(workflow_of(&api, run).await?));
+    follow(app, Source::new(api, run), plan, &mut signals).await
+}
+
+/// Says that nothing executes what was asked for, if that is so.
+pub(super) async fn tell_unserved(app: &App<'_>, api: &Connection, what_waits: &str) {
+    if !is_served(api).await {
+        let place = api.place();
+        app.out
+            .note(format_args!("nothing serves {place}: {what_waits} until `mainspring server` is started on it"));
+    }
 }
 
 async fn follow(app: &App<'_>, source: Source, plan: Plan, signals: &mut Signals) -> Result {

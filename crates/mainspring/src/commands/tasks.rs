@@ -161,8 +161,15 @@ async fn repair(
     let done = api.send("POST", &["workflow-runs", &run, "tasks", &args.task, "actions"], &[], Some(&body)).await?;
     match app.out.record_format() {
         Format::Table => {
+            let words = match action {
+                "retry" => "is tried again",
+                "skip" => "is left out",
+                "cancel" => "is cancelled",
+                "reset_attempts" => "has its attempts back",
+                _ => "counts as done by hand",
+            };
             let status = done["status"].as_str().unwrap_or_default();
-            app.out.line(format_args!("task {} of run {run}: {} ({status})", args.task, action.replace('_', " ")));
+            app.out.line(format_args!("task {} of run {run} {words}; its status is {status}", args.task));
         }
         format => app.out.value(format, &done),
     }

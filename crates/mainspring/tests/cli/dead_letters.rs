@@ -33,6 +33,14 @@ fn entries_are_sent_edited_and_closed() {
     let sent = place.call(&["dlq", "send", "@last", "--reason", "look again"]).expect(0).json();
     let id = sent["id"].as_str().unwrap();
     place.call(&["dlq", "stats", "-o", "table"]).expect(0).says(&["1 pending"]);
+    // Tables show as much of an id as tells it apart, and that is enough to name it.
+    let listed = place.call(&["dlq", "list", "-o", "table"]).expect(0).stdout;
+    assert!(listed.contains(&id[..13]) && !listed.contains(id), "{listed}");
+    assert_eq!(place.call(&["dlq", "get", &id[..13]]).expect(0).json()["id"], id);
+    assert_eq!(place.call(&["dlq", "get", "@last"]).expect(0).json()["id"], id);
+    place.call(&["dlq", "get", "ffff"]).expect(2).says(&["no run has an id that begins with `ffff`"]);
+    place.call(&["dlq", "batch", &id[..13]]).expect(2).says(&["is not the id of a batch"]);
+    place.call(&["dlq", "retry", "--workflow", "w", "--dry-run", "-o", "table"]).expect(0).says(&["1 dead letter"]);
     place.call(&["dlq", "skip", id]).expect(2).says(&["whole run"]);
     place.call(&["dlq", "update", id, "--notes", "nothing", "--metadata", "{\"n\": 1}"]).expect(0);
     place.call(&["dlq", "resolve", id]).expect(0);

@@ -20,6 +20,7 @@ mod polls;
 mod remote;
 mod remote_workers;
 mod repairs;
+mod repeats;
 mod restart;
 mod run;
 mod schedules;

@@ -13,11 +13,24 @@ fn a_failed_task_is_resolved_and_its_run_goes_on(database: &str) {
     place.call(&["why", &run, "after", "-o", "table"]).expect(0).says(&["after is pending", "bad"]);
     let _server = place.server(&[]);
     assert_eq!(place.ended(&run)["status"], "failed");
+    // Without a task, every one that has not succeeded is explained.
+    place.call(&["why", &run, "-o", "table"]).expect(0).says(&[
+        "bad has failed: exited with code 3",
+        &format!("mainspring tasks retry {run} bad"),
+        "after is upstream_failed:",
+    ]);
+    assert_eq!(place.call(&["why", &run]).expect(0).json()["items"].as_array().unwrap().len(), 2);
+    place.call(&["why", &run, "nobody"]).expect(2).says(&["no task `nobody`", "mainspring runs get RUN"]);
     place.call(&["tasks", "skip", &run, "nobody"]).expect(2).says(&["nobody"]);
     let resolved = ["tasks", "resolve", &run, "bad", "--result", "{\"rows\": 7}", "--reason", "done by hand"];
     assert_eq!(place.call(&resolved).expect(0).json()["status"], "resolved_manually");
     assert_eq!(place.ended(&run)["status"], "success");
     place.call(&["runs", "logs", &run]).expect(0).says(&["got 7"]);
+    place.call(&["why", &run, "-o", "table"]).expect(0).says(&["is success; no task of it waits or has failed"]);
+    let run = place.submit("w.yaml", &[]);
+    assert_eq!(place.ended(&run)["status"], "failed");
+    let skip = ["tasks", "skip", &run, "after", "-o", "table"];
+    place.call(&skip).expect(0).says(&["task after of run", "is left out; its status is skipped"]);
 }
 
 fn workflows_are_looked_at_switched_and_deleted(database: &str) {

@@ -35,6 +35,16 @@ fn schedules_are_shown_paused_and_made_up_for(database: &str) {
     place.call(&["schedules", "resume", "w/nightly", "-o", "table"]).expect(0).says(&["w/nightly is resumed; next 2"]);
     place.call(&["schedules", "show", "w/daily"]).expect(2).says(&["has no trigger `daily`", "there are nightly"]);
 
+    let elsewhere = place.call(&["schedules", "pause", "w/nightly", "-n", "other"]).expect(2);
+    elsewhere.says(&["no workflow `w` in namespace `other`"]);
+    // The workflow is enough if it has no other trigger.
+    assert_eq!(place.call(&["schedules", "get", "w"]).expect(0).json()["name"], "nightly");
+    let two = "name: two\ntriggers: [{id: a, every: 1h}, {id: b, every: 2h}]\ntasks: {t: {function: noop}}\n";
+    place.write("two.yaml", two).call(&["apply", "two.yaml"]).expect(0);
+    place.call(&["schedules", "get", "two"]).expect(2).says(&["has 2 triggers", "two/a", "two/b"]);
+    place.call(&["schedules", "get", "three"]).expect(2).says(&["WORKFLOW/TRIGGER", "mainspring schedules list"]);
+    place.call(&["backfill", "get", "019a"]).expect(2).says(&["is not the id of a backfill", "backfill list WORKFLOW"]);
+
     let _server = place.server(&[]);
     // 6 and 7 June are a weekend.
     let range = ["--from", "2026-06-05T00:00:00Z", "--to", "2026-06-09T00:00:00Z", "--max-parallel", "2"];

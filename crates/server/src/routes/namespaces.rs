@@ -124,7 +124,7 @@ pub(crate) async fn delete(
     match client.delete_namespace(name, params.cascade, &caller.identity().name).await {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
         Err(DeleteNamespaceError::InUse) => Err(Problem::conflict(format!(
-            "namespace `{name}` has workflows or secrets: delete them first, or send ?cascade=true"
+            "namespace `{name}` has workflows or secrets: delete them first, or send ?cascade=true (`--cascade`)"
         ))),
         Err(DeleteNamespaceError::RunsEnding(left)) => Err(still_open(name, left)),
         Err(DeleteNamespaceError::Store(error)) => Err(error.into()),

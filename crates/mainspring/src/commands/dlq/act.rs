@@ -66,7 +66,8 @@ async fn act_on_many(app: &App<'_>, api: &Connection, args: &ActArgs, action: &s
         return shown(app, &batch, "no pending dead letter matches: nothing to do");
     }
     if args.dry_run || batch["id"].is_null() {
-        let line = format!("would {} {} dead letters", action.replace('_', " "), batch["matched"]);
+        let letters = if batch["matched"] == 1 { "letter" } else { "letters" };
+        let line = format!("would {} {} dead {letters}", action.replace('_', " "), batch["matched"]);
         return shown(app, &batch, &line);
     }
     let id = text(&batch, "id").to_owned();

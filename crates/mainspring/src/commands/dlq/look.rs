@@ -3,13 +3,14 @@
 use clap::Args;
 use mainspring_core::RunId;
 use mainspring_core::diagnostic::quoted;
+use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde_json::{Value, json};
 
 use super::ListArgs;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::ids::{check_run, find_run};
+use crate::ids::{check_run, find_run, looks_like_id, several_match, short_length, shortened};
 use crate::output::{Format, Paint, Table, local_text};
 use crate::views::text;
 
@@ -57,6 +58,14 @@ fn plain(cells: Vec<String>) -> Vec<(String, Option<Paint>)> {
     cells.into_iter().map(|cell| (cell, None)).collect()
 }
 
+/// With its namespace, unless that is the usual one.
+fn workflow_name(one: &Value) -> String {
+    match text(one, "namespace") {
+        DEFAULT_NAMESPACE => text(one, "workflow").to_owned(),
+        namespace => format!("{namespace}/{}", text(one, "workflow")),
+    }
+}
+
 fn status_paint(status: &str) -> Option<Paint> {
     Some(match status {
         "pending" | "stale" => Paint::Red,
@@ -68,12 +77,13 @@ fn status_paint(status: &str) -> Option<Paint> {
 pub(super) async fn list(app: &App<'_>, api: &Connection, args: &ListArgs) -> Result {
     const HEADER: &[&str] = &["ID", "STATUS", "REASON", "WORKFLOW", "TASK", "ATTEMPTS", "SINCE", "ERROR"];
     let found = args.fetch(api, &["dlq"]).await?;
+    let length = short_length(rows(&found).iter().map(|one| text(one, "id")));
     print(app, &found, "no dead letters", HEADER, |one| {
         let mut cells = plain(vec![
-            text(one, "id").into(),
+            shortened(text(one, "id"), length).into(),
             text(one, "resolution_status").into(),
             text(one, "dlq_reason").into(),
-            format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
+            workflow_name(one),
             text(one, "task_name").into(),
             one["total_attempts"].to_string(),
             local_text(text(one, "created_at")),
@@ -87,12 +97,13 @@ pub(super) async fn list(app: &App<'_>, api: &Connection, args: &ListArgs) -> Re
 pub(super) async fn queue(app: &App<'_>, api: &Connection, args: &ListArgs) -> Result {
     const HEADER: &[&str] = &["SCORE", "ID", "REASON", "WORKFLOW", "TASK", "MINUTES", "ERROR"];
     let found = args.fetch(api, &["dlq", "investigation-queue"]).await?;
+    let length = short_length(rows(&found).iter().map(|one| text(one, "dlq_entry_id")));
     print(app, &found, "nothing waits for a person", HEADER, |one| {
         plain(vec![
             one["priority_score"].to_string(),
-            text(one, "dlq_entry_id").into(),
+            shortened(text(one, "dlq_entry_id"), length).into(),
             text(one, "dlq_reason").into(),
-            format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
+            workflow_name(one),
             text(one, "task_name").into(),
             one["minutes_in_dlq"].to_string(),
             text(one, "error_message").into(),
@@ -108,7 +119,7 @@ pub(super) async fn groups(app: &App<'_>, api: &Connection, args: &ListArgs) -> 
         plain(vec![
             text(one, "fingerprint").into(),
             one["count"].to_string(),
-            format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
+            workflow_name(one),
             text(one, "task_name").into(),
             text(one, "error_type").into(),
             local_text(text(one, "first_seen")),
@@ -170,7 +181,6 @@ pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
     if id.contains('.') {
         return api.get(&["dlq", "task", id], &[]).await;
     }
-    // Only whole ids are those of entries; the beginning of one, or @last, means a run.
     if id.parse::<RunId>().is_err() {
         if check_run(id).is_err() {
             return Err(Failure::bad_input(format!(
@@ -179,8 +189,7 @@ pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
             ))
             .remedy("`mainspring dlq list` shows the ids of dead letters; @last means the newest run"));
         }
-        let run = find_run(api, id).await?.to_string();
-        return api.get(&["dlq", "run", &run], &[]).await;
+        return find_by_beginning(api, id).await;
     }
     match api.get(&["dlq", id], &[]).await {
         Ok(found) => Ok(found),
@@ -192,6 +201,23 @@ pub(super) async fn find(api: &Connection, id: &str) -> Result<Value> {
             }
             Err(_) => Err(failure),
         },
+    }
+}
+
+/// The entry whose id begins so, or that of the run whose id begins so.
+async fn find_by_beginning(api: &Connection, beginning: &str) -> Result<Value> {
+    let mut entries: Vec<Value> = Vec::new();
+    if looks_like_id(beginning) {
+        entries = api.all(&["dlq"], &[("namespace", api.namespace())]).await?;
+        entries.retain(|entry| text(entry, "id").starts_with(&beginning.to_lowercase()));
+    }
+    let run = find_run(api, beginning).await.map(|run| run.to_string());
+    let ids = || entries.iter().map(|entry| text(entry, "id").to_owned());
+    match (entries.as_slice(), run) {
+        ([], run) => api.get(&["dlq", "run", &run?], &[]).await,
+        ([only], Ok(run)) if text(only, "run_id") != run => Err(several_match(beginning, ids().chain([run]))),
+        ([only], _) => api.get(&["dlq", text(only, "id")], &[]).await,
+        _ => Err(several_match(beginning, ids())),
     }
 }
 
@@ -242,10 +268,11 @@ pub(super) async fn detect(app: &App<'_>, api: &Connection, dry_run: bool) -> Re
     const HEADER: &[&str] = &["RUN", "WORKFLOW", "PHASE", "MINUTES", "THRESHOLD", "ACTION"];
     let body = json!({"dry_run": dry_run, "namespace": api.namespace()});
     let found = api.send("POST", &["dlq", "detect"], &[], Some(&body)).await?;
+    let length = short_length(rows(&found).iter().map(|one| text(one, "run_id")));
     print(app, &found, "no stale runs", HEADER, |one| {
         plain(vec![
-            text(one, "run_id").into(),
-            format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
+            shortened(text(one, "run_id"), length).into(),
+            workflow_name(one),
             text(one, "current_state").into(),
             one["time_in_state_minutes"].to_string(),
             one["staleness_threshold_minutes"].to_string(),
@@ -271,15 +298,16 @@ pub(crate) async fn stale(app: &App<'_>, args: StaleArgs) -> Result {
     let query =
         [("health", args.health.as_deref()), ("namespace", api.namespace()), ("limit", Some(args.limit.as_str()))];
     let found = api.get(&["dlq", "staleness"], &query).await?;
+    let length = short_length(rows(&found).iter().map(|one| text(one, "run_id")));
     print(app, &found, "no open runs", HEADER, |one| {
         let mut cells = plain(vec![
-            text(one, "run_id").into(),
+            shortened(text(one, "run_id"), length).into(),
             text(one, "health_status").into(),
             one["threshold_percentage"].to_string(),
             text(one, "current_state").into(),
             one["time_in_state_minutes"].to_string(),
             one["staleness_threshold_minutes"].to_string(),
-            format!("{}/{}", text(one, "namespace"), text(one, "workflow")),
+            workflow_name(one),
         ]);
         cells[1].1 = status_paint(text(one, "health_status"));
         cells

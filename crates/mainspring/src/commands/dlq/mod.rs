@@ -9,6 +9,7 @@ use super::jobs::record;
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Exit, Result};
+use crate::ids::require_id;
 
 use act::{act, send, update};
 pub(crate) use look::{StaleArgs, stale};
@@ -21,7 +22,7 @@ pub(crate) enum DlqCommand {
     /// Show a dead letter with its error, its last log lines and its context
     #[command(alias = "show")]
     Get {
-        /// The id of an entry, a run or a task run
+        /// The id of an entry, a run or a task run, the beginning of one, or @last for the newest run
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -49,6 +50,7 @@ pub(crate) enum DlqCommand {
     },
     /// Show how far a batch has come
     Batch {
+        /// The id of the batch, as `retry`, `skip` and `resolve` print it
         #[arg(value_name = "ID")]
         id: String,
     },
@@ -74,7 +76,7 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ActArgs {
-    /// The id of an entry, a run or a task run
+    /// The id of an entry, a run or a task run, the beginning of one, or @last for the newest run
     #[arg(value_name = "ID", required_unless_present_any = ["group", "workflow"])]
     id: Option<String>,
     /// Every pending entry of this cause instead of one entry
@@ -108,7 +110,7 @@ pub(crate) struct RetryArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct UpdateArgs {
-    /// The id of an entry, a run or a task run
+    /// The id of an entry, a run or a task run, the beginning of one, or @last for the newest run
     #[arg(value_name = "ID")]
     id: String,
     /// pending, retried, skipped, resolved, permanent_failure or cancelled
@@ -155,6 +157,7 @@ pub(crate) async fn dlq(app: &App<'_>, command: DlqCommand) -> Result {
         DlqCommand::Send(args) => send(app, &api, &args).await,
         DlqCommand::Detect { dry_run } => detect(app, &api, dry_run).await,
         DlqCommand::Batch { id } => {
+            require_id("batch", &id, "`mainspring dlq retry --group F` prints it")?;
             record(app, &api.get(&["dlq", "batches", &id], &[]).await?);
             Ok(Exit::Success)
         }

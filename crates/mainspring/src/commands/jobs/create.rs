@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::parse_json;
 use crate::api::Connection;
 use crate::app::App;
-use crate::commands::start::parse_priority;
+use crate::commands::start::{parse_priority, tell_unserved};
 use crate::config::parse_duration;
 use crate::failure::{Failure, Result};
 use crate::instants::parse_future;
@@ -129,6 +129,7 @@ pub(super) async fn create(app: &App<'_>, api: &Connection, args: CreateArgs) ->
         }
         format => app.out.value(format, &made),
     }
+    tell_unserved(app, api, "the job waits").await;
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::api::{Connection, Content};
 use crate::app::App;
+use crate::commands::start::{WaitArg, follow_run};
 use crate::failure::{Exit, Failure, Result};
 use crate::ids::find_run;
 use crate::inputs::InputArgs;
@@ -27,9 +28,19 @@ pub(crate) struct ActArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    #[command(flatten)]
+    pub(super) act: ActArgs,
+    #[command(flatten)]
+    wait: WaitArg,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct RerunArgs {
     #[command(flatten)]
     pub(super) act: ActArgs,
+    #[command(flatten)]
+    wait: WaitArg,
     /// Begin with this task, in the same run; may be given several times [default: a new run]
     #[arg(long, value_name = "TASK")]
     from: Vec<String>,
@@ -73,10 +84,17 @@ pub(super) async fn resume(app: &App<'_>, api: Connection, args: ActArgs) -> Res
     Ok(Exit::Success)
 }
 
-pub(super) async fn retry(app: &App<'_>, api: Connection, args: ActArgs) -> Result {
-    let shown = act(api, &args, "retry").await?;
-    tell_reopened(app, &shown);
-    Ok(Exit::Success)
+pub(super) async fn retry(app: &App<'_>, api: Connection, args: RetryArgs) -> Result {
+    let run = find_run(&api, &args.act.run).await?.to_string();
+    let api = api.acting_as(args.act.by.as_deref());
+    let shown: Run = api.write("POST", &["workflow-runs", &run, "retry"], &[], &args.act.why()).await?;
+    match args.wait.wait {
+        true => follow_run(app, api, shown.id).await,
+        false => {
+            tell_reopened(app, &shown);
+            Ok(Exit::Success)
+        }
+    }
 }
 
 pub(super) async fn rerun(app: &App<'_>, api: Connection, args: RerunArgs) -> Result {
@@ -95,6 +113,7 @@ pub(super) async fn rerun(app: &App<'_>, api: Connection, args: RerunArgs) -> Re
     let api = api.acting_as(args.act.by.as_deref());
     let shown: Run = api.write("POST", &["workflow-runs", &run.to_string(), "rerun"], &[], &body).await?;
     match is_new {
+        _ if args.wait.wait => return follow_run(app, api, shown.id).await,
         true => print_run(app, &shown, &format!("repeats run {run}")),
         false => tell_reopened(app, &shown),
     }

@@ -39,7 +39,7 @@ pub(crate) enum RunsCommand {
     /// Let a paused run go on
     Resume(act::ActArgs),
     /// Do what failed again, in the same run
-    Retry(act::ActArgs),
+    Retry(act::RetryArgs),
     /// Do an ended run again: as a new run, or from a task on in the same run
     Rerun(act::RerunArgs),
 }
@@ -80,7 +80,8 @@ impl RunsCommand {
             Self::Get { run } => Some(run),
             Self::Logs(args) => Some(&args.run),
             Self::Artifacts(args) => Some(&args.run),
-            Self::Cancel(args) | Self::Pause(args) | Self::Resume(args) | Self::Retry(args) => Some(&args.run),
+            Self::Cancel(args) | Self::Pause(args) | Self::Resume(args) => Some(&args.run),
+            Self::Retry(args) => Some(&args.act.run),
             Self::Rerun(args) => Some(&args.act.run),
         }
     }
