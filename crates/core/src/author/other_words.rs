@@ -37,7 +37,11 @@ const OTHER_WORDS: [(&str, &str, &str); 41] = [
     ("a task", "with_items", "write `foreach`"),
     ("a task", "strategy", "write `matrix`, `fail_fast` and `max_parallel` in the task itself"),
     ("a task", "container", "write `image`"),
-    ("a task", "inputs", "inputs of another workflow belong into `workflow: {name: …, inputs: {…}}`; for a script write `env`"),
+    (
+        "a task",
+        "inputs",
+        "inputs of another workflow belong into `workflow: {name: …, inputs: {…}}`; for a script write `env`",
+    ),
     ("a task", "dotenv", "write `env_file`"),
     ("a task", "continue_on", "write `exit_codes: {continue: [3], skip: [99]}`, or `on_exhausted: continue`"),
     ("a workflow", "dotenv", "write `env_file`"),

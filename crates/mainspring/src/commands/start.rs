@@ -142,8 +142,7 @@ pub(super) async fn follow_run(app: &App<'_>, api: Connection, run: RunId) -> Re
 pub(super) async fn tell_unserved(app: &App<'_>, api: &Connection, what_waits: &str) {
     if !is_served(api).await {
         let place = api.place();
-        app.out
-            .note(format_args!("nothing serves {place}: {what_waits} until `mainspring server` is started on it"));
+        app.out.note(format_args!("nothing serves {place}: {what_waits} until `mainspring server` is started on it"));
     }
 }
 

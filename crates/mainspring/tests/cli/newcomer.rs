@@ -145,7 +145,8 @@ fn commands_that_read_create_nothing() {
 /// Nor does what only says what would be done to the schema.
 #[test]
 fn looking_at_the_schema_creates_nothing() {
-    for arguments in [&["migrate", "status"][..], &["migrate", "up", "--dry-run"], &["migrate", "down", "1", "--dry-run"]]
+    for arguments in
+        [&["migrate", "status"][..], &["migrate", "up", "--dry-run"], &["migrate", "down", "1", "--dry-run"]]
     {
         let place = Place::new();
         place.call(arguments).expect(0).says(&["there is no database file .mainspring/mainspring.db yet"]);
@@ -168,7 +169,8 @@ fn a_pipe_gets_text_and_json_is_asked_for() {
     submitted.says(&["nothing serves the database"]);
     let token = call(&["tokens", "create", "--role", "viewer"]);
     token.says(&["its holder is viewer in every namespace"]);
-    call(&["tokens", "create", "--role", "operator", "-n", "sales"]).says(&["its holder is operator in namespace sales"]);
+    call(&["tokens", "create", "--role", "operator", "-n", "sales"])
+        .says(&["its holder is operator in namespace sales"]);
     assert!(token.stdout.starts_with("ms_") && token.stdout.lines().count() == 1, "{}", token.stdout);
     assert!(call(&["runs", "list"]).stdout.starts_with("RUN "));
     assert!(call(&["runs", "list", "-o", "json"]).json()["items"].is_array());

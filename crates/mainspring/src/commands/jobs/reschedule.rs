@@ -49,8 +49,10 @@ pub(super) async fn reschedule(app: &App<'_>, api: &Connection, args: Reschedule
                 JobType::Dependent => "--after",
             };
             let (name, was, new) = (&shown.name, flag(shown.r#type), flag(*kind));
-            return Err(Failure::bad_input(format!("job {name} was created with {was}, and keeps to that kind of schedule"))
-                .remedy(format!("give {was}, or delete the job and create it anew with {new}")));
+            return Err(Failure::bad_input(format!(
+                "job {name} was created with {was}, and keeps to that kind of schedule"
+            ))
+            .remedy(format!("give {was}, or delete the job and create it anew with {new}")));
         }
     }
     // One of them is given: the arguments say so.

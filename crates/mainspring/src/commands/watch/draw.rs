@@ -194,14 +194,8 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect, model: &Model, sight: Sight) {
         (None, false) => lines.push(keys(" up/down choose  enter open  c cancel  r retry  ? help  q quit", sight)),
         (Some(_), false) => lines.push(keys(" up/down choose a task  c cancel  r retry  ? help  q back", sight)),
         (_, true) => {
-            lines.push(keys(
-                " up/down, k/j, page up/down, home/end choose  enter opens  q or esc goes back",
-                sight,
-            ));
-            lines.push(keys(
-                " c cancels the run (asks first)  r does failed tasks again  ctrl-c ends  ? hides",
-                sight,
-            ));
+            lines.push(keys(" up/down, k/j, page up/down, home/end choose  enter opens  q or esc goes back", sight));
+            lines.push(keys(" c cancels the run (asks first)  r does failed tasks again  ctrl-c ends  ? hides", sight));
         }
     }
     frame.render_widget(Paragraph::new(lines), area);
