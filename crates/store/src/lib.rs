@@ -37,15 +37,15 @@ pub use cluster::terms::Term;
 pub use cluster::wake::Listener;
 pub use db::{Connect, Flavor, Store};
 pub use dead_letters::{
-    BatchRow, Captured, DeadLetter, GroupRow, LetterFilter, LetterPatch, NewBatch, NewLetter, Queued, ReasonStatistics,
-    Uncaptured,
+    BatchRow, Captured, DeadLetter, GroupRow, IncompleteEntry, LetterFilter, LetterPatch, NewBatch, NewLetter, Queued,
+    ReasonStatistics,
 };
 pub use error::{Error, Result};
 pub use events::announce::EventRow;
 pub use events::budgets::CauseBudget;
 pub use events::deliveries::{
-    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, Reaction, Recipient, SYSTEM, Unheard,
-    WEBHOOK,
+    DeliveryOutcome, DeliveryRow, DueDebounce, Listeners, ListeningTrigger, PendingEventWork, Reaction, Recipient,
+    SYSTEM, WEBHOOK,
 };
 pub use events::handlers::{HandlerAction, HandlerFilter, HandlerRow};
 pub use events::notifications::{NewNotification, NotificationRow, NotificationState, UnnoticedRun};
@@ -62,7 +62,7 @@ pub use reads::logs::{LogCursor, StoredChunk};
 pub use reads::performance::RunDurations;
 pub use reads::rows::{AttemptRow, RunRow, RunSummary, StatusCount, TaskRunRow};
 pub use reads::run_list::RunFilter;
-pub use reads::run_log::{AttemptEnd, AttemptOutcome, Happened, RunEvent, RunLog, RunMark};
+pub use reads::run_log::{AttemptEnd, AttemptOutcome, RunEvent, RunEventKind, RunLog, RunMark};
 pub use reads::search::{Found, Indexed};
 pub use reads::task_list::TaskRunFilter;
 pub use runs::artifacts::{ArtifactPlace, ArtifactRow, StoredArtifact};
@@ -98,6 +98,6 @@ pub use sqlite::ServerLock;
 pub use staleness::{GaveUp, StaleRun, WatchFilter, WatchedRun};
 pub use transfer::CopiedTable;
 pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
-pub use workflows::catalog::{About, Edition, VersionSummary, VersionText, WorkflowFilter, WorkflowRow};
+pub use workflows::catalog::{Edition, VersionSummary, VersionText, WorkflowDescription, WorkflowFilter, WorkflowRow};
 pub use workflows::pauses::{PauseRow, paused_scope};
 pub use workflows::versions::{RouteRow, VersionRef};

@@ -7,7 +7,7 @@ use mainspring_core::dead_letter::{Reason, fingerprint, tail};
 use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{Micros, RunId, TaskKey};
-use mainspring_store::{Captured, Result, Uncaptured};
+use mainspring_store::{Captured, IncompleteEntry, Result};
 use mainspring_telemetry::Event;
 use serde_json::{Value, json};
 
@@ -40,7 +40,7 @@ impl Client {
         Ok(seen)
     }
 
-    async fn capture_page(&self, page: &[Uncaptured]) -> Result<()> {
+    async fn capture_page(&self, page: &[IncompleteEntry]) -> Result<()> {
         let versions: Vec<i64> = page.iter().map(|letter| letter.version).collect();
         let specs = self.specs.get_many(&versions).await?;
         let data = self.capture_data(page, &specs).await?;
@@ -85,7 +85,7 @@ impl Client {
     /// The data that the expressions of these tasks read, loaded together.
     async fn capture_data(
         &self,
-        page: &[Uncaptured],
+        page: &[IncompleteEntry],
         specs: &HashMap<i64, std::sync::Arc<Spec>>,
     ) -> Result<mainspring_store::ExpressionData> {
         let mut runs: Vec<RunId> = Vec::new();
@@ -109,7 +109,7 @@ impl Client {
 }
 
 fn completed(
-    letter: &Uncaptured,
+    letter: &IncompleteEntry,
     spec: &Spec,
     data: &mainspring_store::ExpressionData,
     printed: Option<String>,
@@ -139,7 +139,7 @@ fn completed(
     }
 }
 
-fn snapshot(letter: &Uncaptured, spec: &Spec) -> Value {
+fn snapshot(letter: &IncompleteEntry, spec: &Spec) -> Value {
     let state = letter.run_state.and_then(|code| RunState::try_from(code).ok());
     let age = letter.run_created_at.map(|created| minutes(letter.created_at - created));
     // Only for runs that exceeded their lifetime: for stale runs the detector writes the snapshot itself.

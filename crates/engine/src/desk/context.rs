@@ -2,7 +2,7 @@
 
 use mainspring_core::work::{Order, OrderAction};
 use mainspring_core::{Scope, TaskKey, TaskView};
-use mainspring_store::{ExpressionData, Uncaptured};
+use mainspring_store::{ExpressionData, IncompleteEntry};
 use serde_json::{Map, Value, json};
 
 use crate::client::run_scope;
@@ -13,7 +13,7 @@ const MASK: &str = "***";
 const MOST_CHARACTERS: usize = 65_536;
 
 /// The execution context of an entry.
-pub(super) fn context(spec: &Spec, letter: &Uncaptured, data: &ExpressionData) -> Value {
+pub(super) fn context(spec: &Spec, letter: &IncompleteEntry, data: &ExpressionData) -> Value {
     let parsed = |text: &Option<String>| text.as_deref().and_then(|text| serde_json::from_str::<Value>(text).ok());
     let mut context = Map::new();
     context.insert("inputs".into(), parsed(&letter.inputs).unwrap_or_else(|| json!({})));

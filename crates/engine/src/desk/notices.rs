@@ -9,7 +9,7 @@ use mainspring_core::state::RunState;
 use mainspring_core::time::rfc3339;
 use mainspring_core::workflow::{Notice, Notification};
 use mainspring_core::{Micros, RunId};
-use mainspring_store::{Captured, NewNotification, Result, Uncaptured, WatchFilter};
+use mainspring_store::{Captured, IncompleteEntry, NewNotification, Result, WatchFilter};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -26,7 +26,7 @@ impl Client {
     /// The notifications for entries that are being completed.
     pub(super) async fn letter_notices(
         &self,
-        page: &[Uncaptured],
+        page: &[IncompleteEntry],
         captured: &[Captured],
         specs: &HashMap<i64, Arc<Spec>>,
     ) -> Result<Vec<NewNotification>> {

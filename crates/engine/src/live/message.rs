@@ -7,7 +7,9 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::{LogLine, LogStream};
 use mainspring_core::workflow::Stage;
 use mainspring_core::{Micros, RunId, TaskKey};
-use mainspring_store::{AttemptEnd, AttemptOutcome, Happened, LogCursor, RunEvent, RunSummary, SessionRow, Transition};
+use mainspring_store::{
+    AttemptEnd, AttemptOutcome, LogCursor, RunEvent, RunEventKind, RunSummary, SessionRow, Transition,
+};
 use serde_json::{Map, Value, json};
 
 use crate::specs::Spec;
@@ -89,14 +91,16 @@ impl LiveMessage {
     /// A numbered event.
     pub(crate) fn event(run: &RunSummary, spec: &Spec, event: &RunEvent) -> Self {
         let (kind, mut payload) = match &event.what {
-            Happened::TaskEnded { key, state, attempt } => {
+            RunEventKind::TaskEnded { key, state, attempt } => {
                 (MessageType::TaskStatus, ended(run, spec, *key, *state, attempt))
             }
-            Happened::AttemptEnded { key, outcome, attempt } => {
+            RunEventKind::AttemptEnded { key, outcome, attempt } => {
                 (MessageType::TaskStatus, task_continued(run, spec, *key, *outcome, attempt))
             }
-            Happened::Action { task, action, by, reason } => acted(run, spec, *task, action, by, reason.as_deref()),
-            Happened::Run { how, state, stage } => (MessageType::WorkflowStatus, went_on(run, *how, *state, *stage)),
+            RunEventKind::Action { task, action, by, reason } => acted(run, spec, *task, action, by, reason.as_deref()),
+            RunEventKind::Run { how, state, stage } => {
+                (MessageType::WorkflowStatus, went_on(run, *how, *state, *stage))
+            }
         };
         payload.insert("at".into(), rfc3339(event.at).into());
         Self::new(kind, Some(run.id), Some(event.seq), &payload.into())

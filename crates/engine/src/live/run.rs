@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use mainspring_boxed::boxed;
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{Happened, RunEvent, RunSummary};
+use mainspring_store::{RunEvent, RunEventKind, RunSummary};
 use tokio::sync::{broadcast, watch};
 
 use super::hub::{Inner, Topic};
@@ -143,7 +143,8 @@ impl RunSubscription {
     }
 
     fn note(&mut self, event: &RunEvent) {
-        let (Happened::TaskEnded { key, attempt, .. } | Happened::AttemptEnded { key, attempt, .. }) = &event.what
+        let (RunEventKind::TaskEnded { key, attempt, .. } | RunEventKind::AttemptEnded { key, attempt, .. }) =
+            &event.what
         else {
             return;
         };

@@ -16,7 +16,7 @@ const CHUNKS: i64 = 4;
 
 /// An entry that is to be completed, with what its run was given.
 #[derive(Debug, Clone)]
-pub struct Uncaptured {
+pub struct IncompleteEntry {
     pub id: Uuid,
     pub run: RunId,
     pub task: Option<TaskKey>,
@@ -84,7 +84,7 @@ struct LogRow {
     lines: String,
 }
 
-impl From<Row> for Uncaptured {
+impl From<Row> for IncompleteEntry {
     fn from(row: Row) -> Self {
         Self {
             id: row.id,
@@ -112,7 +112,7 @@ impl From<Row> for Uncaptured {
 #[boxed]
 impl Store {
     /// Entries that were not completed yet, oldest first.
-    pub async fn uncaptured_letters(&self, limit: i64) -> Result<Vec<Uncaptured>> {
+    pub async fn uncaptured_letters(&self, limit: i64) -> Result<Vec<IncompleteEntry>> {
         let rows: Vec<Row> = read!(self, |conn| {
             sqlx::query_as(
             "SELECT d.id, d.run_id, d.idx, d.item, d.version, d.reason, d.original_state, d.error_type, d.error_message, d.stack_trace, \
@@ -125,7 +125,7 @@ impl Store {
         .fetch_all(conn)
         .await?
         });
-        Ok(rows.into_iter().map(Uncaptured::from).collect())
+        Ok(rows.into_iter().map(IncompleteEntry::from).collect())
     }
 
     /// The ends of what attempts printed, of those that printed something.

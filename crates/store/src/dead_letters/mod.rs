@@ -11,7 +11,7 @@ mod read;
 mod record;
 
 pub use batches::{BatchRow, NewBatch};
-pub use capture::{Captured, Uncaptured};
+pub use capture::{Captured, IncompleteEntry};
 pub use groups::{GroupRow, ReasonStatistics};
 pub use read::{DeadLetter, LetterFilter, Queued};
 pub use record::{LetterPatch, NewLetter};

@@ -27,7 +27,7 @@ pub const SYSTEM: &str = "system";
 
 /// Whether there is work for the loops that follow runs and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
-pub struct Unheard {
+pub struct PendingEventWork {
     /// Runs whose end was not counted.
     pub ends: bool,
     /// Events that were not delivered.
@@ -309,7 +309,7 @@ impl Store {
     }
 
     /// Whether there are ends, events or windows to handle, in one statement.
-    pub async fn unheard(&self) -> Result<Unheard> {
+    pub async fn unheard(&self) -> Result<PendingEventWork> {
         Ok(read!(self, |conn| {
             sqlx::query_as(
             "SELECT EXISTS (SELECT 1 FROM run_ends) AS ends, EXISTS (SELECT 1 FROM events WHERE NOT handled) AS events, \

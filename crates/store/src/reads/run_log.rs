@@ -18,11 +18,11 @@ use crate::runs::transitions::Transition;
 pub struct RunEvent {
     pub seq: i64,
     pub at: Micros,
-    pub what: Happened,
+    pub what: RunEventKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Happened {
+pub enum RunEventKind {
     /// A task run ended; also one that a reopening has taken back since.
     TaskEnded { key: TaskKey, state: TaskState, attempt: AttemptEnd },
     /// An attempt ended that did not end its task run: it failed and is tried again, was lost, or handed back.
@@ -189,7 +189,7 @@ fn insert_end(run: RunId, events: &mut Vec<RunEvent>, after: i64, head: &Row, st
     if seq > head.seq {
         return;
     }
-    let what = Happened::Run { how: Transition::Ended, state, stage: head.item.unwrap_or(0) as i16 };
+    let what = RunEventKind::Run { how: Transition::Ended, state, stage: head.item.unwrap_or(0) as i16 };
     debug_assert!(events.iter().all(|event| event.seq != seq), "run {run} has given number {seq} twice");
     events.insert(at, RunEvent { seq, at: head.at, what });
 }
@@ -206,12 +206,12 @@ fn event(run: RunId, row: &Row) -> Result<RunEvent> {
         error: row.text.clone(),
     };
     let what = match row.source {
-        0 => Happened::TaskEnded {
+        0 => RunEventKind::TaskEnded {
             key,
             state: TaskState::try_from(code).map_err(|error| Error::bad_row("history", "state", key, error))?,
             attempt: attempt(),
         },
-        1 => Happened::AttemptEnded {
+        1 => RunEventKind::AttemptEnded {
             key,
             outcome: match code {
                 0 => AttemptOutcome::Failed,
@@ -221,13 +221,13 @@ fn event(run: RunId, row: &Row) -> Result<RunEvent> {
             },
             attempt: attempt(),
         },
-        2 => Happened::Action {
+        2 => RunEventKind::Action {
             task: row.idx.map(|_| key),
             action: row.word.clone().unwrap_or_default(),
             by: row.text.clone().unwrap_or_default(),
             reason: row.reason.clone(),
         },
-        _ => Happened::Run {
+        _ => RunEventKind::Run {
             how: Transition::try_from(row.idx.unwrap_or(-1) as i16)
                 .map_err(|code| Error::bad_row("run_transitions", "kind", run, code))?,
             state: run_state(run, row)?,

@@ -43,12 +43,12 @@ pub struct WorkflowRow {
     pub number: i32,
     pub created_at: Micros,
     pub updated_at: Micros,
-    pub about: About,
+    pub about: WorkflowDescription,
 }
 
 /// What a workflow says about itself, without its tasks.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct About {
+pub struct WorkflowDescription {
     pub title: Option<String>,
     pub description: Option<String>,
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct About {
     pub triggers: Vec<Trigger>,
 }
 
-impl About {
+impl WorkflowDescription {
     /// The first cron expression that starts it.
     pub fn schedule_cron(&self) -> Option<&str> {
         self.triggers.iter().find_map(|trigger| match &trigger.source {

@@ -3,7 +3,7 @@
 //! That no number is missing or told twice is checked at the end of every conformance test, for every run it made.
 
 use mainspring_core::state::RunState;
-use mainspring_store::{Error, Happened, Reopen, RunEvent};
+use mainspring_store::{Error, Reopen, RunEvent, RunEventKind};
 
 use crate::conformance;
 use crate::world::{SECOND, World, operator};
@@ -14,14 +14,14 @@ fn told(w: &World, events: &[RunEvent]) -> Vec<String> {
     events
         .iter()
         .map(|event| match &event.what {
-            Happened::TaskEnded { key, state, attempt } => {
+            RunEventKind::TaskEnded { key, state, attempt } => {
                 format!("task:{}={state}/{}", w.task_name(*key), attempt.number)
             }
-            Happened::AttemptEnded { key, outcome, attempt } => {
+            RunEventKind::AttemptEnded { key, outcome, attempt } => {
                 format!("attempt:{}={}/{}", w.task_name(*key), word(outcome), attempt.number)
             }
-            Happened::Action { action, .. } => format!("action:{action}"),
-            Happened::Run { how, state, stage } => format!("run:{}={state}/{stage}", word(how)),
+            RunEventKind::Action { action, .. } => format!("action:{action}"),
+            RunEventKind::Run { how, state, stage } => format!("run:{}={state}/{stage}", word(how)),
         })
         .collect()
 }
