@@ -662,7 +662,7 @@ table run_transitions
     CHECK (((stage >= 0) AND (stage <= 3)))
     CHECK (((state >= 0) AND (state <= 5)))
 
-table runs with (fillfactor=70)
+table runs with (fillfactor=50)
     id uuid not null
     version bigint not null
     workflow_id uuid not null

@@ -22,7 +22,8 @@ CREATE TABLE runs (
     deadline_at bigint,
     -- When it was reopened last: its lifetime counts from there.
     reopened_at bigint
-) WITH (fillfactor = 70);
+) WITH (fillfactor = 50);
+-- A batch ends all runs of a page in one transaction: each row needs room for a second version beside it.
 -- No index names a column that changes while a run goes on, the state included: its updates stay in place. Open runs are
 -- found by their live rows, those that failed or were cancelled by a table of their own.
 CREATE INDEX runs_by_workflow ON runs (workflow_id, id);
