@@ -50,6 +50,9 @@ impl Gatherer {
         if batch.hands_in() == 0 && !self.has_reason_to_look(now) {
             return None;
         }
+        if batch.hands_in() > 0 {
+            self.hand_in_begins();
+        }
         batch.exchange.decide_session = self.own;
         if !self.draining {
             self.add_wants(&mut batch, now);

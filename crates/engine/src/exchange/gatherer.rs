@@ -47,6 +47,8 @@ pub(crate) struct Gatherer {
     pub(super) results: Vec<Results>,
     /// Attempts that have ended and whose log is still being stored.
     unlogged: usize,
+    /// Batches with results that a lane has taken and not finished.
+    in_flight: usize,
     pub(super) routes: Routes,
     pub(super) look_for_undecided: bool,
     pub(super) draining: bool,
@@ -64,6 +66,7 @@ impl Gatherer {
             rotation: vec![own],
             results: (0..lanes.max(1)).map(|_| Results::default()).collect(),
             unlogged: 0,
+            in_flight: 0,
             routes: Routes::with_weights(weights),
             look_for_undecided: true,
             draining: false,
@@ -259,9 +262,19 @@ impl Gatherer {
         self.sessions.get(&self.own).map_or(0, SessionInbox::count)
     }
 
-    /// Whether the pool holds nothing and nothing waits to be handed in.
+    /// A lane has taken a batch with results.
+    pub(super) fn hand_in_begins(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A lane has finished a batch with results: they are applied, or queued again.
+    pub(crate) fn hand_in_ended(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// Whether the pool holds nothing, and nothing waits to be handed in or is under way to the store.
     pub(crate) fn is_idle(&self) -> bool {
-        self.held() == 0 && self.unlogged == 0 && self.results.iter().all(Results::is_empty)
+        self.held() == 0 && self.unlogged == 0 && self.in_flight == 0 && self.results.iter().all(Results::is_empty)
     }
 
     /// Whether this node carries the session and does not know it to be dead.

@@ -55,11 +55,15 @@ pub(crate) async fn run(shared: Arc<Shared>, number: usize) {
         if shared.gatherer().has_more(number) {
             shared.client.bus.signals().wake_lane(number);
         }
-        if batch.hands_in() > 0 {
+        let hands_in = batch.hands_in() > 0;
+        if hands_in {
             busy_until = now + BUSY_FOR;
         }
         if exchange(&shared, &mut lane, batch).await.is_break() {
             return;
+        }
+        if hands_in {
+            shared.gatherer().hand_in_ended();
         }
     }
 }

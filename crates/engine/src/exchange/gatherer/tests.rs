@@ -57,6 +57,27 @@ fn a_session_is_lost_once_and_nothing_is_exchanged_until_there_is_another() {
 }
 
 #[test]
+fn results_under_way_to_the_store_keep_the_node_from_being_idle() {
+    let mut gatherer = gatherer();
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    gatherer.applied(&batch, vec![claimed(7, 0)], Instant::now());
+    assert!(!gatherer.is_idle(), "the pool executes");
+    gatherer.drain();
+    gatherer.finish(claimed(7, 0).token).unwrap();
+    gatherer.push_ended(ended(7, 0));
+    assert!(!gatherer.is_idle(), "a result waits");
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    assert!(!gatherer.is_idle(), "a lane has it, and the store has not answered");
+    gatherer.put_back(batch);
+    gatherer.hand_in_ended();
+    assert!(!gatherer.is_idle(), "it was refused and waits again");
+    let batch = gatherer.take(0, Instant::now()).unwrap();
+    gatherer.applied(&batch, Vec::new(), Instant::now());
+    gatherer.hand_in_ended();
+    assert!(gatherer.is_idle());
+}
+
+#[test]
 fn a_claim_that_is_heard_of_after_the_loss_is_not_held() {
     let mut gatherer = gatherer();
     let batch = gatherer.take(0, Instant::now()).unwrap();
