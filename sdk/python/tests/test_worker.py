@@ -7,6 +7,7 @@ import unittest
 from mainspring import ApiError, Unreachable, Worker
 
 PATIENCE = 20.0
+SESSION_LOST = "urn:mainspring:session-lost"
 
 
 def assignment(name, index=0):
@@ -26,9 +27,11 @@ class Server:
         self.requests = []
         self.results = {}
         self.released = []
+        self.registered = []
 
     def request(self, method, path, body=None, **_):
         if path == "/worker/sessions":
+            self.registered.append(time.monotonic())
             return {"session_id": 1, "session_token": "t", "lease_ttl_ms": 300, "exchange_wait_ms": 10}
         if path == "/worker/logs":
             raise Unreachable("no logs are taken")
@@ -114,6 +117,19 @@ class WorkerTest(unittest.TestCase):
         runs, failures = serve(server, good=good)
         self.assertEqual((runs, failures), (False, []))
         self.assertEqual((list(server.results), server.released), (["r.0"], []), "it is not executed again")
+
+    def test_sessions_that_are_lost_at_once_are_replaced_ever_more_slowly(self):
+        def refuses(_request):
+            return ApiError(409, {"type": SESSION_LOST}) if len(server.registered) < 4 else None
+
+        server = Server([assignment("good")], refuses)
+        runs, failures = serve(server, good=good)
+        self.assertEqual((runs, failures), (False, []))
+        pauses = [later - before for before, later in zip(server.registered, server.registered[1:])]
+        self.assertEqual(len(pauses), 3)
+        for pause, least in zip(pauses, [0.25, 0.5, 1.0]):
+            self.assertGreaterEqual(pause, least)
+        self.assertEqual(list(server.results), ["r.0"])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mainspring_api::worker::{PROTOCOL, Register, Slots};
 use mainspring_boxed::boxed;
@@ -20,6 +20,9 @@ use super::session_loop::{SessionEnd, SessionLoop};
 use crate::pool::Pool;
 
 const REGISTER_PAUSE: Duration = Duration::from_millis(500);
+/// A session that is lost sooner was perhaps never known to the server that answered: servers may be on two databases.
+const SHORT_LIFE: Duration = Duration::from_secs(1);
+const LONGEST_LOST_PAUSE: Duration = Duration::from_secs(5);
 
 /// What an operator can choose about a remote worker.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +53,26 @@ pub enum RemoteError {
     Link(#[from] LinkSetupError),
     #[error("the server refuses this worker: {0}")]
     Refused(String),
+}
+
+/// How long to wait before the next session when sessions are lost as soon as they are registered.
+#[derive(Debug, Default)]
+struct LossPause {
+    /// Sessions in a row that were lost at once.
+    short_lives: u32,
+}
+
+impl LossPause {
+    /// The pause after a session that lived so long. `random` is in [0, 1): workers do not come back all at once.
+    fn after(&mut self, lived: Duration, random: f64) -> Duration {
+        if lived >= SHORT_LIFE {
+            self.short_lives = 0;
+            return Duration::ZERO;
+        }
+        let full = (REGISTER_PAUSE * 2_u32.pow(self.short_lives.min(10))).min(LONGEST_LOST_PAUSE);
+        self.short_lives += 1;
+        full.mul_f64(0.5 + random / 2.0)
+    }
 }
 
 /// A worker that executes for servers elsewhere.
@@ -86,10 +109,12 @@ impl RemoteWorker {
     /// Works until `stop` is cancelled, then finishes what it has and leaves. A session that was lost is replaced.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), RemoteError> {
         let stop = &stop;
+        let mut losses = LossPause::default();
         while let Some(session) = self.register(stop).await? {
             tracing::info!(session = session.id, server = self.link.server(), "registered");
             self.artifacts.use_session(&session);
             let _ = self.logs.send(LogRequest::Session(session.clone()));
+            let registered = Instant::now();
             let session_loop = SessionLoop::new(&mut self, session.clone());
             match session_loop.run(stop).await {
                 SessionEnd::Lost => {
@@ -99,6 +124,14 @@ impl RemoteWorker {
                     );
                     session.over.cancel();
                     self.pool.session_lost(session.id);
+                    let pause = losses.after(registered.elapsed(), fastrand::f64());
+                    if !pause.is_zero() {
+                        tracing::warn!(
+                            ?pause,
+                            "the session was lost at once: do all servers of this worker have the same database?"
+                        );
+                        let _ = stop.run_until_cancelled(tokio::time::sleep(pause)).await;
+                    }
                 }
                 SessionEnd::Done => {
                     self.leave(&session).await;
@@ -139,5 +172,25 @@ impl RemoteWorker {
             Err(error) => tracing::warn!(%error, "ending the session; it will be found dead"),
         }
         session.over.cancel();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_are_lost_at_once_are_replaced_ever_more_slowly() {
+        let millis = Duration::from_millis;
+        let mut losses = LossPause::default();
+        assert_eq!(losses.after(millis(60_000), 0.5), Duration::ZERO, "an ordinary loss costs no time");
+        assert_eq!(losses.after(millis(20), 0.0), millis(250));
+        assert_eq!(losses.after(millis(20), 0.5), millis(750));
+        for _ in 0..40 {
+            assert!(losses.after(millis(20), 0.99) <= LONGEST_LOST_PAUSE);
+        }
+        assert!(losses.after(millis(20), 0.0) >= LONGEST_LOST_PAUSE / 2);
+        assert_eq!(losses.after(millis(1_000), 0.5), Duration::ZERO);
+        assert_eq!(losses.after(millis(20), 0.0), millis(250), "it begins anew");
     }
 }

@@ -10,6 +10,7 @@ import inspect
 import json
 import logging
 import os
+import random
 import signal
 import socket
 import threading
@@ -38,6 +39,9 @@ _BYTES_AT_ONCE = 512 * 1024
 # A server answers so when it does not take the content of a request.
 _ABOUT_CONTENT = (400, 413, 422)
 _REFUSED = "result_refused"
+# A session that is lost sooner was perhaps never known to the server that answered: servers may be on two databases.
+_SHORT_LIFE = 1.0
+_LONGEST_LOST_PAUSE = 5.0
 # So many attempts that were begun are remembered.
 _REMEMBERED = 10_000
 
@@ -92,6 +96,9 @@ class Worker:
         self._one_by_one = False
         self._session: Dict[str, Any] = {}
         self._seq = 0
+        self._registered = 0.0
+        # Sessions in a row that were lost as soon as they were registered.
+        self._short_lives = 0
 
     def task(self, name: Optional[str] = None, *, timeout: Optional[float] = None) -> Callable[[Handler], Handler]:
         """Makes a function, sync or async, the handler of this name. It takes the payload and, if it has an argument of that
@@ -156,7 +163,7 @@ class Worker:
                 self._seq = 0
                 self._begun.clear()
                 self._released.clear()
-                self._heard = time.monotonic()
+                self._heard = self._registered = time.monotonic()
                 queues = ", ".join(self._queues) or "all"
                 _LOG.info("worker %s is registered: queues %s, %d slots, handlers %s", self._worker_id, queues, self._slots, ", ".join(sorted(self._handlers)))
                 return
@@ -205,6 +212,9 @@ class Worker:
                     time.sleep(0.2)
                     continue
                 self._lose_everything()
+                self._pause_after_loss()
+                if self._stopping.is_set():
+                    return
                 self._register()
                 request = None
                 continue
@@ -213,6 +223,15 @@ class Worker:
                 self._one_by_one = False
             request = None
             self._take(answer)
+
+    def _pause_after_loss(self) -> None:
+        if time.monotonic() - self._registered >= _SHORT_LIFE:
+            self._short_lives = 0
+            return
+        pause = min(0.5 * 2 ** min(self._short_lives, 10), _LONGEST_LOST_PAUSE) * random.uniform(0.5, 1.0)
+        self._short_lives += 1
+        _LOG.warning("the session was lost at once, registering again in %.1f s: do all servers of this worker have the same database?", pause)
+        self._stopping.wait(pause)
 
     def _await_news(self) -> None:
         """With every slot taken there is nothing to ask for: wait for a result, but not longer than a heartbeat."""
