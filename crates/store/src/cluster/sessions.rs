@@ -1,9 +1,9 @@
 //! Worker sessions: beats, the mark of death, and the return of the claims of dead sessions.
 
 use mainspring_boxed::boxed;
-use mainspring_core::Micros;
 use mainspring_core::state::{RunState, TaskState};
 use mainspring_core::work::Failure;
+use mainspring_core::{Micros, RunId};
 use uuid::Uuid;
 
 use crate::cluster::terms::{self, Term};
@@ -19,6 +19,9 @@ use crate::runs::settle::settle;
 
 /// How many rows of a dead session one transaction returns.
 const ROWS_PER_REAP: i64 = 500;
+
+/// Run, index of the task, item.
+type RowKey = (RunId, i32, i32);
 
 #[derive(Debug, Clone)]
 pub struct NewSession {
@@ -150,7 +153,8 @@ impl Store {
         Ok(returned)
     }
 
-    /// Returns every claimed row whose session is not live: what a crash between mark and return left behind.
+    /// Returns every claimed row whose session is not live: what a crash between mark and return left behind. A row that cannot
+    /// be returned keeps no other from it.
     pub async fn sweep_claims(&self, now: Micros, term: &Term) -> Result<u64> {
         let dead: Vec<(i64,)> = read!(self, |conn| sqlx::query_as(
             "SELECT DISTINCT t.session FROM task_runs t LEFT JOIN sessions s ON s.id = t.session AND NOT s.dead \
@@ -161,15 +165,59 @@ impl Store {
         let mut returned = 0;
         for (session,) in dead {
             loop {
-                let mut tx = self.begin().await?;
-                if !terms::hold(&mut tx, term).await? {
-                    return Ok(returned);
+                match self.sweep_rows(now, session, None, term).await {
+                    Ok(None) => return Ok(returned),
+                    Ok(Some(more)) => {
+                        returned += more;
+                        if more < ROWS_PER_REAP as u64 {
+                            break;
+                        }
+                    }
+                    Err(error) if error.is_transient() => return Err(error),
+                    Err(_) => {
+                        returned += self.sweep_one_by_one(now, session, term).await?;
+                        break;
+                    }
                 }
-                let more = return_rows(&mut tx, now, session).await?;
-                tx.commit().await?;
-                returned += more;
-                if more < ROWS_PER_REAP as u64 {
-                    break;
+            }
+        }
+        Ok(returned)
+    }
+
+    /// Returns rows of a dead session, or only the one with this key; `None` if the term is over.
+    async fn sweep_rows(&self, now: Micros, session: i64, only: Option<RowKey>, term: &Term) -> Result<Option<u64>> {
+        let mut tx = self.begin().await?;
+        if !terms::hold(&mut tx, term).await? {
+            return Ok(None);
+        }
+        let returned = match only {
+            None => return_rows(&mut tx, now, session).await?,
+            Some(key) => return_row(&mut tx, now, session, key).await?,
+        };
+        tx.commit().await?;
+        Ok(Some(returned))
+    }
+
+    /// Returns the rows of a dead session of which some fail, each in a transaction of its own.
+    async fn sweep_one_by_one(&self, now: Micros, session: i64, term: &Term) -> Result<u64> {
+        let keys: Vec<RowKey> = read!(self, |conn| sqlx::query_as(
+            "SELECT run_id, idx, item FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item"
+        )
+        .bind(session)
+        .fetch_all(conn)
+        .await?);
+        let mut returned = 0;
+        for key in keys {
+            match self.sweep_rows(now, session, Some(key), term).await {
+                Ok(None) => break,
+                Ok(Some(more)) => returned += more,
+                Err(error) if error.is_transient() => return Err(error),
+                Err(error) => {
+                    let (run, index, item) = key;
+                    tracing::warn!(
+                        %error, session, %run, index, item,
+                        "a claim of a dead session cannot be returned; it is tried again, others go on"
+                    );
                 }
             }
         }
@@ -200,10 +248,34 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
     );
     let rows: Vec<LiveRow> =
         within!(tx, |conn| sqlx::query_as(sql).bind(session).bind(ROWS_PER_REAP).fetch_all(conn).await?);
+    return_these(tx, now, &rows).await?;
+    within!(tx, sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session));
+    Ok(rows.len() as u64)
+}
+
+/// Returns one row of a dead session, unless that has returned already.
+async fn return_row(tx: &mut Tx, now: Micros, session: i64, (run, idx, item): RowKey) -> Result<u64> {
+    let sql = locking!(
+        tx,
+        concat!(
+            "SELECT ",
+            live_columns!(),
+            " FROM task_runs WHERE run_id = $1 AND idx = $2 AND item = $3 AND session = $4"
+        ),
+        "FOR UPDATE"
+    );
+    let rows: Vec<LiveRow> =
+        within!(tx, |conn| sqlx::query_as(sql).bind(run).bind(idx).bind(item).bind(session).fetch_all(conn).await?);
+    return_these(tx, now, &rows).await?;
+    Ok(rows.len() as u64)
+}
+
+/// Returns rows that are locked, in order of their runs.
+async fn return_these(tx: &mut Tx, now: Micros, rows: &[LiveRow]) -> Result<()> {
     let mut ended_rows = Vec::new();
     let mut released = Vec::new();
     let mut run: Option<LockedRun> = None;
-    for row in &rows {
+    for row in rows {
         if run.as_ref().is_none_or(|run| run.id != row.run_id) {
             run = Some(lock_run(tx, row.run_id).await?);
         }
@@ -242,12 +314,10 @@ async fn return_rows(tx: &mut Tx, now: Micros, session: i64) -> Result<u64> {
             }
         }
     }
-    within!(tx, sqlx::query("DELETE FROM cancel_requests WHERE session = $1").bind(session));
     if !ended_rows.is_empty() {
         settle(tx, now, ended_rows, Vec::new()).await?;
     }
-    hand_on(tx, now, &released, &[], &[]).await?;
-    Ok(rows.len() as u64)
+    hand_on(tx, now, &released, &[], &[]).await
 }
 
 enum LostRowOutcome {

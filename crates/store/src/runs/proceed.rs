@@ -38,6 +38,26 @@ struct Continuation {
     position: i32,
 }
 
+/// Which continuation comes next.
+#[derive(Debug, Clone, Copy)]
+enum Choice<'a> {
+    /// The oldest after this one that is not locked, without those of these runs.
+    After(i64, &'a [RunId]),
+    /// The oldest of this run.
+    Run(RunId),
+}
+
+/// What became of a continuation.
+#[derive(Debug)]
+enum Step {
+    /// There is none.
+    Nothing,
+    Done,
+    LeftOut(i64),
+    /// Repeating is useless, as far as its error says.
+    Failed(Continuation, Error),
+}
+
 pub(crate) async fn enqueue(tx: &mut Tx, now: Micros, run: RunId, kind: i16) -> Result<()> {
     within!(
         tx,
@@ -51,15 +71,37 @@ pub(crate) async fn enqueue(tx: &mut Tx, now: Micros, run: RunId, kind: i16) -> 
 
 #[boxed]
 impl Store {
-    /// Does one chunk of what is left to do, oldest first; false if nothing is.
+    /// Does one chunk of what is left to do, oldest first; false if nothing is. A run whose chunk fails for good is left out, and
+    /// the next one goes on.
     pub async fn proceed(&self, now: Micros) -> Result<bool> {
-        self.proceed_one(now, None).await
+        let mut failed = Vec::new();
+        let mut after = 0;
+        loop {
+            match self.proceed_one(now, Choice::After(after, &failed)).await? {
+                Step::Nothing => return Ok(false),
+                Step::Done => return Ok(true),
+                Step::LeftOut(id) => after = id,
+                Step::Failed(work, error) => {
+                    tracing::warn!(
+                        %error, run = %work.run_id, continuation = work.id, kind = work.kind,
+                        "what is left to do for a run fails; it is tried again, others go on"
+                    );
+                    after = work.id;
+                    failed.push(work.run_id);
+                }
+            }
+        }
     }
 
     /// Does everything that is left to do for a run.
     pub async fn proceed_run(&self, now: Micros, run: RunId) -> Result<()> {
-        while self.proceed_one(now, Some(run)).await? {}
-        Ok(())
+        loop {
+            match self.proceed_one(now, Choice::Run(run)).await? {
+                Step::Done => {}
+                Step::Nothing | Step::LeftOut(_) => return Ok(()),
+                Step::Failed(_, error) => return Err(error),
+            }
+        }
     }
 
     /// Whether anything is left to do. Cheap: for a look before taking the writer.
@@ -69,51 +111,65 @@ impl Store {
         Ok(row.is_some())
     }
 
-    async fn proceed_one(&self, now: Micros, only: Option<RunId>) -> Result<bool> {
+    /// Failures that waiting can help are errors of this call.
+    async fn proceed_one(&self, now: Micros, choice: Choice<'_>) -> Result<Step> {
         let mut tx = self.begin().await?;
-        let sql = match only {
-            None => locking!(
+        let sql = match choice {
+            Choice::After(..) => locking!(
                 tx,
-                "SELECT id, run_id, kind, idx, counts, position FROM continuations ORDER BY id LIMIT 1",
+                "SELECT id, run_id, kind, idx, counts, position FROM continuations WHERE id > $1 ORDER BY id LIMIT 1",
                 "FOR UPDATE SKIP LOCKED"
             ),
-            Some(_) => locking!(
+            Choice::Run(_) => locking!(
                 tx,
                 "SELECT id, run_id, kind, idx, counts, position FROM continuations WHERE run_id = $1 ORDER BY id LIMIT 1",
                 "FOR UPDATE"
             ),
         };
         let found: Option<Continuation> = within!(tx, |conn| {
-            let mut query = sqlx::query_as(sql);
-            if let Some(run) = only {
-                query = query.bind(run);
-            }
+            let query = sqlx::query_as(sql);
+            let query = match choice {
+                Choice::After(id, _) => query.bind(id),
+                Choice::Run(run) => query.bind(run),
+            };
             query.fetch_optional(conn).await?
         });
-        let Some(work) = found else { return Ok(false) };
-        let run = lock_run(&mut tx, work.run_id).await?;
-        let next = match work.kind {
-            CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
-            ADMIT => admit_chunk(&mut tx, now, &run).await?,
-            CANCEL => clear_chunk(&mut tx, now, run.id).await?.then_some(0),
-            FAN_OUT => fan_out_chunk(&mut tx, now, &run, &work).await?,
-            CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
-            other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
-        };
-        match next {
-            Some(position) => {
-                within!(
-                    tx,
-                    sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1").bind(work.id).bind(position)
-                );
-            }
-            None => {
-                within!(tx, sqlx::query("DELETE FROM continuations WHERE id = $1").bind(work.id));
-            }
+        let Some(work) = found else { return Ok(Step::Nothing) };
+        if matches!(choice, Choice::After(_, failed) if failed.contains(&work.run_id)) {
+            // What is left to do for a run goes in order.
+            return Ok(Step::LeftOut(work.id));
         }
-        tx.commit().await?;
-        Ok(true)
+        match proceed_with(tx, now, &work).await {
+            Ok(()) => Ok(Step::Done),
+            Err(error) if error.is_transient() => Err(error),
+            Err(error) => Ok(Step::Failed(work, error)),
+        }
     }
+}
+
+/// Does a chunk, and notes where the next one begins.
+async fn proceed_with(mut tx: Tx, now: Micros, work: &Continuation) -> Result<()> {
+    let run = lock_run(&mut tx, work.run_id).await?;
+    let next = match work.kind {
+        CREATE => make_chunk(&mut tx, now, &run, work.position).await?,
+        ADMIT => admit_chunk(&mut tx, now, &run).await?,
+        CANCEL => clear_chunk(&mut tx, now, run.id).await?.then_some(0),
+        FAN_OUT => fan_out_chunk(&mut tx, now, &run, work).await?,
+        CANCEL_CHILD => cancel_child(&mut tx, now, run).await?,
+        other => return Err(Error::bad_row("continuations", "kind", work.id, other)),
+    };
+    match next {
+        Some(position) => {
+            within!(
+                tx,
+                sqlx::query("UPDATE continuations SET position = $2 WHERE id = $1").bind(work.id).bind(position)
+            );
+        }
+        None => {
+            within!(tx, sqlx::query("DELETE FROM continuations WHERE id = $1").bind(work.id));
+        }
+    }
+    tx.commit().await
 }
 
 /// A child is cancelled as its parent was.

@@ -6,7 +6,7 @@ use mainspring_store::{Exchange, Reopen};
 use sqlx::{Connection, PgConnection};
 
 use crate::conformance;
-use crate::world::{World, operator};
+use crate::world::{World, execute, operator};
 
 /// `width` tasks; with a root before them and a join behind them if asked for.
 fn wide(width: i32, with_ends: bool) -> Workflow {
@@ -89,6 +89,25 @@ conformance! {
             assert_eq!(w.run_state().await, RunState::Cancelled);
             assert_eq!(counts(w).await, [(TaskState::Cancelled, 12_000)]);
         }
+    }
+
+    async fn a_run_that_cannot_go_on_keeps_no_other_from_going_on(w: &mut World) {
+        let broken = w.version_of(Workflow { name: "broken".into(), ..wide(5_001, false) }, "").await;
+        let new = w.new_run(&broken).await;
+        w.create_only(new).await;
+        execute(&w.db, "DELETE FROM runs").await;
+        let version = w.version_of(wide(5_001, false), "").await;
+        let new = w.new_run(&version).await;
+        w.create_only(new).await;
+        let mut chunks = 0;
+        while w.store.proceed(w.now).await.unwrap() {
+            chunks += 1;
+        }
+        assert!(chunks >= 2, "{chunks}");
+        assert_eq!(counts(w).await, [(TaskState::Ready, 5_001)]);
+        assert!(w.store.has_continuations().await.unwrap(), "it is tried again");
+        execute(&w.db, "DELETE FROM continuations").await;
+        execute(&w.db, "DELETE FROM task_runs WHERE run_id NOT IN (SELECT id FROM runs)").await;
     }
 
     async fn sizes_around_a_chunk(w: &mut World) {

@@ -4,7 +4,7 @@ use mainspring_core::state::TaskState;
 use mainspring_store::Exchange;
 
 use crate::conformance;
-use crate::world::{World, open_session};
+use crate::world::{SECOND, World, execute, open_session};
 
 const ONE: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}}";
 
@@ -153,7 +153,7 @@ conformance! {
     async fn the_sweep_returns_what_a_crash_between_mark_and_return_left(w: &mut World) {
         w.submit(ONE).await;
         w.claim(1).await;
-        crate::world::execute(&w.db, &format!("UPDATE sessions SET dead = TRUE WHERE id = {}", w.session)).await;
+        execute(&w.db, &format!("UPDATE sessions SET dead = TRUE WHERE id = {}", w.session)).await;
         w.session = w.open_session().await;
         let old = w.lead().await;
         let term = w.lead().await;
@@ -161,6 +161,41 @@ conformance! {
         assert_eq!(w.store.sweep_claims(w.now, &term).await.unwrap(), 1);
         w.held.clear();
         w.expect("running a=ready b=pending").await;
+        w.play(&[], &[]).await;
+    }
+
+    async fn a_claim_that_cannot_be_returned_keeps_no_other_from_it(w: &mut World) {
+        for name in ["broken", "sound"] {
+            w.submit(&format!("{{name: {name}, tasks: {{a: {{run: x}}}}}}")).await;
+            w.claim(1).await;
+        }
+        execute(&w.db, "UPDATE sessions SET dead = TRUE").await;
+        execute(&w.db, "DELETE FROM runs WHERE id = (SELECT id FROM runs ORDER BY id LIMIT 1)").await;
+        w.session = w.open_session().await;
+        let term = w.lead().await;
+        assert_eq!(w.store.sweep_claims(w.now, &term).await.unwrap(), 1);
+        w.held.clear();
+        execute(&w.db, "DELETE FROM task_runs WHERE run_id NOT IN (SELECT id FROM runs)").await;
+        w.expect("running a=ready").await;
+        w.play(&[], &[]).await;
+    }
+
+    async fn sessions_that_no_run_names_are_forgotten(w: &mut World) {
+        w.submit(ONE).await;
+        w.claim(1).await;
+        w.lose_session().await;
+        let idle = w.open_session().await;
+        w.reap(idle).await;
+        w.pass(10 * SECOND);
+        let (now, margin) = (w.now, SECOND);
+        assert_eq!(w.store.forget_sessions(now, margin).await.unwrap(), 0, "an attempt of this run names one");
+        w.play(&[], &[]).await;
+        w.pass(10 * SECOND);
+        w.store.purge_runs(w.now, None).await.unwrap();
+        assert_eq!(w.store.forget_sessions(now - 60 * SECOND, margin).await.unwrap(), 0, "not old enough");
+        assert_eq!(w.store.forget_sessions(now, margin).await.unwrap(), 2);
+        assert_eq!(w.store.sessions(true, 10).await.unwrap().len(), 1);
+        w.submit(ONE).await;
         w.play(&[], &[]).await;
     }
 
