@@ -15,6 +15,13 @@ const SHORTEST_EVENT_RETENTION: Duration = Duration::from_secs(7 * 24 * 3_600);
 /// Lanes of nodes that are gone, and nodes that never said goodbye.
 const FORGET_NODES_AFTER: i64 = 3_600_000_000;
 
+/// Seldom: nothing finds sessions by their end.
+const FORGET_SESSIONS_EVERY: Duration = Duration::from_secs(3_600);
+/// Sessions that ended are listed at least this long, and known to workers that slept.
+const FORGET_SESSIONS_AFTER: i64 = 7 * 24 * 3_600_000_000;
+/// Much more than clocks of nodes are apart.
+const CLOCKS_APART: i64 = 24 * 3_600_000_000;
+
 /// How many times as long as a chunk took the duty rests after it.
 const RESTS_PER_CHUNK: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_secs(2);
@@ -25,6 +32,7 @@ const CACHES_OUTLIVE_THEIR_TIME: i64 = 3_600_000_000;
 #[derive(Debug, Default)]
 pub(crate) struct Retention {
     forgot_events: Option<Instant>,
+    forgot_sessions: Option<Instant>,
 }
 
 impl LeaderDuty for Retention {
@@ -42,6 +50,10 @@ impl LeaderDuty for Retention {
         store.forget_members(now - FORGET_NODES_AFTER).await?;
         let mut pace = ChunkPace::new(shared, term);
         while store.forget_expired_caches(now - CACHES_OUTLIVE_THEIR_TIME).await? > 0 && pace.rest().await {}
+        if self.forgot_sessions.is_none_or(|last| last.elapsed() >= FORGET_SESSIONS_EVERY) {
+            while store.forget_sessions(now - FORGET_SESSIONS_AFTER, CLOCKS_APART).await? > 0 && pace.rest().await {}
+            self.forgot_sessions = Some(Instant::now());
+        }
         if !shared.config.retention_rules.is_empty() {
             by_rules(&mut pace, now).await?;
         }

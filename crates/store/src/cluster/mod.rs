@@ -3,6 +3,7 @@
 pub(crate) mod locks;
 pub(crate) mod members;
 pub(crate) mod remote_sessions;
+mod session_retention;
 pub(crate) mod sessions;
 mod sharing;
 pub(crate) mod terms;
