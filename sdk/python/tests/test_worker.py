@@ -53,8 +53,8 @@ class Server:
         }
 
 
-def serve(server, **handlers):
-    worker = Worker("http://127.0.0.1:1", "token", slots=4)
+def serve(server, functions=False, **handlers):
+    worker = Worker("http://127.0.0.1:1", "token", slots=4, functions=functions)
     for name, handler in handlers.items():
         worker.task(name)(handler)
     worker._transport = worker._log_transport = server
@@ -117,6 +117,22 @@ class WorkerTest(unittest.TestCase):
         runs, failures = serve(server, good=good)
         self.assertEqual((runs, failures), (False, []))
         self.assertEqual((list(server.results), server.released), (["r.0"], []), "it is not executed again")
+
+    def test_functions_and_remote_tasks_share_the_slots(self):
+        def serves(_payload):
+            time.sleep(0.4)
+
+        assignments = [assignment("serves", index) for index in range(3)]
+        server = Server(assignments, expected=3)
+        runs, failures = serve(server, functions=True, serves=serves)
+        self.assertEqual((runs, failures), (False, []))
+        wants = [request["want"] for request in server.requests]
+        for request, want in zip(server.requests, wants):
+            running = len(request["holding"])
+            self.assertLessEqual(want["function"] + want["remote"] + running, 4, "never more than `slots`")
+        self.assertEqual(wants[0], {"process": 0, "function": 2, "remote": 2})
+        odd = {(want["function"], want["remote"]) for want in wants if want["function"] + want["remote"] == 1}
+        self.assertEqual(odd, {(0, 1), (1, 0)}, "the odd slot goes to each in turn")
 
     def test_sessions_that_are_lost_at_once_are_replaced_ever_more_slowly(self):
         def refuses(_request):

@@ -42,6 +42,8 @@ _REFUSED = "result_refused"
 # A session that is lost sooner was perhaps never known to the server that answered: servers may be on two databases.
 _SHORT_LIFE = 1.0
 _LONGEST_LOST_PAUSE = 5.0
+# How long the only free slot waits for tasks of one class before it is the turn of the other.
+_TURN_MS = 100
 # So many attempts that were begun are remembered.
 _REMEMBERED = 10_000
 
@@ -258,7 +260,11 @@ class Worker:
             free = 0 if self._stopping.is_set() else max(0, self._slots - running)
         busy = bool(holding) or bool(finished)
         wait_ms = 0 if free == 0 or finished else (50 if busy else int(self._session["exchange_wait_ms"]))
-        want = {"process": 0, "function": free if self._functions else 0, "remote": free}
+        # The server fills each class by itself: together they are what is free, and the odd slot goes to each in turn.
+        functions = (free + self._seq % 2) // 2 if self._functions else 0
+        if self._functions and free == 1:
+            wait_ms = min(wait_ms, _TURN_MS)
+        want = {"process": 0, "function": functions, "remote": free - functions}
         return {
             "session_id": self._session["session_id"],
             "seq": self._seq,
