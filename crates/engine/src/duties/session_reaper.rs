@@ -52,6 +52,10 @@ async fn watch(shared: &Shared, beats: &mut StandstillTimer<i64>, term: Option<&
                 continue;
             }
         };
+        if returned == 0 && store.live_sessions().await?.iter().any(|live| live.id == session.id) {
+            // Its beat has moved, or this node leads no more.
+            continue;
+        }
         tracing::warn!(
             session = session.id,
             worker = session.worker,
