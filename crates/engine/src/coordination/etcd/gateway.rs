@@ -12,6 +12,7 @@ use hyper::{Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use serde_json::{Value, json};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -22,6 +23,9 @@ use crate::coordination::CoordinationError;
 
 /// How long one endpoint may take before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// A watch may be silent for hours: the kernel asks so often, and after so many questions without an answer ends the connection.
+const PROBE_EVERY: Duration = Duration::from_secs(2);
+const PROBES: u32 = 3;
 const LARGEST_ANSWER: usize = 8 << 20;
 
 type Result<T> = std::result::Result<T, CoordinationError>;
@@ -165,6 +169,9 @@ impl Gateway {
         let port = url.port_or_known_default().unwrap_or(2379);
         let stream = TcpStream::connect((host.as_str(), port)).await.map_err(unreachable)?;
         let _ = stream.set_nodelay(true);
+        if let Err(error) = keep_probing(&stream) {
+            tracing::debug!(%error, "setting the keepalive of a connection to etcd");
+        }
         if url.scheme() != "https" {
             return Ok(Box::new(stream));
         }
@@ -184,6 +191,12 @@ impl Gateway {
             Err(error) => Err(unreachable(error)),
         }
     }
+}
+
+/// Lets the kernel notice that a connection was dropped without a word.
+fn keep_probing(stream: &TcpStream) -> std::io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(PROBE_EVERY).with_interval(PROBE_EVERY).with_retries(PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
 fn endpoint(text: &str) -> Result<Url> {
@@ -273,5 +286,22 @@ pub(super) fn number(value: Option<&Value>) -> Option<i64> {
         Value::String(text) => text.parse().ok(),
         Value::Number(number) => number.as_i64(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_probes_connections_that_are_silent() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        keep_probing(&stream).unwrap();
+        let socket = SockRef::from(&stream);
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), PROBE_EVERY);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), PROBE_EVERY);
+        assert_eq!(socket.tcp_keepalive_retries().unwrap(), PROBES);
     }
 }
