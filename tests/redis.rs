@@ -119,7 +119,15 @@ async fn events_from_the_stream_are_stored_once_and_acknowledged_after() {
     })
     .await
     .unwrap();
+    until("it is acknowledged", PATIENCE, async || {
+        Ok((redis(&service, &["XPENDING", stream, "scheduler-events"])[0] == "0").then_some(()))
+    })
+    .await
+    .unwrap();
+    let consumers = || redis(&service, &["XINFO", "CONSUMERS", stream, "scheduler-events"]);
+    assert!(!consumers().is_empty(), "the node reads");
     node.stop().await;
+    assert!(consumers().is_empty(), "a node that has stopped leaves no consumer: {:?}", consumers());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::connection::{Connection, RedisError};
+use super::consumers;
 use super::dispatch::{DispatchConfig, entries, route, stream};
 use super::resp::Reply;
 use super::settings::{Redis, RedisSettings};
@@ -26,6 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
     let Redis { settings, status } = redis;
     let changed = shared.gatherer().dispatch(&shared.config.dispatch.queues);
     let consumer = shared.id.to_string();
+    let mut routes_read = HashSet::new();
     while !shared.stop.is_cancelled() {
         let mut reader = Reader {
             shared: &shared,
@@ -37,6 +39,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
             looked: Instant::now(),
         };
         let ended = shared.stop.run_until_cancelled(reader.read_on(&settings)).await;
+        routes_read.extend(reader.groups);
         // Ordinary exchanges claim from the routes meanwhile.
         shared.gatherer().set_dispatch_heard(false);
         shared.client.bus.signals().wake_lanes();
@@ -44,6 +47,10 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
             status.trouble(error.to_string());
         }
         let _ = shared.stop.run_until_cancelled(tokio::time::sleep(AFTER_ERROR)).await;
+    }
+    if !routes_read.is_empty() {
+        let streams: Vec<String> = routes_read.into_iter().map(stream).collect();
+        consumers::leave(&settings, &streams, &shared.config.dispatch.group, &consumer).await;
     }
 }
 
@@ -170,7 +177,9 @@ impl Reader<'_> {
 
     async fn make_group(&self, redis: &mut Connection, route: i32) -> Result<(), RedisError> {
         match redis.ask(&["XGROUP", "CREATE", &stream(route), &self.config.group, "0", "MKSTREAM"]).await {
-            Err(RedisError::Refused { message, .. }) if message.starts_with("BUSYGROUP") => Ok(()),
+            Err(RedisError::Refused { message, .. }) if message.starts_with("BUSYGROUP") => {
+                consumers::forget_abandoned(redis, &stream(route), &self.config.group).await
+            }
             made => made.map(|_| ()),
         }
     }

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::connection::{Connection, RedisError};
+use super::consumers;
 use super::resp::Reply;
 use super::settings::{Redis, RedisSettings};
 use crate::client::Client;
@@ -37,6 +38,7 @@ pub(crate) async fn run(shared: Arc<Shared>, redis: Redis) {
         }
         let _ = shared.stop.run_until_cancelled(tokio::time::sleep(AFTER_ERROR)).await;
     }
+    consumers::leave(&settings, &[STREAM.to_owned()], GROUP, &consumer).await;
 }
 
 struct Reader<'a> {
@@ -96,6 +98,7 @@ impl Reader<'_> {
     async fn read_on(&mut self, settings: &RedisSettings) -> Result<(), RedisError> {
         let mut redis = Connection::open(settings).await?;
         make_group(&mut redis).await?;
+        consumers::forget_abandoned(&mut redis, STREAM, GROUP).await?;
         let block = BLOCK.as_millis().to_string();
         loop {
             let mut entries = self.abandoned(&mut redis).await?;

@@ -5,6 +5,7 @@
 //! a connection of their own for each loop; the few commands that streams need do not justify a client library.
 
 pub(crate) mod connection;
+mod consumers;
 pub(crate) mod dispatch;
 pub(crate) mod dispatch_feed;
 pub(crate) mod dispatch_reader;
