@@ -239,6 +239,61 @@ for (const kind of DATABASES) {
       await page.locator("tr", { hasText: "morning" }).getByRole("cell", { name: "paused", exact: true }).waitFor();
     });
 
+    it("pauses a queue, says who did it and why, and resumes it", async () => {
+      await server.store("name: training\ntasks: {train: {queue: gpu, run: echo trained}}\n");
+      await open("/workers");
+      await page.getByRole("button", { name: "Pause…" }).click();
+      await dialog().getByText("No task is started in any namespace until it is resumed").waitFor();
+      await dialog().getByLabel("Queue").fill("gpu");
+      await dialog().getByLabel("Reason").fill("a new driver");
+      await dialog().getByRole("button", { name: "Pause queue gpu" }).click();
+      const banner = (on) => on.getByRole("region", { name: "Paused" });
+      await banner(page).getByText("No task of queue gpu is started in any namespace").waitFor();
+      const run = await server.start("training");
+      await server.until("its task is ready", async () => (await server.api("GET", `/workflow-runs/${run.id}/tasks`)).items[0].status === "ready");
+      for (const [path, heading] of [["/", "Now"], ["/workers", "Workers"]]) {
+        for (const colorScheme of ["light", "dark"]) {
+          await page.emulateMedia({ colorScheme });
+          page.requests.length = 0;
+          await open(path);
+          await page.getByRole("heading", { name: heading, exact: true }).waitFor();
+          await banner(page).getByText(/Paused by .*: a new driver\. What runs goes on\./).waitFor();
+          await page.locator("tr", { hasText: "gpu" }).getByText("paused", { exact: true }).waitFor();
+          assert.ok(page.requests.length <= 2, page.requests.join(", "));
+          assert.deepEqual(await serious(page), [], `${path} ${colorScheme}`);
+        }
+      }
+      await page.emulateMedia({ colorScheme: "light" });
+      await page.setViewportSize({ width: 360, height: 740 });
+      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 360);
+      await page.setViewportSize({ width: 1280, height: 800 });
+
+      // Whoever has a role in one namespace pauses there alone, and does not resume what holds everywhere; a viewer looks.
+      const [sales, looker] = [await openPage(browser), await openPage(browser)];
+      await sales.goto(await server.address_for(await server.newToken("sales-operator", "operator", "sales")));
+      await banner(sales).getByText("a new driver").waitFor();
+      assert.equal(await sales.getByRole("button", { name: "Resume queue gpu" }).count(), 0);
+      await sales.getByRole("button", { name: "Pause…" }).click();
+      await sales.locator("dialog[open]").getByRole("button", { name: "Pause namespace sales" }).click();
+      await banner(sales).getByText("No task is started in namespace sales").waitFor();
+      await banner(sales).getByRole("button", { name: "Resume namespace sales" }).click();
+      await sales.locator("dialog[open]").getByRole("button", { name: "Resume" }).click();
+      await banner(sales).getByText("No task is started in namespace sales").waitFor({ state: "detached" });
+      await looker.goto(await server.address_for(await server.newToken("pause-looker", "viewer")));
+      await banner(looker).getByText("a new driver").waitFor();
+      assert.equal(await looker.getByRole("button", { name: /^(Pause|Resume)/ }).count(), 0);
+      for (const other of [sales, looker]) {
+        assert.deepEqual(other.troubles, []);
+        await other.context().close();
+      }
+
+      await open("/");
+      await page.getByRole("button", { name: "Resume queue gpu" }).click();
+      await dialog().getByRole("button", { name: "Resume" }).click();
+      await banner(page).waitFor({ state: "detached" });
+      await server.ends(run.id, "success");
+    });
+
     it("edits a workflow, is told what is wrong, and sees the difference", async () => {
       await open("/w/default/heartbeat?tab=yaml");
       const editor = page.locator("code-editor .cm-content");

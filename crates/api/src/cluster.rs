@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::pauses::Pause;
+
 /// What takes part.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Cluster {
@@ -13,6 +15,8 @@ pub struct Cluster {
     pub members: Vec<ClusterMember>,
     /// Queues of the namespaces that the caller may see.
     pub queues: Vec<ClusterQueue>,
+    /// What is paused in these namespaces or in all, the widest first.
+    pub pauses: Vec<Pause>,
     pub coordination: ClusterService,
     /// Null if there is none.
     pub redis: Option<ClusterService>,

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::pauses::Pause;
+
 /// Everything that the first page shows.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Overview {
@@ -27,6 +29,8 @@ pub struct Overview {
     /// How many runs are open, counted up to 1000.
     pub running_count: usize,
     pub queues: Vec<QueueState>,
+    /// What is paused, the widest first.
+    pub pauses: Vec<Pause>,
     /// The next 20 fires.
     pub next: Vec<NextRun>,
     pub workers: WorkerTotals,

@@ -39,7 +39,7 @@ export interface Schemas {
   ChangeSchedule: { paused: boolean };
   Chunk: { attempt: number; lines: Schemas["Line"][]; offset: number; stream: Schemas["Stream"]; task_run_id: string };
   ChunkAnswer: { accepted: number; attempt: number; fenced: boolean; next_offset: number; task_run_id: string };
-  Cluster: { coordination: Schemas["ClusterService"]; epoch: number; leader?: string | null; members: Schemas["ClusterMember"][]; queues: Schemas["ClusterQueue"][]; redis?: Schemas["ClusterService"] | null };
+  Cluster: { coordination: Schemas["ClusterService"]; epoch: number; leader?: string | null; members: Schemas["ClusterMember"][]; pauses: Schemas["Pause"][]; queues: Schemas["ClusterQueue"][]; redis?: Schemas["ClusterService"] | null };
   ClusterMember: { address?: string | null; alive: boolean; in_etcd?: boolean | null; last_heartbeat: string; leads: boolean; name: string; node: string; roles: string[]; since: string; version: string; workers: string[] };
   ClusterQueue: { namespace: string; queue: string; ready: number };
   ClusterService: { kind: string; message: string; status: string };
@@ -165,7 +165,7 @@ export interface Schemas {
   OpenRunStatus: "pending" | "running" | "paused";
   Outcome: { error?: string | null; ok: boolean; outcome?: Schemas["Acted"] | null; task: string };
   Outcomes: { items: Schemas["Outcome"][] };
-  Overview: { approvals: Schemas["AwaitedApproval"][]; dead_letters: Schemas["LetterGroup"][]; dead_letters_pending: number; failed: Schemas["RunBrief"][]; missed: Schemas["MissedFire"][]; next: Schemas["NextRun"][]; now: string; queues: Schemas["QueueState"][]; running: Schemas["RunBrief"][]; running_count: number; stale: Schemas["RunBrief"][]; workers: Schemas["WorkerTotals"] };
+  Overview: { approvals: Schemas["AwaitedApproval"][]; dead_letters: Schemas["LetterGroup"][]; dead_letters_pending: number; failed: Schemas["RunBrief"][]; missed: Schemas["MissedFire"][]; next: Schemas["NextRun"][]; now: string; pauses: Schemas["Pause"][]; queues: Schemas["QueueState"][]; running: Schemas["RunBrief"][]; running_count: number; stale: Schemas["RunBrief"][]; workers: Schemas["WorkerTotals"] };
   Pause: { namespace?: string | null; paused_at: string; paused_by: string; queue?: string | null; reason?: string | null };
   PauseScope: { all?: boolean | null; by?: string | null; namespace?: Schemas["Name"] | null; queue?: Schemas["Name"] | null; reason?: string | null };
   PollShown: { checks: number; failures: number; last_check_at?: string | null; last_check_run?: string | null; last_error?: string | null; last_key?: string | null; last_run?: string | null; started: number };

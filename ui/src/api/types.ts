@@ -26,6 +26,7 @@ export type Grid = Schemas["Grid"];
 export type Schedule = WithStatus<Schemas["Schedule"]>;
 export type Agenda = Schemas["Agenda"];
 export type Worker = WithStatus<Schemas["Worker"]>;
+export type Pause = Schemas["Pause"];
 export type Cluster = Schemas["Cluster"];
 export type Job = WithStatus<Schemas["Job"]>;
 export type Execution = WithStatus<Schemas["Execution"]>;

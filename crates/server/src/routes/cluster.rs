@@ -12,6 +12,7 @@ use mainspring_store::MemberRow;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
+use super::pauses;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -60,6 +61,7 @@ pub(crate) async fn show(State(state): State<ApiState>, caller: Caller) -> Resul
         epoch: term.map_or(0, |term| term.epoch),
         members,
         queues: queues.map(|(namespace, queue, ready)| ClusterQueue { namespace, queue, ready }).collect(),
+        pauses: pauses::seen(&state, seen.as_deref()).await?,
         coordination: service(client.coordination(), client.coordination_health(), "nodes coordinate by it"),
         redis: client.redis_health().map(|health| service("redis", health, "it carries wake-ups and events")),
     }))

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
 
+use super::pauses;
 use super::runs::shapes::task_name;
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
@@ -81,6 +82,7 @@ pub(crate) async fn overview(
         running_count: open.len(),
         running: open.iter().take(SHOWN).map(brief).collect(),
         queues: queues(&state, names).await?,
+        pauses: pauses::seen(&state, names).await?,
         next: upcoming(&state, names).await?,
         workers: workers(&state).await?,
     }))

@@ -34,6 +34,19 @@ fn shown(row: PauseRow) -> Pause {
     }
 }
 
+/// What is paused in namespaces that the caller may see (all if `None`), or in all of them.
+pub(super) async fn seen(state: &ApiState, names: Option<&[String]>) -> Result<Vec<Pause>, Problem> {
+    Ok(seen_rows(state, names).await?.into_iter().map(shown).collect())
+}
+
+async fn seen_rows(state: &ApiState, names: Option<&[String]>) -> Result<Vec<PauseRow>, Problem> {
+    let mut pauses = state.client().store().pauses().await?;
+    if let Some(names) = names {
+        pauses.retain(|pause| pause.namespace.as_ref().is_none_or(|namespace| names.contains(namespace)));
+    }
+    Ok(pauses)
+}
+
 /// Checks what a request names, and that the caller may pause it: what holds in all namespaces needs the role in all.
 fn authorised(caller: &Caller, scope: &PauseScope) -> Result<(Option<String>, Option<String>), Problem> {
     let name = |name: &Option<Name>| name.as_ref().map(|name| name.as_str().to_owned());
@@ -59,10 +72,7 @@ pub(crate) async fn list(
     Query(within): Query<OfNamespace>,
 ) -> Result<Json<List<Pause>>, Problem> {
     let seen = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
-    let mut pauses = state.client().store().pauses().await?;
-    if let Some(seen) = seen {
-        pauses.retain(|pause| pause.namespace.as_ref().is_none_or(|namespace| seen.contains(namespace)));
-    }
+    let pauses = seen_rows(&state, seen.as_deref()).await?;
     Ok(Json(page.slice("pauses", pauses, shown)?))
 }
 

@@ -261,6 +261,7 @@ async fn same_cost(flavor: Flavor) {
     api.store(WORKFLOW).await;
     let pages = [
         "/api/v1/overview",
+        "/api/v1/cluster",
         "/api/v1/workflows?include=strip,stats,next",
         "/api/v1/workflows/many/grid",
         "/api/v1/schedules/agenda",

@@ -103,4 +103,23 @@ on_both! {
         assert_eq!(api.post(PAUSE).role(Role::Admin).json(long).send().await.expect(422).body()["errors"][0]["pointer"], "/reason");
         api.post(PAUSE).role(Role::Admin).json(json!({"queue": "../x"})).send().await.expect(422);
     }
+
+    async fn pages_show_the_pauses_that_the_caller_may_see(api: &TestApi) {
+        for scope in [json!({"queue": "gpu", "namespace": "secret"}), json!({"namespace": "here", "reason": "a move", "by": "kim"}), json!({"queue": "mail"})] {
+            api.post(PAUSE).role(Role::Operator).json(scope).send().await.expect(200);
+        }
+        let token = api.make_token("guest", &[Grant::within("here", Role::Viewer)]).await;
+        for page in ["/api/v1/overview", "/api/v1/cluster"] {
+            let all = api.get(page).role(Role::Viewer).send().await.expect(200).body();
+            assert_eq!(all["pauses"], api.get(PAUSES).role(Role::Viewer).send().await.expect(200).body()["items"], "{page}");
+            assert_eq!(all["pauses"].as_array().unwrap().len(), 3);
+            let mine = api.get(page).bearer(&token).send().await.expect(200);
+            let pauses = &mine.body()["pauses"];
+            assert!(!mine.text.contains("secret"), "{page}: {}", mine.text);
+            assert_eq!((&pauses[0]["queue"], &pauses[1]["namespace"], &pauses[2]), (&json!("mail"), &json!("here"), &json!(null)));
+            assert_eq!((&pauses[1]["paused_by"], &pauses[1]["reason"]), (&json!("kim (by operator)"), &json!("a move")));
+        }
+        let one = api.get("/api/v1/overview?namespace=here").role(Role::Viewer).send().await.expect(200);
+        assert_eq!((one.body()["pauses"].as_array().unwrap().len(), one.text.contains("secret")), (2, false));
+    }
 }
