@@ -117,8 +117,17 @@ pub struct Recounted {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReopenRefused {
-    #[error("nothing of it is to be done again")]
+    #[error("nothing of it is to be done again: no task failed or was cancelled")]
     NothingToDo,
+    #[error("task `{0}` has not ended: wait for its end, or cancel the run, then rerun it")]
+    StillToEnd(String),
+    #[error("task `{0}` succeeded, and what depends on it may be under way: rerun from it when the run has ended")]
+    SucceededInOpenRun(String),
+    #[error(
+        "task `{task}` would end as {verdict} at once, because task `{cause}` is {was}: rerun from task `{cause}`, or skip or \
+         resolve task `{cause}` first"
+    )]
+    SettledByOthers { task: String, verdict: TaskState, cause: String, was: TaskState },
     #[error("the run is open: act on its failed tasks one by one, or wait for its end")]
     StillOpen,
     #[error("the run is in its finalisers: wait for its end")]
@@ -191,7 +200,7 @@ pub fn plan(situation: &Situation<'_>, what: &Reopen) -> Result<ReopenPlan, Reop
     }
     let chosen = chosen(situation, &ended, what, &targets, stage);
     if chosen.is_empty() && !matches!(what, Reopen::Settled { .. }) {
-        return Err(ReopenRefused::NothingToDo);
+        return Err(nothing_to_do(situation, &ended, what));
     }
     let keeps_items = matches!(what, Reopen::Failed | Reopen::FailedOf(_));
     let tasks: Vec<ReopenedTask> = chosen
@@ -212,6 +221,37 @@ pub fn plan(situation: &Situation<'_>, what: &Reopen) -> Result<ReopenPlan, Reop
         failed: ended.values().filter(counts_for_the_run).filter(|task| task.is_bad()).count(),
         recounted: recounted(situation, &ended, &chosen, what),
         tasks,
+    })
+}
+
+/// Why nothing of what was named can be done again: the cause of the first task.
+fn nothing_to_do(situation: &Situation<'_>, ended: &BTreeMap<usize, EndedTask>, what: &Reopen) -> ReopenRefused {
+    let workflow = situation.workflow;
+    let Reopen::From(named) = what else { return ReopenRefused::NothingToDo };
+    let Some((index, task)) = named.first().and_then(|index| Some((*index, workflow.tasks.get(*index)?))) else {
+        return ReopenRefused::NothingToDo;
+    };
+    let name = task.name.to_string();
+    match ended.get(&index).map(|task| task.state) {
+        None => return ReopenRefused::StillToEnd(name),
+        Some(TaskState::Success | TaskState::ResolvedManually) if situation.open.is_some() => {
+            return ReopenRefused::SucceededInOpenRun(name);
+        }
+        Some(_) => {}
+    }
+    let verdict = match task.rule.verdict(count(workflow, ended, &BTreeSet::new(), index)) {
+        Verdict::UpstreamFailed => TaskState::UpstreamFailed,
+        Verdict::Skip => TaskState::Skipped,
+        Verdict::Start | Verdict::Wait => return ReopenRefused::NothingToDo,
+    };
+    // What did not succeed settles most rules; the others (`all_failed`) are settled by what did.
+    let mut needs = task.needs.iter().filter_map(|need| ended.get(&(*need as usize)));
+    let cause = needs.clone().find(|need| need.outcome() != Some(Upstream::Succeeded)).or_else(|| needs.next());
+    cause.map_or(ReopenRefused::NothingToDo, |cause| ReopenRefused::SettledByOthers {
+        task: name,
+        verdict,
+        cause: workflow.tasks[cause.index].name.to_string(),
+        was: cause.state,
     })
 }
 

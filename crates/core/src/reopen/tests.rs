@@ -64,11 +64,17 @@ fn settled(task: usize, state: TaskState) -> Reopen {
 
 const CHAIN: &str = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}, c: {needs: b, run: x}, d: {run: x}}}";
 
+const AFTER_A: &str = "task `b` would end as upstream_failed at once, because task `a` is failed: rerun from task `a`, or skip or \
+                       resolve task `a` first";
+
 #[test]
 fn an_ended_run_goes_on_where_it_failed() {
     let failed = "a=failed b=upstream_failed c=upstream_failed d=success";
     check(CHAIN, failed, &Reopen::Failed, "a+ b c failed=0");
-    check(CHAIN, failed, &Reopen::From(vec![1]), "nothing of it is to be done again");
+    check(CHAIN, failed, &Reopen::From(vec![1]), AFTER_A);
+    let pair = "{name: w, tasks: {a: {run: x}, b: {needs: a, run: x}}}";
+    check(pair, "a=failed b=skipped!", &Reopen::From(vec![1]), AFTER_A);
+    check(CHAIN, "a=success b=success c=success d=success", &Reopen::Failed, &ReopenRefused::NothingToDo.to_string());
     check(CHAIN, failed, &settled(0, TaskState::Skipped), "b+ c failed=0");
     check(CHAIN, failed, &settled(3, TaskState::Skipped), "the task is success: that cannot become skipped");
     check(CHAIN, "a=success b=success c=success d=failed", &Reopen::From(vec![0]), "a+ b c failed=1");
@@ -91,10 +97,16 @@ fn an_open_run_takes_back_what_failed_and_what_followed_from_it() {
     check_open(yaml, ends, &[2], &Reopen::From(vec![0]), "a+ b failed=0 c:Wait");
     check_open(yaml, ends, &[2], &settled(0, TaskState::ResolvedManually), "b+ failed=0 c:Wait");
     check_open(yaml, ends, &[2], &Reopen::Failed, &ReopenRefused::StillOpen.to_string());
-    check_open(yaml, ends, &[2], &Reopen::From(vec![3]), &ReopenRefused::NothingToDo.to_string());
+    check_open(yaml, ends, &[2], &Reopen::From(vec![3]), &ReopenRefused::StillToEnd("d".into()).to_string());
     check_open(yaml, ends, &[2], &settled(3, TaskState::Skipped), &ReopenRefused::NotEnded.to_string());
     // What depends on a success may be under way.
-    check_open(yaml, "a=success b=failed", &[2], &Reopen::From(vec![0]), &ReopenRefused::NothingToDo.to_string());
+    check_open(
+        yaml,
+        "a=success b=failed",
+        &[2],
+        &Reopen::From(vec![0]),
+        &ReopenRefused::SucceededInOpenRun("a".into()).to_string(),
+    );
 }
 
 #[test]

@@ -66,7 +66,9 @@ impl Pending {
         let expected = if first { self.due.next_fire_at } else { self.advance.fire[from].fire_at };
         let mut fires: Vec<NewFire> = Vec::with_capacity(until - from + 1);
         if first {
-            fires.extend(self.advance.missed.map(|missed| NewFire::missed(missed, "nobody fired it in time")));
+            fires.extend(
+                self.advance.missed.map(|missed| NewFire::missed(missed, "the scheduler did not fire it in time")),
+            );
             fires.extend(self.advance.blacked_out.iter().map(|closed| NewFire::blacked_out(*closed)));
         }
         for fire in &self.advance.fire[from..until] {

@@ -44,7 +44,9 @@ pub(crate) async fn cluster(app: &App<'_>) -> Result {
     for service in std::iter::once(&view.coordination).chain(&view.redis) {
         app.out.line(format_args!("{}: {}, {}", service.kind, service.status, service.message));
     }
-    app.out.line(format_args!("epoch {}, {} queues with ready tasks", view.epoch, view.queues.len()));
+    let count = view.queues.len();
+    let queues = if count == 1 { "queue" } else { "queues" };
+    app.out.line(format_args!("epoch {}, {count} {queues} with ready tasks", view.epoch));
     if !view.queues.is_empty() {
         let mut queues = Table::new(&["NAMESPACE", "QUEUE", "READY"]);
         for queue in &view.queues {

@@ -40,8 +40,9 @@ pub(crate) async fn diff(app: &App<'_>, args: DiffArgs) -> Result {
             app.out.value(format, &report);
         }
         (_, None) => {
-            let tasks = workflow.tasks.len();
-            app.out.line(format_args!("{name} is not stored yet; {} has {tasks} tasks", plain(&source.name)));
+            let count = workflow.tasks.len();
+            let tasks = if count == 1 { "task" } else { "tasks" };
+            app.out.line(format_args!("{name} is not stored yet; {} has {count} {tasks}", plain(&source.name)));
         }
         (_, Some(number)) if is_same => app.out.line(format_args!("{name} is the same as version {number}")),
         (_, Some(number)) => {

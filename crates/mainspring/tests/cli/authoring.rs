@@ -105,7 +105,7 @@ fn a_file_is_compared_with_what_is_stored() {
     let report = diff(&["-o", "json"]).expect(1).json();
     assert_eq!(report["differences"]["tasks"][0]["task"], "a");
     place.write("w.yaml", "name: other\ntasks: {a: {run: x}}\n");
-    diff(&[]).expect(1).says(&["default/other is not stored yet"]);
+    diff(&[]).expect(1).says(&["default/other is not stored yet; w.yaml has 1 task\n"]);
 }
 
 #[test]

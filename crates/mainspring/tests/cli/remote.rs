@@ -213,8 +213,10 @@ fn runs_are_paused_cancelled_and_done_again() {
 fn workflows_are_compared_applied_and_triggered() {
     let scene = Scene::new();
     scene.away.write("w.yaml", "name: w\ninputs: {n: {type: integer, default: 1}}\ntasks: {say: {run: echo first}}\n");
-    scene.call(&["diff", "w.yaml"]).expect(1).says(&["is not stored yet"]);
+    scene.call(&["diff", "w.yaml"]).expect(1).says(&["is not stored yet; w.yaml has 1 task"]);
     scene.call(&["apply", "w.yaml", "--dry-run", "-o", "table"]).expect(0).says(&["nothing was stored"]);
+    scene.away.write("none.jsonl", "{\"workflow\": \"w\"}\n");
+    scene.call(&["submit", "--batch", "none.jsonl"]).expect(2).says(&["0 runs were submitted, 1 was refused"]);
     scene.call(&["trigger", "w"]).expect(2).says(&["there is no workflow `w` in namespace `default`", "apply"]);
     scene.refuses(&["apply", "w.yaml"]);
     assert_eq!(scene.json(&["apply", "w.yaml"])["items"][0]["version"], 1);

@@ -45,7 +45,9 @@ pub(super) async fn submit(app: &App<'_>, path: &str) -> Result {
             app.out.value(format, &answer);
         }
     }
-    app.out.note(format_args!("{made} runs were submitted, {refused} were refused"));
+    let submitted = if made == 1 { "1 run was".into() } else { format!("{made} runs were") };
+    let verb = if refused == 1 { "was" } else { "were" };
+    app.out.note(format_args!("{submitted} submitted, {refused} {verb} refused"));
     Ok(if refused == 0 { Exit::Success } else { Exit::BadInput })
 }
 
