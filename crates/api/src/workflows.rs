@@ -48,6 +48,7 @@ pub struct Workflow {
     pub is_active: bool,
     pub tags: Vec<String>,
     pub metadata: Value,
+    /// What `metadata.created_by` says, or who stored the first version
     pub created_by: Option<String>,
     pub created_at: String,
     pub updated_at: String,

@@ -971,6 +971,7 @@ table workflows
     latest bigint
     created_at bigint not null
     updated_at bigint not null
+    created_by text
     followed boolean not null default false
     check_of uuid
     UNIQUE (namespace, name)
@@ -1054,7 +1055,7 @@ function exchange_v1(
     p_decide_session bigint,
     p_decide integer,
     p_look boolean)
-    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body bd5a263ba37a0a5980365e904d61f9e2
+    returns TABLE(kind smallint, run_id uuid, idx integer, item integer, attempt integer, failures smallint, generation smallint, version bigint, session bigint, route integer, rank smallint, due_at bigint) set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, enable_bitmapscan=off body 820055e087b84d7bfe4facb4f6e07a1f
 
 function followed_flags_v1(
     p_workflow uuid[],

@@ -100,4 +100,4 @@ pub use transfer::CopiedTable;
 pub use unit::{Record, RequestKey, Unit, after_commit, is_within_unit, sees_uncommitted};
 pub use workflows::catalog::{Edition, VersionSummary, VersionText, WorkflowDescription, WorkflowFilter, WorkflowRow};
 pub use workflows::pauses::{PauseRow, paused_scope};
-pub use workflows::versions::{RouteRow, VersionRef};
+pub use workflows::versions::{PutOptions, RouteRow, VersionRef};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mainspring_boxed::boxed;
 use mainspring_core::Workflow;
 use mainspring_core::work::BundleFile;
-use mainspring_store::{Edition, Error, Operator, Result, WorkflowRow};
+use mainspring_store::{Error, Operator, PutOptions, Result, WorkflowRow};
 
 use super::Client;
 use crate::bus::BusMessage;
@@ -40,23 +40,23 @@ impl Client {
         source: &str,
         files: &[BundleFile],
     ) -> Result<Arc<Spec>> {
-        self.put_workflow_over(workflow, source, files, None).await
+        self.put_workflow_over(workflow, source, files, &PutOptions::default()).await
     }
 
-    /// Stores a workflow only if this edition is current; `Some(None)` requires that there is none yet.
+    /// Stores a workflow under conditions.
     pub async fn put_workflow_over(
         &self,
         workflow: Workflow,
         source: &str,
         files: &[BundleFile],
-        expected: Option<Option<Edition>>,
+        options: &PutOptions,
     ) -> Result<Arc<Spec>> {
         self.check_workflow_quota(&workflow).await?;
         self.check_intervals(&workflow)?;
         let has_triggers = !workflow.triggers.is_empty();
         // Schedules follow the time of day.
         let (now, id) = (self.clock.wall(), self.clock.new_id());
-        let version = self.store.put_version_over(now, id, &workflow, source, files, expected).await?;
+        let version = self.store.put_version_over(now, id, &workflow, source, files, options).await?;
         self.bus.publish(BusMessage::RoutesChanged);
         if has_triggers {
             self.schedules_changed().await;

@@ -15,7 +15,12 @@ on_both! {
         }
         assert_eq!((&made["version"], &made["schedule_cron"], &made["is_active"]), (&json!(1), &json!("0 3 * * *"), &json!(true)));
         assert_eq!(api.store(ETL).await["version"], 1, "the same content is the same version");
-        assert_eq!(api.store(&ETL.replace("Nightly", "Daily")).await["version"], 2);
+        let again = api.post("/api/v1/workflows").role(Role::Admin).text("application/yaml", &ETL.replace("Nightly", "Daily"));
+        let again = again.send().await.expect(201).body();
+        assert_eq!((&again["version"], &again["created_by"]), (&json!(2), &json!("author")), "the first version says who made it");
+        let said = api.store("{name: said, metadata: {created_by: ann}, tasks: {a: {run: 'true'}}}").await;
+        assert_eq!(said["created_by"], "ann");
+        api.delete("/api/v1/workflows/said").role(Role::Admin).send().await.expect(204);
         let id = made["id"].as_str().unwrap();
         for target in ["/api/v1/workflows/etl", "/v1/workflows/etl", "/workflows/etl", &format!("/api/v1/workflows/{id}")] {
             assert_eq!(api.get(target).role(Role::Viewer).send().await.expect(200).body()["id"], id);

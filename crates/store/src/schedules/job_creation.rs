@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::events::announce::{self, EventRow};
 use crate::events::deliveries::SYSTEM;
 use crate::schedules::jobs::{COLUMNS, IfNamed, JobRow, JobStatus, NewJob, Row};
-use crate::workflows::versions::put_in;
+use crate::workflows::versions::{PutOptions, put_in};
 
 /// How many numbered names are tried before one gets a piece of its id.
 const NUMBERED_NAMES: u32 = 9;
@@ -49,7 +49,7 @@ pub(crate) async fn create_in(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<
                 .bind(job.id)
         );
     }
-    put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[], None).await?;
+    put_in(tx, now, job.workflow_id, &workflow, &document.to_string(), &[], &PutOptions::default()).await?;
     let event = EventRow {
         id: job.event_id,
         namespace: workflow.namespace.clone(),
@@ -83,13 +83,14 @@ async fn claim_name(tx: &mut Tx, now: Micros, job: &NewJob) -> Result<String> {
         let claimed = within!(
             tx,
             sqlx::query(
-                "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, \
-                 $3, $4, $4) ON CONFLICT (namespace, name) DO NOTHING",
+                "INSERT INTO workflows (id, namespace, name, created_at, updated_at, created_by) VALUES ($1, $2, \
+                 $3, $4, $4, $5) ON CONFLICT (namespace, name) DO NOTHING",
             )
             .bind(job.workflow_id)
             .bind(&job.workflow.namespace)
             .bind(&name)
             .bind(now)
+            .bind(&job.created_by)
         );
         if claimed == 1 {
             require_room_for_workflow(tx, &job.workflow.namespace).await?;

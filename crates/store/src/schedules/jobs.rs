@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::db::{Store, Tx, locking, read, within};
 use crate::error::{Error, Result};
 use crate::schedules::job_creation::create_in;
-use crate::workflows::versions::put_in;
+use crate::workflows::versions::{PutOptions, put_in};
 
 /// The id that the trigger of a job has within its workflow.
 pub const JOB_TRIGGER: &str = "schedule";
@@ -381,7 +381,7 @@ impl Store {
     ) -> Result<()> {
         let mut tx = self.begin().await?;
         require_live(&mut tx, id).await?;
-        put_in(&mut tx, now, id, workflow, &document.to_string(), &[], None).await?;
+        put_in(&mut tx, now, id, workflow, &document.to_string(), &[], &PutOptions::default()).await?;
         within!(
             tx,
             sqlx::query("UPDATE jobs SET spec = $2, updated_at = $3 WHERE id = $1")

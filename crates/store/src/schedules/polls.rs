@@ -16,7 +16,7 @@ use crate::events::announce::EventRow;
 use crate::events::deliveries::{DeliveryOutcome, DeliveryRow};
 use crate::runs::create::{Created, NewRun, create_one};
 use crate::schedules::trigger_sync::id_of;
-use crate::workflows::versions::put_in;
+use crate::workflows::versions::{PutOptions, put_in};
 
 /// How many keys of one trigger are remembered, those that were found last.
 const MOST_KEYS: i64 = 10_000;
@@ -124,7 +124,7 @@ pub(crate) async fn put_checks(
         );
         let source = serde_json::to_string(&check)
             .map_err(|error| Error::Conflict(format!("the check of a poll cannot be stored: {error}")))?;
-        let version = Box::pin(put_in(tx, now, id, &check, &source, files, None)).await?;
+        let version = Box::pin(put_in(tx, now, id, &check, &source, files, &PutOptions::default())).await?;
         within!(tx, sqlx::query("UPDATE triggers SET check_version = $2 WHERE id = $1").bind(id).bind(version.id));
         within!(
             tx,

@@ -43,6 +43,8 @@ pub struct WorkflowRow {
     pub number: i32,
     pub created_at: Micros,
     pub updated_at: Micros,
+    /// Who stored its first version, where that is known.
+    pub created_by: Option<String>,
     pub about: WorkflowDescription,
 }
 
@@ -111,6 +113,7 @@ struct Row {
     number: i32,
     created_at: Micros,
     updated_at: Micros,
+    created_by: Option<String>,
     spec: String,
 }
 
@@ -129,12 +132,13 @@ impl TryFrom<Row> for WorkflowRow {
             number: row.number,
             created_at: row.created_at,
             updated_at: row.updated_at,
+            created_by: row.created_by,
             about,
         })
     }
 }
 
-const COLUMNS: &str = "SELECT w.id, w.namespace, w.name, w.active, v.id AS latest, v.number, w.created_at, w.updated_at, v.spec \
+const COLUMNS: &str = "SELECT w.id, w.namespace, w.name, w.active, v.id AS latest, v.number, w.created_at, w.updated_at, w.created_by, v.spec \
     FROM workflows w JOIN versions v ON v.id = w.latest";
 
 macro_rules! filtered {

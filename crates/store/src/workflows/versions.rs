@@ -105,6 +105,15 @@ impl RouteRow {
     }
 }
 
+/// Under which conditions a version is stored, and by whom.
+#[derive(Debug, Clone, Default)]
+pub struct PutOptions {
+    /// Only over this edition: `Some(None)` if there must be no such workflow yet.
+    pub expected: Option<Option<Edition>>,
+    /// Kept with a workflow that is new.
+    pub created_by: Option<String>,
+}
+
 #[derive(sqlx::FromRow)]
 struct VersionRow {
     id: i64,
@@ -124,10 +133,10 @@ impl Store {
         source: &str,
         files: &[BundleFile],
     ) -> Result<VersionRef> {
-        self.put_version_over(now, new_id, workflow, source, files, None).await
+        self.put_version_over(now, new_id, workflow, source, files, &PutOptions::default()).await
     }
 
-    /// The same, but only over this edition: `Some(None)` if there must be no such workflow yet. `Conflict` otherwise.
+    /// The same with options; `Conflict` if another edition is current than the one that was expected.
     pub async fn put_version_over(
         &self,
         now: Micros,
@@ -135,10 +144,10 @@ impl Store {
         workflow: &Workflow,
         source: &str,
         files: &[BundleFile],
-        expected: Option<Option<Edition>>,
+        options: &PutOptions,
     ) -> Result<VersionRef> {
         let mut tx = self.begin().await?;
-        let version = put_in(&mut tx, now, new_id, workflow, source, files, expected).await?;
+        let version = put_in(&mut tx, now, new_id, workflow, source, files, options).await?;
         tx.commit().await?;
         Ok(version)
     }
@@ -244,7 +253,7 @@ pub(crate) async fn put_in(
     workflow: &Workflow,
     source: &str,
     files: &[BundleFile],
-    expected: Option<Option<Edition>>,
+    options: &PutOptions,
 ) -> Result<VersionRef> {
     let spec = serde_json::to_string(workflow)
         .map_err(|error| Error::Conflict(format!("the workflow cannot be stored: {error}")))?;
@@ -252,13 +261,14 @@ pub(crate) async fn put_in(
     let is_new = within!(
         tx,
         sqlx::query(
-            "INSERT INTO workflows (id, namespace, name, created_at, updated_at) VALUES ($1, $2, $3, $4, \
-             $4) ON CONFLICT (namespace, name) DO NOTHING"
+            "INSERT INTO workflows (id, namespace, name, created_at, updated_at, created_by) VALUES ($1, $2, $3, $4, \
+             $4, $5) ON CONFLICT (namespace, name) DO NOTHING"
         )
         .bind(new_id)
         .bind(&workflow.namespace)
         .bind(&workflow.name)
         .bind(now)
+        .bind(&options.created_by)
     ) > 0;
     if is_new {
         require_room_for_workflow(tx, &workflow.namespace).await?;
@@ -271,7 +281,7 @@ pub(crate) async fn put_in(
     let (workflow_id, active, latest, updated_at): (Uuid, bool, Option<i64>, Micros) =
         within!(tx, |conn| sqlx::query_as(sql).bind(&workflow.namespace).bind(&workflow.name).fetch_one(conn).await?);
     let found = latest.map(|latest| Edition { latest, updated_at });
-    if expected.is_some_and(|expected| expected != found) {
+    if options.expected.is_some_and(|expected| expected != found) {
         return Err(Error::Conflict("the workflow was changed meanwhile".into()));
     }
     let known: Option<(i64, i32)> =

@@ -18,7 +18,7 @@ use axum::response::{IntoResponse, Response};
 use mainspring_api::workflows::{DryRun, Switch, Workflow, WorkflowBundle, WorkflowDocument};
 use mainspring_core::difference::difference;
 use mainspring_engine::DeleteWorkflowError;
-use mainspring_store::{Error, WorkflowFilter, WorkflowRow};
+use mainspring_store::{Error, PutOptions, WorkflowFilter, WorkflowRow};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -141,8 +141,9 @@ pub(crate) async fn put(
     let Intake { workflow, source, files, active, warnings, .. } = taken;
     // A conflict of its own, not one with another writer's change.
     client.check_workflow_quota(&workflow).await?;
+    let options = PutOptions { expected, created_by: Some(caller.identity().name.clone()) };
     let spec = client
-        .put_workflow_over(workflow, &source, &files, expected)
+        .put_workflow_over(workflow, &source, &files, &options)
         .await
         .map_err(|error| if matches!(error, Error::Conflict(_)) { changed_meanwhile() } else { error.into() })?;
     let id = spec.version.workflow_id;

@@ -16,7 +16,7 @@ use crate::state::ApiState;
 
 pub(crate) fn shown(row: WorkflowRow) -> Workflow {
     let schedule_cron = row.about.schedule_cron().map(str::to_owned);
-    let created_by = row.about.metadata.get("created_by").and_then(Value::as_str).map(str::to_owned);
+    let said = row.about.metadata.get("created_by").and_then(Value::as_str).map(str::to_owned);
     Workflow {
         id: row.id,
         name: row.name,
@@ -28,7 +28,7 @@ pub(crate) fn shown(row: WorkflowRow) -> Workflow {
         is_active: row.active,
         tags: row.about.tags,
         metadata: row.about.metadata,
-        created_by,
+        created_by: said.or(row.created_by),
         created_at: rfc3339(row.created_at),
         updated_at: rfc3339(row.updated_at),
         glance: None,

@@ -9,6 +9,8 @@ CREATE TABLE workflows (
     latest      bigint,
     created_at  bigint NOT NULL,
     updated_at  bigint NOT NULL,
+    -- Who stored its first version.
+    created_by  text,
     -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
     -- ends one leaves a row in `run_ends`.
     followed    boolean NOT NULL DEFAULT FALSE,

@@ -9,6 +9,8 @@ CREATE TABLE workflows (
     latest      INTEGER,
     created_at  INTEGER NOT NULL,
     updated_at  INTEGER NOT NULL,
+    -- Who stored its first version.
+    created_by  TEXT,
     -- Jobs, triggers or handlers follow how its runs end: their rows in `runs` carry the flag `followed`, and the unit that
     -- ends one leaves a row in `run_ends`.
     followed    BOOLEAN NOT NULL DEFAULT FALSE,
