@@ -61,7 +61,7 @@ pub use reads::interface::{
 pub use reads::logs::{LogCursor, StoredChunk};
 pub use reads::performance::RunDurations;
 pub use reads::rows::{AttemptRow, RunRow, RunSummary, StatusCount, TaskRunRow};
-pub use reads::run_list::RunFilter;
+pub use reads::run_list::{InputValue, RunFilter};
 pub use reads::run_log::{AttemptEnd, AttemptOutcome, RunEvent, RunEventKind, RunLog, RunMark};
 pub use reads::search::{Found, Indexed};
 pub use reads::task_list::TaskRunFilter;

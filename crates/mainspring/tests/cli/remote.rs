@@ -109,6 +109,12 @@ fn work_is_submitted_and_looked_at() {
 
     let found = scene.json(&["runs", "list", "--status", "failed", "--since", "1h"]);
     assert_eq!(found["items"].as_array().unwrap().len(), 2);
+    let ada = scene.json(&["runs", "list", "--workflow", "w", "--input", "who=ada"]);
+    assert_eq!(ada["items"].as_array().unwrap().len(), 1);
+    let bob = scene.json(&["runs", "list", "--since", "1h", "--input", "who=bob"]);
+    assert_eq!(bob["items"], json!([]));
+    scene.call(&["runs", "list", "--input", "who=ada"]).expect(2).says(&["--workflow NAME, or --since 24h"]);
+    scene.call(&["runs", "list", "--workflow", "w", "--input", "who"]).expect(2).says(&["region=eu"]);
     let first = scene.json(&["runs", "list", "--limit", "1"]);
     let rest = scene.json(&["runs", "list", "--cursor", first["next"].as_str().unwrap()]);
     assert_eq!(rest["items"].as_array().unwrap().len(), 2);

@@ -89,6 +89,39 @@ on_both! {
         node.stop().await;
     }
 
+    async fn runs_are_found_by_the_value_of_an_input(api: &TestApi) {
+        let inputs = "inputs: {region: {type: string}, n: {type: integer}, dry: {type: boolean}, 'odd.name': {type: string, default: x}, list: {type: list, default: []}}";
+        api.store(&format!("{{name: w, {inputs}, tasks: {{a: {{run: 'true'}}}}}}")).await;
+        api.store("{name: other, tasks: {a: {run: 'true'}}}").await;
+        api.start("other").await;
+        let mut made = Vec::new();
+        for given in [
+            json!({"region": "eu", "n": 5, "dry": true, "odd.name": "é \"=,", "list": [1, "b"]}),
+            json!({"region": "5", "n": 50, "dry": false}),
+        ] {
+            let run = api.post("/api/v1/workflows/w/trigger").role(Role::Operator).json(json!({"inputs": given})).send().await;
+            made.push(run.expect(201).body()["id"].as_str().unwrap().to_owned());
+        }
+        let (first, second) = (made[0].as_str(), made[1].as_str());
+        for (input, found) in [
+            ("region=eu", vec![first]), ("region=\"eu\"", vec![first]), ("region=e", vec![]), ("region=EU", vec![]), ("region=", vec![]),
+            ("region=5", vec![second]), ("n=5", vec![first]), ("n=50", vec![second]), ("n=5.0", vec![]), ("dry=true", vec![first]), ("dry=1", vec![]),
+            ("odd.name=x", vec![second]), ("odd.name=é \"=,", vec![first]), ("list=[1, \"b\"]", vec![first]), ("list=[]", vec![second]),
+            ("nothing=eu", vec![]), ("$=eu", vec![]), ("a\"b='", vec![]),
+        ] {
+            let escaped: String = input.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            for beside in ["workflow=w", "since=2020-01-01T00:00:00Z", "workflow=w&status=pending,running", "workflow=w&sort=created"] {
+                let page = api.get(&format!("/api/v1/workflow-runs?count=true&{beside}&input={escaped}")).role(Role::Viewer).send().await;
+                let page = page.expect(200).body();
+                assert_eq!((ids(&page), &page["total"]), (found.clone(), &json!(found.len())), "{input} {beside}");
+            }
+        }
+        for (query, said) in [("input=n%3D5", "name a workflow or since"), ("workflow=w&input=n", "region=eu"), ("workflow=w&input=%3D5", "region=eu")] {
+            let refused = api.get(&format!("/api/v1/workflow-runs?{query}")).role(Role::Viewer).send().await.expect(400);
+            assert!(refused.text.contains(said), "{}", refused.text);
+        }
+    }
+
     async fn runs_are_found_by_what_is_known_of_them(api: &TestApi) {
         api.store("{name: one, tags: [x], tasks: {a: {run: 'true'}}}").await;
         api.store("{name: two, namespace: there, tasks: {a: {run: 'true'}}}").await;

@@ -3,6 +3,7 @@
 use mainspring_boxed::boxed;
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId};
+use serde_json::Value;
 use sqlx::QueryBuilder;
 use uuid::Uuid;
 
@@ -25,6 +26,7 @@ pub struct RunFilter {
     /// A tag of the version they are of.
     pub tag: Option<String>,
     pub correlation_id: Option<String>,
+    pub input: Option<InputValue>,
     pub since: Option<Micros>,
     pub until: Option<Micros>,
     /// Only runs that took at least so long, those that are open until the given time.
@@ -34,6 +36,25 @@ pub struct RunFilter {
     pub oldest_first: bool,
     pub offset: i64,
     pub limit: i64,
+}
+
+/// The value of an input that runs are found by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InputValue {
+    name: String,
+    /// As the text itself is stored.
+    text: String,
+    /// As the value is stored that the text is in JSON; the text once more if it is none.
+    json: String,
+}
+
+impl InputValue {
+    /// `5` is the number and the text `"5"`: what was meant depends on the workflow.
+    pub fn new(name: &str, value: &str) -> Self {
+        let text = Value::from(value).to_string();
+        let json = serde_json::from_str::<Value>(value).map_or_else(|_| text.clone(), |value| value.to_string());
+        Self { name: name.to_owned(), text, json }
+    }
 }
 
 /// How many open runs one step of listing them looks at.
@@ -116,6 +137,22 @@ macro_rules! filtered {
                 .push(" AND r.id IN (SELECT run_id FROM run_details WHERE correlation_id = ")
                 .push_bind(correlation)
                 .push(")");
+        }
+        if let Some(input) = &filter.input {
+            // Compared as they are written, by the same program: no text of an input needs to be decoded for it.
+            query.push(match $flavor {
+                Flavor::Postgres => {
+                    " AND EXISTS (SELECT 1 FROM run_details d WHERE d.run_id = r.id AND CAST(CAST(d.inputs AS json) -> "
+                }
+                Flavor::Sqlite => {
+                    " AND EXISTS (SELECT 1 FROM run_details d, json_each(d.inputs) j WHERE d.run_id = r.id AND j.key = "
+                }
+            });
+            query.push_bind(&input.name).push(match $flavor {
+                Flavor::Postgres => " AS text) IN (",
+                Flavor::Sqlite => " AND d.inputs -> j.fullkey IN (",
+            });
+            query.push_bind(&input.text).push(", ").push_bind(&input.json).push("))");
         }
         if let Some(since) = filter.since {
             query.push(" AND r.created_at >= ").push_bind(since);

@@ -34,6 +34,9 @@ pub(crate) struct ListArgs {
     /// Only runs of workflows with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<String>,
+    /// Only runs with this value of an input, with --workflow or --since beside it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_and_value)]
+    input: Option<String>,
     /// Only runs made since then: 2026-01-31T08:00:00Z, or 2h for two hours ago
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -59,10 +62,21 @@ impl ListArgs {
             return Err(Failure::bad_input(format!("{} is not a status of runs", quoted(word)))
                 .remedy(near.unwrap_or_else(|| format!("there are {}", words.join(", ")))));
         }
+        if self.input.is_some() && self.workflow.is_none() && self.since.is_none() {
+            return Err(Failure::bad_input("--input looks into every run that the rest of the command finds")
+                .remedy("name a workflow or a time too: --workflow NAME, or --since 24h"));
+        }
         let instant = |flag: &str, text: &Option<String>| {
             text.as_deref().map(|text| parse_instant(flag, text, now).map(rfc3339)).transpose()
         };
         Ok([instant("since", &self.since)?, instant("until", &self.until)?])
+    }
+}
+
+fn name_and_value(text: &str) -> std::result::Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("write the name of an input and its value, like region=eu".to_owned()),
     }
 }
 
@@ -77,6 +91,7 @@ pub(super) async fn list(app: &App<'_>, api: Connection, args: ListArgs) -> Resu
         ("workflow", args.workflow.as_deref()),
         ("correlation_id", args.correlation_id.as_deref()),
         ("tag", args.tag.as_deref()),
+        ("input", args.input.as_deref()),
         ("since", since.as_deref()),
         ("until", until.as_deref()),
         ("include", Some("trigger")),

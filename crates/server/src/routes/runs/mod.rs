@@ -22,7 +22,7 @@ use axum::http::StatusCode;
 use mainspring_api::runs::{Progress, Run};
 use mainspring_core::state::RunState;
 use mainspring_core::{Micros, RunId, time};
-use mainspring_store::{RunFilter, RunSummary, Store};
+use mainspring_store::{InputValue, RunFilter, RunSummary, Store};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::routes;
@@ -84,6 +84,9 @@ pub(crate) struct ListParams {
     correlation_id: Option<String>,
     /// Of versions with this tag
     tag: Option<String>,
+    /// With this value of an input, `name=value`: the same text, or the same value in JSON. Together with `workflow` or `since`
+    #[param(example = "region=eu", pattern = "^[^=]+=.*$")]
+    input: Option<String>,
     /// `progress` for how many of their task runs have ended, `trigger` for what started them; both with a comma between
     #[param(example = "progress,trigger", pattern = "^(progress|trigger)(,(progress|trigger))*$")]
     include: Option<String>,
@@ -164,6 +167,22 @@ impl ListParams {
         }
     }
 
+    /// Nothing indexes inputs: what is looked through must be bounded by something else.
+    fn input_value(&self) -> Result<Option<InputValue>, Problem> {
+        let Some(text) = &self.input else { return Ok(None) };
+        let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(Problem::malformed(
+                "the query does not fit: input is the name of an input and its value, like region=eu",
+            ));
+        };
+        if self.workflow.is_none() && self.since.is_none() {
+            return Err(Problem::malformed(
+                "the query does not fit: input looks into every run that the rest of the query finds: name a workflow or since, too",
+            ));
+        }
+        Ok(Some(InputValue::new(name, value)))
+    }
+
     fn filter(&self, caller: &Caller) -> Result<RunFilter, Problem> {
         let namespaces = caller.sees_of(self.namespace.as_ref().map(Name::as_str))?;
         let id = self.workflow.as_deref().and_then(|text| text.parse::<Uuid>().ok());
@@ -175,6 +194,7 @@ impl ListParams {
             trigger: self.trigger.clone(),
             tag: self.tag.clone(),
             correlation_id: self.correlation_id.clone(),
+            input: self.input_value()?,
             since: instant("since", self.since.as_deref())?,
             until: instant("until", self.until.as_deref())?,
             oldest_first: self.oldest_first()?,
