@@ -98,6 +98,8 @@ pub(crate) fn shown(row: TriggerRow) -> Schedule {
         (None, None) if trigger.source.is_scheduled() => ScheduleStatus::Completed,
         _ => ScheduleStatus::Active,
     };
+    // What is paused keeps the time it stopped at; it does not fire then.
+    let next = row.next.filter(|_| status == ScheduleStatus::Active);
     Schedule {
         id: row.id,
         workflow_id: row.workflow_id,
@@ -109,8 +111,8 @@ pub(crate) fn shown(row: TriggerRow) -> Schedule {
         description,
         timezone,
         status,
-        next_run: row.next.map(|next| rfc3339(next.nominal)),
-        next_fire_at: row.next.map(|next| rfc3339(next.fire_at)),
+        next_run: next.map(|next| rfc3339(next.nominal)),
+        next_fire_at: next.map(|next| rfc3339(next.fire_at)),
         last_fire_at: row.last_fire_at.map(rfc3339),
         fired: row.fired,
         catchup: trigger.catchup.map(|catchup| catchup.policy.word().to_owned()),

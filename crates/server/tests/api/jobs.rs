@@ -94,6 +94,11 @@ on_both! {
         assert_eq!((&paused["status"], &paused["next_run"]), (&json!("paused"), &json!(null)));
         let resumed = api.post(&format!("{at}/resume")).role(Role::Operator).send().await.expect(200).body();
         assert_eq!((&resumed["status"], &resumed["next_run"]), (&json!("active"), &job["next_run"]));
+        let switch = |active: bool| api.patch("/api/v1/workflows/j").role(Role::Author).json(json!({"is_active": active}));
+        switch(false).send().await.expect(200);
+        assert_eq!(api.read(&at).await["next_run"], json!(null), "its workflow is not active");
+        assert_eq!(switch(true).send().await.expect(200).body()["created_by"], "author");
+        assert_eq!(api.read(&at).await["next_run"], job["next_run"]);
         let times = [&job, &paused, &resumed].map(|job| job["updated_at"].as_str().unwrap());
         assert!(times.is_sorted_by(|one, next| one < next), "each of these is a change: {times:?}");
         let moved = api.put(&format!("{at}/schedule")).role(Role::Author).json(json!({"schedule": "30 3 * * *", "timezone": "Asia/Tokyo"})).send().await.expect(200).body();

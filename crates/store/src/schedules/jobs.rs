@@ -245,8 +245,8 @@ macro_rules! bound {
 pub(super) const COLUMNS: &str = concat!(
     "SELECT j.id, j.namespace, j.name, j.kind, ",
     status!(),
-    " AS status, j.workflow_id, t.id AS trigger_id, j.spec, j.created_by, j.created_at, j.updated_at, t.updated_at AS trigger_updated_at, j.cancelled_at, t.next_nominal, \
-     t.last_fire_at, j.last_run_at, t.problem, j.executions, j.successes, j.failures, j.measured, j.duration",
+    " AS status, j.workflow_id, t.id AS trigger_id, j.spec, j.created_by, j.created_at, j.updated_at, t.updated_at AS trigger_updated_at, j.cancelled_at, \
+     CASE WHEN t.active THEN t.next_nominal END AS next_nominal, t.last_fire_at, j.last_run_at, t.problem, j.executions, j.successes, j.failures, j.measured, j.duration",
     from!()
 );
 
