@@ -217,6 +217,7 @@ async fn a_session_that_was_opened_in_vain_is_ended() {
         slots: 8,
         function_slots: 0,
         remote: false,
+        version: String::new(),
     };
     client.store().open_session(client.now(), &session).await.unwrap();
     until("only its own is left", PATIENCE, async || Ok((live_sessions(client).await == own).then_some(())))

@@ -124,6 +124,7 @@ impl Bench {
             slots: SLOTS,
             function_slots: 0,
             remote: false,
+            version: String::new(),
         };
         let session = client.store().open_session(client.now(), &session).await.unwrap();
         client.store().ensure_history_partitions(client.now()).await.unwrap();

@@ -44,6 +44,7 @@ impl Scene {
             slots: 1,
             function_slots: 0,
             remote: false,
+            version: String::new(),
         };
         let session = database.store().open_session(NOW, &session).await.unwrap();
         Self { database, old, new, term, session, _proxy: proxy }

@@ -34,6 +34,7 @@ use crate::schedule::staging::Pace;
 use crate::schedule::status::TimekeepingStatus;
 use crate::schedule::{backfills, clock_loop};
 
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// How long draining waits until leadership is given up.
 const RESIGNING: Duration = Duration::from_secs(2);
 
@@ -197,7 +198,7 @@ impl Shared {
             name: self.config.name.clone(),
             address: self.config.address.clone(),
             roles: self.config.roles.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            version: VERSION.to_owned(),
             started_at: self.client.now(),
         }
     }
@@ -217,6 +218,7 @@ fn new_session(config: &NodeConfig, node: Uuid) -> NewSession {
         slots: i32::try_from(config.process_slots).unwrap_or(i32::MAX),
         function_slots: i32::try_from(config.function_slots).unwrap_or(i32::MAX),
         remote: false,
+        version: VERSION.to_owned(),
     }
 }
 

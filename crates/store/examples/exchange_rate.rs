@@ -128,6 +128,7 @@ async fn run_lane(store: Store, clock: Arc<Clock>, batch: i32, left: Arc<AtomicU
         slots: batch,
         function_slots: 0,
         remote: false,
+        version: String::new(),
     };
     let session = store.open_session(clock.now(), &new).await.expect("opens a session");
     let routes = store.routes().await.expect("reads routes");

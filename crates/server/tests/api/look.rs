@@ -42,6 +42,7 @@ on_both! {
             assert!(list["items"][0].get(field).is_some(), "{list} lacks {field}");
         }
         assert_eq!((&list["items"][0]["id"], &list["items"][0]["status"]), (&json!("test"), &json!("active")));
+        assert_eq!(list["items"][0]["version"], env!("CARGO_PKG_VERSION"));
         // A node tells of itself beside its start.
         let cluster = api.wait("/api/v1/cluster", |cluster| cluster["members"][0]["workers"] == json!(["test"])).await;
         for field in ["node", "name", "address", "roles", "version", "since", "alive", "leads"] {

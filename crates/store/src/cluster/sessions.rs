@@ -34,6 +34,8 @@ pub struct NewSession {
     pub slots: i32,
     pub function_slots: i32,
     pub remote: bool,
+    /// Of the program.
+    pub version: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
@@ -68,8 +70,8 @@ impl Store {
     pub async fn open_session(&self, now: Micros, session: &NewSession) -> Result<i64> {
         let (id,): (i64,) = write!(self, |conn| {
             sqlx::query_as(
-            "INSERT INTO sessions (node, worker, hostname, queues, labels, slots, remote, created_at, beat_at, function_slots) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9) RETURNING id"
+            "INSERT INTO sessions (node, worker, hostname, queues, labels, slots, remote, created_at, beat_at, function_slots, version) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10) RETURNING id"
         )
         .bind(session.node)
         .bind(&session.worker)
@@ -80,6 +82,7 @@ impl Store {
         .bind(session.remote)
         .bind(now)
         .bind(session.function_slots)
+        .bind(&session.version)
         .fetch_one(conn)
         .await?
         });

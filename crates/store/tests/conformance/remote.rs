@@ -39,6 +39,7 @@ impl Remote {
             slots: 10,
             function_slots: 0,
             remote: true,
+            version: String::new(),
         };
         let session = w.store.open_session(w.now, &session).await.unwrap();
         Self { session, queues, labels }

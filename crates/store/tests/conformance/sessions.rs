@@ -226,5 +226,6 @@ fn other_node() -> mainspring_store::NewSession {
         slots: 1,
         function_slots: 0,
         remote: false,
+        version: String::new(),
     }
 }

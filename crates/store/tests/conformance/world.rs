@@ -382,6 +382,7 @@ pub(crate) async fn open_session(store: &Store, now: Micros, node: Uuid) -> i64 
         slots: 100,
         function_slots: 0,
         remote: false,
+        version: String::new(),
     };
     store.open_session(now, &session).await.unwrap()
 }
