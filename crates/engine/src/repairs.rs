@@ -78,6 +78,7 @@ impl Client {
             Some(_) => None,
             None => self.store.letter_of(key.run, Some(key)).await?,
         };
+        let letter = letter.filter(|letter| letter.status == Resolution::Pending);
         let repaired =
             self.repeat(|| self.store.repair(self.now(), self.clock.new_id(), key, &repair, operator)).await?;
         let acted = match repaired {
@@ -85,11 +86,12 @@ impl Client {
             Repaired::StopRequested => Acted::StopRequested,
             Repaired::Ended => {
                 let what = after_the_end(key, repair)?;
+                // It counts the entries that it closes.
                 self.reopen(key.run, &what, operator).await?;
                 Acted::Reopened
             }
         };
-        if let Some(letter) = letter.filter(|letter| letter.status == Resolution::Pending) {
+        if let Some(letter) = letter.filter(|_| acted != Acted::Reopened) {
             self.record_if_closed(&letter).await;
         }
         self.store.proceed_run(self.now(), key.run).await?;

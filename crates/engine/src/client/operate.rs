@@ -75,7 +75,9 @@ impl Client {
                 ReopenRequest { action, run, workflow, what, inputs: Some(inputs.clone()), letters: Vec::new() };
             self.store.reopen_one(self.now(), request, &operator)
         };
+        let pending = self.pending_letters(run, &operator).await?;
         let reopened = self.repeat(unit).await?;
+        self.record_closed_of(&pending).await;
         self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;
         Ok(reopened)
     }
@@ -84,9 +86,11 @@ impl Client {
     pub async fn reopen(&self, run: RunId, what: &Reopen, operator: &Operator) -> mainspring_store::Result<Reopened> {
         let version = self.store.run_summary(run).await?.version;
         let spec = self.specs.get(version).await?;
+        let pending = self.pending_letters(run, operator).await?;
         let reopened = self
             .repeat(|| self.store.reopen_run(self.now(), self.clock.new_id(), run, &spec.workflow, what, operator))
             .await?;
+        self.record_closed_of(&pending).await;
         self.announce([BusMessage::RunsChanged(vec![run]), ANY_WORK]).await;
         Ok(reopened)
     }

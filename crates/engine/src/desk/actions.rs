@@ -5,7 +5,7 @@ use mainspring_boxed::boxed;
 use mainspring_core::dead_letter::Resolution;
 use mainspring_core::time::rfc3339;
 use mainspring_core::{RunId, TaskKey};
-use mainspring_store::{Created, DeadLetter, Error, LetterPatch, Operator, Reopen};
+use mainspring_store::{Created, DeadLetter, Error, LetterFilter, LetterPatch, Operator, Reopen};
 use mainspring_telemetry::Event;
 use serde_json::json;
 use uuid::Uuid;
@@ -15,6 +15,10 @@ use crate::client::{ANY_WORK, Client, Submission, SubmitError};
 use crate::events::intake::AnswerError;
 use crate::repairs::TaskAction;
 use crate::specs::Spec;
+
+/// How many entries that one action closes are measured at most.
+const MOST_COUNTED: i64 = 10_000;
+const LETTERS_AT_ONCE: usize = 200;
 
 /// An action on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +147,30 @@ impl Client {
     pub(crate) async fn record_if_closed(&self, letter: &DeadLetter) {
         if let Ok(now) = self.store.letter(letter.id).await {
             self.record_resolution(letter, now.status);
+        }
+    }
+
+    /// The entries of a run that an action on it may close, but for the one that the action is about.
+    pub(crate) async fn pending_letters(&self, run: RunId, operator: &Operator) -> Result<Vec<DeadLetter>, Error> {
+        let filter = LetterFilter {
+            run: Some(run),
+            status: Some(Resolution::Pending),
+            limit: MOST_COUNTED,
+            ..LetterFilter::default()
+        };
+        let mut pending = self.store.letters(&filter).await?;
+        pending.retain(|letter| operator.letter != Some(letter.id));
+        Ok(pending)
+    }
+
+    /// Counts those of them that are closed by now. The action is done, so that what cannot be read is left uncounted.
+    pub(crate) async fn record_closed_of(&self, pending: &[DeadLetter]) {
+        for part in pending.chunks(LETTERS_AT_ONCE) {
+            let ids = part.iter().map(|letter| letter.id).collect();
+            let filter = LetterFilter { ids, limit: LETTERS_AT_ONCE as i64, ..LetterFilter::default() };
+            for letter in self.store.letters(&filter).await.unwrap_or_default() {
+                self.record_resolution(&letter, letter.status);
+            }
         }
     }
 

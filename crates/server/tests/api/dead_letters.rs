@@ -58,6 +58,32 @@ on_both! {
         node.stop().await;
     }
 
+    async fn entries_that_close_with_a_whole_run_are_measured(api: &TestApi) {
+        api.store("{name: w, tasks: {a: {run: 'exit 1'}, b: {run: 'exit 1'}}}").await;
+        let node = api.node().await;
+        let run = api.start("w").await;
+        for (action, body, closed) in [
+            ("retry", json!({}), 2),
+            ("rerun", json!({"from": "a"}), 3),
+            ("tasks/b/actions", json!({"action": "retry"}), 4),
+            ("tasks/b/actions", json!({"action": "retry", "inputs": {}}), 5),
+        ] {
+            api.until(&run, "failed").await;
+            let pending = api.get(&format!("/api/v1/dlq?run={run}&status=pending")).role(Role::Viewer).send().await.expect(200).body();
+            assert_eq!(pending["items"].as_array().unwrap().len(), 2, "{pending}");
+            let target = format!("/api/v1/workflow-runs/{run}/{action}");
+            api.post(&target).role(Role::Operator).json(body).send().await.expect(200);
+            let metrics = api.get("/metrics").role(Role::Viewer).send().await.expect(200).text;
+            for line in [
+                format!("scheduler_dlq_time_in_queue_seconds_count{{resolution_status=\"retried\",dlq_reason=\"max_retries_exceeded\"}} {closed}\n"),
+                format!("scheduler_dlq_retried_total {closed}\n"),
+            ] {
+                assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
+            }
+        }
+        node.stop().await;
+    }
+
     async fn exhausted_retries_arrive_with_full_context(api: &TestApi) {
         api.store(CHAIN).await;
         let node = api.node().await;
