@@ -45,7 +45,9 @@ fn the_configuration_reference_lists_every_key() {
         "\nOther variables that are understood: `DATABASE_URL`, `DATABASE_URL_FILE`, `DB_MAX_OPEN_CONNS`, `ENABLE_JOB_CONSUMER`, \
          `ENABLE_JOB_DISPATCHER`,\n`ETCD_ENDPOINTS`, `LOG_LEVEL`, `METRICS_PORT`, `OTEL_EXPORTER_OTLP_ENDPOINT`, \
          `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_PROTOCOL`, `PORT`,\n`REDIS_URL`, `SCHEDULER_BATCH_SIZE`, `SCHEDULER_INTERVAL_MS`, \
-         `WORKER_ID`; and `MAINSPRING_SECRETS_KEY`, the key that seals secrets.\n",
+         `WORKER_ID`; and `MAINSPRING_SECRETS_KEY`, the key that seals secrets.\n\n`DB_MAX_IDLE_CONNS` has no effect, \
+         which a server logs when it starts: connections that rest have no\nbound of their own. Each is closed after 10 minutes of rest, and \
+         `DB_MAX_OPEN_CONNS` bounds all of them.\n",
     );
     compare("configuration.md", &page);
 }

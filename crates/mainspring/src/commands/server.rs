@@ -166,6 +166,9 @@ async fn start(app: &App<'_>, signs_in: bool) -> Result<Running> {
     database::prepare(client.store(), client.now(), lock.is_some()).await?;
     let mut node_config = app.node_config();
     node_config.address = listener.as_ref().map(|listener| listener.address().to_string());
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
     tracing::info!(
         worker = node_config.name,
         database = database::shown(&config.database),

@@ -45,6 +45,10 @@ const COMMON: &[(&str, &str)] = &[
     ("SCHEDULER_BATCH_SIZE", "scheduler.batch_size"),
     ("WORKER_ID", "worker.id"),
 ];
+/// Understood, but without effect.
+const MAX_IDLE: &str = "DB_MAX_IDLE_CONNS";
+const MAX_IDLE_NOTE: &str = "DB_MAX_IDLE_CONNS has no effect: connections that rest have no bound of their own, each is closed after \
+    10 minutes of rest; DB_MAX_OPEN_CONNS bounds all connections";
 /// A short name for the setting that is said most often.
 const LISTEN: (&str, &str) = ("MAINSPRING_LISTEN", "server.listen");
 
@@ -71,6 +75,9 @@ pub(super) fn read(layers: &mut Layers, variables: &[(OsString, OsString)]) {
         if let Some(value) = find(name) {
             set(layers, key, value, name);
         }
+    }
+    if find(MAX_IDLE).is_some() {
+        layers.note(MAX_IDLE_NOTE);
     }
     if let Some(interval) = find("SCHEDULER_INTERVAL_MS") {
         set(layers, "scheduler.interval", &format!("{interval}ms"), "SCHEDULER_INTERVAL_MS");
@@ -180,6 +187,13 @@ mod tests {
         read(&mut layers, &variables);
         assert_eq!(layers.get("server.listen").unwrap().word.to_string(), "0.0.0.0:9000");
         assert_eq!(layers.get("server.roles").unwrap().word.to_string(), "api,scheduler");
+    }
+
+    #[test]
+    fn a_variable_without_effect_is_noted() {
+        let layers = layers(&[("DB_MAX_IDLE_CONNS", "5")]);
+        assert_eq!(layers.notes(), [MAX_IDLE_NOTE]);
+        assert!(layers.into_problems().is_empty());
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub(crate) struct Setting {
 pub(crate) struct Layers {
     settings: BTreeMap<&'static str, Setting>,
     problems: Vec<String>,
+    notes: Vec<String>,
 }
 
 impl Layers {
@@ -71,6 +72,15 @@ impl Layers {
 
     pub(crate) fn said(&self) -> Vec<(&'static str, Setting)> {
         self.settings.iter().map(|(key, setting)| (*key, setting.clone())).collect()
+    }
+
+    /// What the one who starts a server should know, though nothing is wrong.
+    pub(crate) fn note(&mut self, note: &str) {
+        self.notes.push(note.to_owned());
+    }
+
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.clone()
     }
 
     pub(crate) fn complain(&mut self, problem: String) {

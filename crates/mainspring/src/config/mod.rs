@@ -236,6 +236,8 @@ pub(crate) struct Config {
     pub(crate) file: Option<PathBuf>,
     /// What was said and where, to explain the result.
     pub(crate) said: Vec<(&'static str, Setting)>,
+    /// What was said without effect, and why; a server logs it when it starts.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Config {

@@ -57,6 +57,7 @@ pub(super) fn read(layers: &mut Layers, file: Option<PathBuf>) -> Option<Config>
         log_format,
         file,
         said: layers.said(),
+        notes: layers.notes(),
     })
 }
 
