@@ -21,6 +21,7 @@ use crate::desk::{self, DeskConfig, Messenger};
 use crate::duties::claim_sweep::ClaimSweep;
 use crate::duties::limit_reconciliation::LimitReconciliation;
 use crate::duties::object_removal::ObjectRemoval;
+use crate::duties::rate_windows::RateWindows;
 use crate::duties::retention::Retention;
 use crate::duties::run_expiry::RunExpiry;
 use crate::duties::{leader_duty, lease_renewal, promotion, run_end_relay, sampling, session_reaper, unexecuted};
@@ -232,6 +233,7 @@ fn start_leader_duties(shared: &Arc<Shared>, tasks: &mut JoinSet<()>) {
     tasks.spawn(leader_duty::run(Arc::clone(shared), RunExpiry));
     tasks.spawn(leader_duty::run(Arc::clone(shared), ClaimSweep));
     tasks.spawn(leader_duty::run(Arc::clone(shared), LimitReconciliation));
+    tasks.spawn(leader_duty::run(Arc::clone(shared), RateWindows::default()));
     tasks.spawn(leader_duty::run(Arc::clone(shared), Retention::default()));
     tasks.spawn(leader_duty::run(Arc::clone(shared), ObjectRemoval));
 }

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use mainspring_boxed::boxed;
 use mainspring_core::state::{RunState, TaskState};
-use mainspring_core::time::rfc3339;
+use mainspring_core::time::{self, rfc3339};
 use mainspring_core::workflow::{Action, Task};
-use mainspring_core::{TaskKey, Workflow};
-use mainspring_store::{PauseRow, Result, RunSummary, SessionRow, TaskRunRow, WaitKind, WaitRow, paused_scope};
+use mainspring_core::{Micros, TaskKey, Workflow};
+use mainspring_store::{
+    PauseRow, PoolRow, Result, RunSummary, SessionRow, TaskRunRow, WaitKind, WaitRow, paused_scope,
+};
 
 use crate::client::Client;
 
@@ -24,8 +26,9 @@ pub struct Obstacles {
     waits: HashMap<TaskKey, WaitRow>,
     /// The key of the concurrency limit that the run waits for.
     run_waits_for: Option<String>,
-    /// Slots and how many are held, by the name of the pool.
-    pools: HashMap<String, (Option<i32>, i32)>,
+    /// By name.
+    pools: HashMap<String, PoolRow>,
+    now: Micros,
 }
 
 #[boxed]
@@ -69,11 +72,11 @@ impl Client {
                 && !pools.contains_key(pool)
             {
                 let found = self.store.pool(&run.namespace, pool).await?;
-                pools.insert(pool.clone(), (found.slots, found.held));
+                pools.insert(pool.clone(), found);
             }
         }
         let states = rows.iter().map(|row| (row.key, row.state)).collect();
-        Ok(Obstacles { run, states, sessions, pauses, waits, run_waits_for, pools })
+        Ok(Obstacles { run, states, sessions, pauses, waits, run_waits_for, pools, now: self.now() })
     }
 }
 
@@ -94,7 +97,7 @@ impl Obstacles {
             TaskState::Ready => vec![self.takers(task)],
             TaskState::Retrying => vec![format!("waits for its next attempt at {}", due())],
             TaskState::Deciding => vec!["a node is deciding whether and how it starts".into()],
-            TaskState::Gated => vec![self.pool(task)],
+            TaskState::Gated => self.pool(task),
             TaskState::Held => vec![self.run()],
             TaskState::Waiting => vec![self.waits(task, row)],
             TaskState::UpstreamFailed => self.failed_needs(workflow, task, row),
@@ -168,14 +171,23 @@ impl Obstacles {
         }
     }
 
-    fn pool(&self, task: &Task) -> String {
+    fn pool(&self, task: &Task) -> Vec<String> {
         let name = task.pool.as_deref().unwrap_or_default();
-        match self.pools.get(name) {
-            Some((Some(slots), held)) => {
-                format!("waits for a slot of pool `{name}`, of which {held} of {slots} are held")
+        let Some(pool) = self.pools.get(name) else { return vec![format!("waits for a slot of pool `{name}`")] };
+        let rate = pool.rate.map(|rate| rate.at(self.now)).filter(|rate| rate.left() == 0);
+        let rate = rate.and_then(|rate| {
+            let period = time::duration(u64::try_from(rate.period / 1_000).ok()?);
+            let end = rfc3339(rate.window_ends()?);
+            Some(format!("the rate of pool `{name}`, {} task runs per {period}, is used up until {end}", rate.starts))
+        });
+        let slots = match pool.slots {
+            Some(slots) if rate.is_none() || pool.held >= slots => {
+                Some(format!("waits for a slot of pool `{name}`, of which {} of {slots} are held", pool.held))
             }
-            _ => format!("waits for a slot of pool `{name}`"),
-        }
+            None if rate.is_none() => Some(format!("waits for a slot of pool `{name}`")),
+            _ => None,
+        };
+        slots.into_iter().chain(rate).collect()
     }
 
     fn run(&self) -> String {

@@ -499,12 +499,21 @@ table limits with (fillfactor=50)
     key text not null
     capacity integer
     held integer not null default 0
+    rate integer
+    period bigint
+    used integer not null default 0
+    window_began bigint
     CHECK ((capacity >= 0))
+    CHECK (((rate IS NULL) = (period IS NULL)))
     CHECK ((held >= 0))
     CHECK ((kind = ANY (ARRAY[0, 1])))
     UNIQUE (kind, key)
+    CHECK (((period >= 1000000) AND (period <= '86400000000'::bigint)))
     PRIMARY KEY (id)
+    CHECK (((rate >= 1) AND (rate <= 1000000)))
+    CHECK ((used >= 0))
     CREATE UNIQUE INDEX limits_kind_key_key ON public.limits USING btree (kind, key)
+    CREATE INDEX limits_with_rate ON public.limits USING btree (id) WHERE (rate IS NOT NULL)
 
 table locks with (fillfactor=50)
     name text not null
@@ -1076,7 +1085,7 @@ function limits_v1(
     p_released integer[],
     p_ended integer[],
     p_touched integer[])
-    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body c28e9421ccec4ac7e76ff08cdb402624
+    returns void set plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off body 213c1e5d0623ccea8e664ee61e387c68
 
 function next_stage_v1(
     p_now bigint,

@@ -426,13 +426,20 @@ CREATE TABLE lanes (
 );
 
 CREATE TABLE limits (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind        INTEGER NOT NULL CHECK (kind IN (0, 1)),
-    key         TEXT NOT NULL,
-    capacity    INTEGER CHECK (capacity >= 0),
-    held        INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind         INTEGER NOT NULL CHECK (kind IN (0, 1)),
+    key          TEXT NOT NULL,
+    capacity     INTEGER CHECK (capacity >= 0),
+    held         INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    rate         INTEGER CHECK (rate BETWEEN 1 AND 1000000),
+    period       INTEGER CHECK (period BETWEEN 1000000 AND 86400000000),
+    used         INTEGER NOT NULL DEFAULT 0 CHECK (used >= 0),
+    window_began INTEGER,
+    CHECK ((rate IS NULL) = (period IS NULL)),
     UNIQUE (kind, key)
 );
+
+CREATE INDEX limits_with_rate ON limits (id) WHERE rate IS NOT NULL;
 
 CREATE TABLE locks (
     name         TEXT PRIMARY KEY,

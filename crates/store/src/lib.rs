@@ -76,6 +76,7 @@ pub use runs::limits::{LimitRow, PoolRow};
 pub use runs::operate::{CancelOutcome, Operator};
 pub use runs::parking::{Parked, Parking};
 pub use runs::purge::{PurgeScope, Purged};
+pub use runs::rates::{PoolRate, RatePass};
 pub use runs::reopen::{ReopenRequest, Reopened};
 pub use runs::repair::{Repair, Repaired};
 pub use runs::submit::{PlainSubmission, Started};

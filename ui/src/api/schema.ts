@@ -126,7 +126,7 @@ export interface Schemas {
   List_NextFire: { items: { fire_at: string; scheduled_for: string }[]; next?: string | null; total?: number | null };
   List_NotificationEntry: { items: { attempts: number; body: unknown; channel: string; created_at: string; error?: string | null; event: string; id: string; namespace: string; next_attempt_at?: string | null; run_id?: string | null; sent_at?: string | null; status: string; workflow: string }[]; next?: string | null; total?: number | null };
   List_Pause: { items: { namespace?: string | null; paused_at: string; paused_by: string; queue?: string | null; reason?: string | null }[]; next?: string | null; total?: number | null };
-  List_Pool: { items: { held: number; name: string; namespace: string; slots?: number | null }[]; next?: string | null; total?: number | null };
+  List_Pool: { items: { held: number; name: string; namespace: string; per?: string | null; rate?: number | null; slots?: number | null; used?: number | null; window_ends_at?: string | null }[]; next?: string | null; total?: number | null };
   List_Run: { items: { cancelling: boolean; correlation_id?: string | null; created_at: string; finished_at?: string | null; generation: number; id: string; inputs?: unknown; namespace: string; outputs?: unknown; phase?: Schemas["RunPhase"] | null; priority: number; progress?: Schemas["Progress"] | null; reason?: string | null; reopened_tasks?: number | null; started_at?: string | null; status: Schemas["RunStatus"]; timed_out: boolean; trace_id?: string | null; trigger?: unknown; version: number; workflow: string; workflow_id: string }[]; next?: string | null; total?: number | null };
   List_Schedule: { items: { calendar?: string | null; catchup?: string | null; created_at: string; description?: string | null; end_date?: string | null; fired: number; id: string; jitter_ms?: number | null; kind: Schemas["TriggerKind"]; last_fire_at?: string | null; max_executions?: number | null; name: string; namespace: string; next_fire_at?: string | null; next_run?: string | null; overlap?: string | null; poll?: Schemas["PollShown"] | null; problem?: string | null; schedule: string; start_date?: string | null; status: Schemas["ScheduleStatus"]; timezone?: string | null; updated_at: string; workflow: string; workflow_id: string }[]; next?: string | null; total?: number | null };
   List_Secret: { items: { created_at: string; name: string; namespace: string; updated_at: string; updated_by: string }[]; next?: string | null; total?: number | null };
@@ -169,11 +169,11 @@ export interface Schemas {
   Pause: { namespace?: string | null; paused_at: string; paused_by: string; queue?: string | null; reason?: string | null };
   PauseScope: { all?: boolean | null; by?: string | null; namespace?: Schemas["Name"] | null; queue?: Schemas["Name"] | null; reason?: string | null };
   PollShown: { checks: number; failures: number; last_check_at?: string | null; last_check_run?: string | null; last_error?: string | null; last_key?: string | null; last_run?: string | null; started: number };
-  Pool: { held: number; name: string; namespace: string; slots?: number | null };
+  Pool: { held: number; name: string; namespace: string; per?: string | null; rate?: number | null; slots?: number | null; used?: number | null; window_ends_at?: string | null };
   Problem: { detail: string; errors?: Schemas["Fault"][]; status: number; title: string; type: string };
   Progress: { ended: number; total: number };
   PutCalendar: { action?: string | null; days?: string[]; timezone?: string | null; weekdays?: string[]; windows?: Schemas["WindowShown"][] };
-  PutPool: { slots?: number | null };
+  PutPool: { per?: string | null; rate?: number | null; slots?: number | null };
   PutSecret: { value: string };
   QueueState: { namespace: string; oldest_at: string; queue: string; ready: number };
   RecentInputs: { created_at: string; inputs: Record<string, unknown>; run_id: string };

@@ -3,7 +3,7 @@
 use mainspring_boxed::boxed;
 use mainspring_core::state::TaskState;
 use mainspring_core::work::Failure;
-use mainspring_core::{RunId, Scope, TaskError, TaskView};
+use mainspring_core::{Micros, RunId, Scope, TaskError, TaskView};
 use mainspring_store::{CancelOutcome, Lineage, Operator, PauseRow, Reopen, ReopenRequest, Reopened};
 use serde_json::{Map, Value};
 use uuid::Uuid;
@@ -140,9 +140,16 @@ impl Client {
         self.store.drain_session(session).await
     }
 
-    /// Sets the slots of a pool. Task runs that a larger pool admits become claimable at once.
-    pub async fn set_pool(&self, namespace: &str, name: &str, slots: Option<i32>) -> mainspring_store::Result<()> {
-        self.store.set_pool(self.now(), namespace, name, slots).await?;
+    /// Sets the slots of a pool, and how many task runs may start per period. Task runs that a larger pool admits become
+    /// claimable at once.
+    pub async fn set_pool(
+        &self,
+        namespace: &str,
+        name: &str,
+        slots: Option<i32>,
+        rate: Option<(i32, Micros)>,
+    ) -> mainspring_store::Result<()> {
+        self.store.set_pool_with_rate(self.now(), namespace, name, slots, rate).await?;
         self.announce([BusMessage::Claimable(ClaimableRoutes::Any)]).await;
         Ok(())
     }

@@ -7,6 +7,7 @@ pub(crate) mod limit_reconciliation;
 pub(crate) mod object_removal;
 pub(crate) mod periodic_scan;
 pub(crate) mod promotion;
+pub(crate) mod rate_windows;
 pub(crate) mod retention;
 pub(crate) mod run_end_relay;
 pub(crate) mod run_expiry;

@@ -43,6 +43,23 @@ fn pools_are_set_and_listed(database: &str) {
         ])
     );
     place.call(&["pools", "list", "-n", "sales", "-o", "table"]).expect(0).says(&["other  unlimited  0"]);
+    let set = ["pools", "set", "mail", "--slots", "5", "--rate", "100", "--per", "1m"];
+    let says = "pool default/mail has 5 slots, and starts 100 task runs per 1m at most";
+    place.call(&[&set[..], &["-o", "table"]].concat()).expect(0).says(&[says]);
+    let list = place.call(&["pools", "list"]).expect(0).json();
+    let mail =
+        json!({"name": "mail", "namespace": "default", "slots": 5, "held": 0, "rate": 100, "per": "1m", "used": 0});
+    assert_eq!(list["items"][0], mail);
+    place.call(&["pools", "list", "-o", "table"]).expect(0).says(&["RATE", "100 per 1m"]);
+    for (wrong, says) in [
+        (&["--rate", "100"][..], "--per <DURATION>"),
+        (&["--per", "1m"], "--rate <N>"),
+        (&["--rate", "0", "--per", "1m"], "--rate is `0`"),
+        (&["--rate", "many", "--per", "1m"], "write a whole number from 1 to 1,000,000"),
+        (&["--rate", "1", "--per", "10ms"], "write a duration from 1s to 1d"),
+    ] {
+        place.call(&[&set[..5], wrong].concat()).expect(2).says(&[says]);
+    }
 }
 
 fn a_newer_schema_is_refused(database: &str) {

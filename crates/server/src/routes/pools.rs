@@ -4,6 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use mainspring_api::pools::{Pool, PutPool};
+use mainspring_core::Micros;
+use mainspring_core::time::{self, rfc3339};
 use mainspring_store::PoolRow;
 use utoipa_axum::routes;
 
@@ -22,8 +24,45 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(delete));
 }
 
-fn shown(row: PoolRow) -> Pool {
-    Pool { name: row.name, namespace: row.namespace, slots: row.slots, held: row.held }
+/// The longest window of a rate, in milliseconds: a day.
+const LONGEST_WINDOW: u64 = 86_400_000;
+
+fn shown(row: PoolRow, now: Micros) -> Pool {
+    let rate = row.rate.map(|rate| rate.at(now));
+    Pool {
+        name: row.name,
+        namespace: row.namespace,
+        slots: row.slots,
+        held: row.held,
+        rate: rate.map(|rate| rate.starts),
+        per: rate.map(|rate| time::duration(rate.period.unsigned_abs() / 1_000)),
+        used: rate.map(|rate| rate.used),
+        window_ends_at: rate.and_then(|rate| rate.window_ends()).map(rfc3339),
+    }
+}
+
+/// The rate that a request asks for, with its period.
+fn rate_of(pool: &PutPool) -> Result<Option<(i32, Micros)>, Problem> {
+    let (rate, per) = match (pool.rate, &pool.per) {
+        (None, None) => return Ok(None),
+        (Some(rate), Some(per)) => (rate, per),
+        (Some(_), None) => {
+            return Err(Problem::invalid("/per", "is missing: a rate needs the duration it is for, such as `1m`"));
+        }
+        (None, Some(_)) => {
+            return Err(Problem::invalid(
+                "/rate",
+                "is missing: it says how many task runs may start in a window of `per`",
+            ));
+        }
+    };
+    let starts = i32::try_from(rate).ok().filter(|rate| (1..=1_000_000).contains(rate));
+    let starts = starts.ok_or_else(|| Problem::invalid("/rate", "must be a number from 1 to 1,000,000"))?;
+    let window = time::parse_duration(per).ok().filter(|ms| (1_000..=LONGEST_WINDOW).contains(ms));
+    let window = window.and_then(|ms| Micros::try_from(ms).ok());
+    let window =
+        window.ok_or_else(|| Problem::invalid("/per", "must be a duration from `1s` to `1d`, such as `1m`"))?;
+    Ok(Some((starts, window * 1_000)))
 }
 
 /// List pools
@@ -40,7 +79,8 @@ pub(crate) async fn list(
     if let Some(seen) = seen {
         pools.retain(|pool| seen.contains(&pool.namespace));
     }
-    Ok(Json(page.slice("pools", pools, shown)?))
+    let now = state.client().now();
+    Ok(Json(page.slice("pools", pools, |pool| shown(pool, now))?))
 }
 
 /// Show a pool
@@ -53,10 +93,11 @@ pub(crate) async fn show(
     Query(within): Query<InNamespace>,
 ) -> Result<Json<Pool>, Problem> {
     caller.enter(within.or_default())?;
-    Ok(Json(shown(state.client().store().pool(within.or_default(), name.as_str()).await?)))
+    let client = state.client();
+    Ok(Json(shown(client.store().pool(within.or_default(), name.as_str()).await?, client.now())))
 }
 
-/// Set how many task runs of a pool may go on at once
+/// Set how many task runs of a pool may go on at once, and start per period
 #[utoipa::path(put, path = "/pools/{name}", tag = "pools", params(("name" = Name, Path), InNamespace),
     request_body = PutPool, responses((status = 200, body = Pool)))]
 pub(crate) async fn put(
@@ -71,9 +112,10 @@ pub(crate) async fn put(
     if pool.slots.is_some_and(|slots| slots < 0) {
         return Err(Problem::invalid("/slots", "must be a number from 0, or null for unlimited"));
     }
+    let rate = rate_of(&pool)?;
     let client = state.client();
-    client.set_pool(namespace, name.as_str(), pool.slots).await?;
-    Ok(Json(shown(client.store().pool(namespace, name.as_str()).await?)))
+    client.set_pool(namespace, name.as_str(), pool.slots, rate).await?;
+    Ok(Json(shown(client.store().pool(namespace, name.as_str()).await?, client.now())))
 }
 
 /// Remove a pool that no workflow names

@@ -69,6 +69,45 @@ on_both! {
         node.stop().await;
     }
 
+    async fn a_rate_lets_in_so_many_per_window(api: &TestApi) {
+        let body = json!({"slots": null, "rate": 1, "per": "2s"});
+        let made = api.put("/api/v1/pools/db").role(Role::Operator).json(body).send().await.expect(200).body();
+        assert_eq!(made, json!({"name": "db", "namespace": "default", "slots": null, "held": 0, "rate": 1, "per": "2s", "used": 0}));
+        api.store("{name: w, tasks: {a: {run: 'true', pool: db}}}").await;
+        let first = api.start("w").await;
+        let second = api.start("w").await;
+        let words = api.task(&second, "a").await["blocked_by"].clone();
+        let window = api.get("/api/v1/pools").role(Role::Viewer).send().await.expect(200).body()["items"][0].clone();
+        if let Some(end) = window["window_ends_at"].as_str() {
+            assert_eq!(words, json!([format!("the rate of pool `db`, 1 task runs per 2s, is used up until {end}")]));
+            assert_eq!(window["used"], 1);
+        }
+        let node = api.node().await;
+        let (first, second) = (api.until(&first, "success").await, api.until(&second, "success").await);
+        let started = |run: &serde_json::Value| mainspring_core::time::parse(run["finished_at"].as_str().unwrap()).unwrap();
+        assert!(started(&second) > started(&first), "{first} {second}");
+        node.stop().await;
+        let gone = api.put("/api/v1/pools/db").role(Role::Operator).json(json!({"slots": 2})).send().await.expect(200).body();
+        assert_eq!(gone, json!({"name": "db", "namespace": "default", "slots": 2, "held": 0}));
+    }
+
+    async fn bad_rates_are_explained(api: &TestApi) {
+        for (wrong, pointer) in [
+            (json!({"slots": 1, "rate": 1}), "/per"),
+            (json!({"slots": 1, "per": "1m"}), "/rate"),
+            (json!({"slots": 1, "rate": 0, "per": "1m"}), "/rate"),
+            (json!({"slots": 1, "rate": 1_000_001, "per": "1m"}), "/rate"),
+            (json!({"slots": 1, "rate": 99_999_999_999_i64, "per": "1m"}), "/rate"),
+            (json!({"slots": 1, "rate": 1, "per": "999ms"}), "/per"),
+            (json!({"slots": 1, "rate": 1, "per": "25h"}), "/per"),
+            (json!({"slots": 1, "rate": 1, "per": "often"}), "/per"),
+        ] {
+            let answer = api.put("/api/v1/pools/p").role(Role::Admin).json(wrong.clone()).send().await.expect(422).body();
+            assert_eq!(answer["errors"][0]["pointer"], pointer, "{wrong}");
+        }
+        api.get("/api/v1/pools/p").role(Role::Viewer).send().await.expect(404);
+    }
+
     async fn bad_bodies_and_names_are_explained(api: &TestApi) {
         let put = |body: &str| api.put("/api/v1/pools/p").role(Role::Admin).text("application/json", body);
         let answer = put("{\"slots\": \"x\"}").send().await.expect(422).body();

@@ -9,6 +9,7 @@ use crate::cluster::terms::{self, Term};
 use crate::db::{Acquired, Store, Tx, read, within};
 use crate::error::{Error, Result};
 use crate::names::sql;
+use crate::runs::rates::PoolRate;
 use crate::{postgres, sqlite};
 
 pub(crate) const POOL: i16 = 0;
@@ -32,43 +33,92 @@ pub struct PoolRow {
     /// `None` while it is not set: unlimited.
     pub slots: Option<i32>,
     pub held: i32,
+    /// As it was last changed; [`PoolRate::at`] says what it is now.
+    pub rate: Option<PoolRate>,
+}
+
+#[derive(sqlx::FromRow)]
+struct StoredPool {
+    key: String,
+    capacity: Option<i32>,
+    held: i32,
+    rate: Option<i32>,
+    period: Option<i64>,
+    used: i32,
+    window_began: Option<i64>,
+}
+
+impl From<StoredPool> for PoolRow {
+    fn from(row: StoredPool) -> Self {
+        let (namespace, name) = row.key.split_once('/').unwrap_or(("", &row.key));
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            slots: row.capacity,
+            held: row.held,
+            rate: PoolRate::of((row.rate, row.period, row.used, row.window_began)),
+        }
+    }
 }
 
 #[boxed]
 impl Store {
-    /// Sets the capacity of a named pool and lets waiters in if it grew.
+    /// Sets the capacity of a named pool, which has no rate, and lets waiters in if it grew.
     pub async fn set_pool(&self, now: Micros, namespace: &str, name: &str, slots: Option<i32>) -> Result<()> {
+        self.set_pool_with_rate(now, namespace, name, slots, None).await
+    }
+
+    /// Sets the capacity of a named pool and how many task runs it lets in per period, and lets in what waits. A window that is under
+    /// way goes on under another rate.
+    pub async fn set_pool_with_rate(
+        &self,
+        now: Micros,
+        namespace: &str,
+        name: &str,
+        slots: Option<i32>,
+        rate: Option<(i32, Micros)>,
+    ) -> Result<()> {
         if slots.is_some_and(|slots| slots < 0) {
             return Err(Error::Conflict("a pool cannot have fewer than 0 slots".into()));
         }
         let mut tx = self.begin().await?;
         let id = intern_limit(&mut tx, POOL, &format!("{namespace}/{name}"), slots).await?;
-        within!(tx, sqlx::query("UPDATE limits SET capacity = $2 WHERE id = $1").bind(id).bind(slots));
+        within!(
+            tx,
+            sqlx::query(
+                "UPDATE limits SET capacity = $2, rate = $3, period = $4, used = CASE WHEN $5 THEN used ELSE 0 END, \
+                 window_began = CASE WHEN $5 THEN window_began END WHERE id = $1"
+            )
+            .bind(id)
+            .bind(slots)
+            .bind(rate.map(|rate| rate.0))
+            .bind(rate.map(|rate| rate.1))
+            .bind(rate.is_some())
+        );
         hand_on(&mut tx, now, &[], &[], &[id]).await?;
         tx.commit().await
     }
 
     pub async fn pools(&self) -> Result<Vec<PoolRow>> {
-        let rows = self.limits(POOL).await?;
-        Ok(rows
-            .into_iter()
-            .map(|row| {
-                let (namespace, name) = row.key.split_once('/').unwrap_or(("", &row.key));
-                PoolRow { namespace: namespace.to_owned(), name: name.to_owned(), slots: row.capacity, held: row.held }
-            })
-            .collect())
+        let rows: Vec<StoredPool> = read!(self, |conn| sqlx::query_as(
+            "SELECT key, capacity, held, rate, period, used, window_began FROM limits WHERE kind = $1 ORDER BY key"
+        )
+        .bind(POOL)
+        .fetch_all(conn)
+        .await?);
+        Ok(rows.into_iter().map(PoolRow::from).collect())
     }
 
     /// One pool by its name.
     pub async fn pool(&self, namespace: &str, name: &str) -> Result<PoolRow> {
-        let row: Option<(Option<i32>, i32)> =
-            read!(self, |conn| sqlx::query_as("SELECT capacity, held FROM limits WHERE kind = $1 AND key = $2")
-                .bind(POOL)
-                .bind(format!("{namespace}/{name}"))
-                .fetch_optional(conn)
-                .await?);
-        let (slots, held) = row.ok_or_else(|| Error::not_found(format!("pool `{name}` in namespace `{namespace}`")))?;
-        Ok(PoolRow { namespace: namespace.to_owned(), name: name.to_owned(), slots, held })
+        let row: Option<StoredPool> = read!(self, |conn| sqlx::query_as(
+            "SELECT key, capacity, held, rate, period, used, window_began FROM limits WHERE kind = $1 AND key = $2"
+        )
+        .bind(POOL)
+        .bind(format!("{namespace}/{name}"))
+        .fetch_optional(conn)
+        .await?);
+        row.map(PoolRow::from).ok_or_else(|| Error::not_found(format!("pool `{name}` in namespace `{namespace}`")))
     }
 
     /// Removes a pool that no version of a workflow names; one that is named can only become unlimited.

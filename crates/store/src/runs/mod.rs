@@ -17,6 +17,7 @@ pub(crate) mod operate;
 pub(crate) mod parking;
 pub(crate) mod proceed;
 pub(crate) mod purge;
+pub(crate) mod rates;
 pub(crate) mod reopen;
 pub(crate) mod reopen_items;
 pub(crate) mod reopen_open;

@@ -11,6 +11,7 @@ use crate::names::sql;
 use crate::runs::admission::Slots;
 use crate::runs::flags::CHUNK;
 use crate::runs::limits::POOL;
+use crate::runs::rates::PoolRate;
 
 /// How many waiters of a pool one unit lets in at most; the sweep lets in the rest.
 const WAITERS_PER_UNIT: i32 = 5_000;
@@ -86,15 +87,33 @@ pub(crate) async fn limits(
     Ok(())
 }
 
+#[derive(sqlx::FromRow)]
+struct StoredLimit {
+    kind: i16,
+    capacity: Option<i32>,
+    held: i32,
+    rate: Option<i32>,
+    period: Option<i64>,
+    used: i32,
+    window_began: Option<i64>,
+}
+
 async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<()> {
-    let found: Option<(i16, Option<i32>, i32)> =
-        sqlx::query_as("SELECT kind, capacity, held FROM limits WHERE id = $1")
+    let found: Option<StoredLimit> =
+        sqlx::query_as("SELECT kind, capacity, held, rate, period, used, window_began FROM limits WHERE id = $1")
             .bind(id)
             .fetch_optional(tx.connection().await?)
             .await?;
-    let Some((kind, capacity, before)) = found else { return Ok(()) };
+    let Some(StoredLimit { kind, capacity, held: before, rate, period, used, window_began }) = found else {
+        return Ok(());
+    };
     let held = (before - back).max(0);
-    let free = capacity.unwrap_or(i32::MAX) - held;
+    let mut free = capacity.unwrap_or(i32::MAX) - held;
+    let rate = PoolRate::of((rate, period, used, window_began));
+    let mut window = rate.map(|rate| rate.at(now));
+    if let Some(window) = &window {
+        free = free.min(window.left());
+    }
     let let_in = if free <= 0 {
         0
     } else if kind == POOL {
@@ -103,10 +122,15 @@ async fn hand_on(tx: &mut SqliteTx, now: Micros, id: i32, back: i32) -> Result<(
         let_runs_in(tx, now, id, free).await?
     };
     let held = held + let_in;
-    if held != before {
-        sqlx::query("UPDATE limits SET held = $2 WHERE id = $1")
+    if let Some(window) = &mut window {
+        window.take(now, let_in);
+    }
+    if held != before || window != rate {
+        sqlx::query("UPDATE limits SET held = $2, used = $3, window_began = $4 WHERE id = $1")
             .bind(id)
             .bind(held)
+            .bind(window.map_or(0, |window| window.used))
+            .bind(window.and_then(|window| window.window_began))
             .execute(tx.connection().await?)
             .await?;
     }

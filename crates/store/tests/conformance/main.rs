@@ -28,6 +28,7 @@ mod operate;
 mod outages;
 mod plans;
 mod polls;
+mod rates;
 mod reads;
 mod remote;
 mod reopen;

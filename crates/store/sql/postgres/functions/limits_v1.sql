@@ -1,5 +1,6 @@
 -- Hands free slots of the named limits to those that wait. `released` names a pool once per slot given back,
 -- `ended` a concurrency limit once per run that ended, `touched` limits that may have gained waiters.
+-- A pool with a rate lets in what its window leaves; `PoolRate` in `src/runs/rates.rs` is the same for SQLite.
 CREATE FUNCTION limits_v1(p_now bigint, p_released integer[], p_ended integer[], p_touched integer[]) RETURNS void
 LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
@@ -10,7 +11,7 @@ DECLARE
     admitted uuid;
 BEGIN
     FOR l IN
-        SELECT x.id, x.kind, x.capacity, x.held, d.back
+        SELECT x.id, x.kind, x.capacity, x.held, x.rate, x.period, x.used, x.window_began, d.back
         FROM limits x
         JOIN (SELECT u.id, sum(u.back)::integer AS back FROM (
                   SELECT unnest(p_released) AS id, 1 AS back
@@ -19,9 +20,21 @@ BEGIN
         ORDER BY x.id
     LOOP
         -- One by one in order of id: a joined subquery would not order the locks.
-        SELECT capacity, held INTO l.capacity, l.held FROM limits WHERE id = l.id FOR NO KEY UPDATE;
+        SELECT capacity, held, rate, period, used, window_began INTO l.capacity, l.held, l.rate, l.period, l.used, l.window_began
+        FROM limits WHERE id = l.id FOR NO KEY UPDATE;
         l.held := greatest(l.held - l.back, 0);
         free := coalesce(l.capacity, 2147483647) - l.held;
+        IF l.rate IS NOT NULL THEN
+            -- Units come a little out of order, and that is no clock that was set back. After one that was, the window begins anew with
+            -- what was used: the pool waits for one period, and lets in no more than before.
+            IF p_now < l.window_began - greatest(l.period, 60000000) THEN
+                l.window_began := p_now;
+            ELSIF p_now >= l.window_began + l.period THEN
+                l.window_began := NULL;
+                l.used := 0;
+            END IF;
+            free := least(free, l.rate - l.used);
+        END IF;
         IF l.kind = {limit.pool} AND free > 0 THEN
             UPDATE task_runs t SET state = {task.ready}, due_at = CASE WHEN t.failures > 0 THEN greatest(p_now, t.due_at) ELSE p_now END
             WHERE t.ctid = ANY (ARRAY(
@@ -29,6 +42,10 @@ BEGIN
                 ORDER BY s.rank, s.due_at LIMIT least(free, 5000) FOR UPDATE SKIP LOCKED));
             GET DIAGNOSTICS n = ROW_COUNT;
             l.held := l.held + n;
+            IF l.rate IS NOT NULL AND n > 0 THEN
+                l.used := l.used + n;
+                l.window_began := coalesce(l.window_began, p_now);
+            END IF;
         ELSIF l.kind = {limit.concurrency} THEN
             WHILE free > 0 LOOP
                 -- A child whose parent was cancelled will be, too: it does not start before that.
@@ -49,6 +66,6 @@ BEGIN
                 free := free - 1;
             END LOOP;
         END IF;
-        UPDATE limits SET held = l.held WHERE id = l.id;
+        UPDATE limits SET held = l.held, used = l.used, window_began = l.window_began WHERE id = l.id;
     END LOOP;
 END $$;

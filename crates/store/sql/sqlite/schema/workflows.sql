@@ -56,15 +56,22 @@ CREATE TABLE pauses (
     PRIMARY KEY (namespace, queue)
 );
 
--- Pools bound task runs, concurrency keys bound runs. A null capacity is unlimited.
+-- Pools bound task runs, concurrency keys bound runs. A null capacity is unlimited. A pool with a rate lets in at most `rate`
+-- task runs in a window of `period` microseconds; `window_began` is null while no window is under way.
 CREATE TABLE limits (
-    id          INTEGER PRIMARY KEY AUTOINCREMENT,
-    kind        INTEGER NOT NULL CHECK (kind IN ({limit.pool}, {limit.concurrency})),
-    key         TEXT NOT NULL,
-    capacity    INTEGER CHECK (capacity >= 0),
-    held        INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind         INTEGER NOT NULL CHECK (kind IN ({limit.pool}, {limit.concurrency})),
+    key          TEXT NOT NULL,
+    capacity     INTEGER CHECK (capacity >= 0),
+    held         INTEGER NOT NULL DEFAULT 0 CHECK (held >= 0),
+    rate         INTEGER CHECK (rate BETWEEN 1 AND 1000000),
+    period       INTEGER CHECK (period BETWEEN 1000000 AND 86400000000),
+    used         INTEGER NOT NULL DEFAULT 0 CHECK (used >= 0),
+    window_began INTEGER,
+    CHECK ((rate IS NULL) = (period IS NULL)),
     UNIQUE (kind, key)
 );
+CREATE INDEX limits_with_rate ON limits (id) WHERE rate IS NOT NULL;
 
 -- What the hot path needs to know of a version's tasks: the template from which task runs are made.
 CREATE TABLE version_tasks (
