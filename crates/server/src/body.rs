@@ -20,6 +20,7 @@ use mainspring_core::work::{ArtifactReader, BundleFile, SourceFuture, TransferEr
 use mainspring_core::workflow::DEFAULT_NAMESPACE;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::de::value::{Error as ValueError, StrDeserializer};
 use serde_json::Value;
 use utoipa::IntoParams;
 
@@ -315,6 +316,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
+/// The parameter of a path where a fixed segment stands in its place (`Route::also_named`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FixedSegment(pub(crate) &'static str);
+
 /// Path parameters; a mismatch is a problem.
 #[derive(Debug, Clone)]
 pub(crate) struct Path<T>(pub(crate) T);
@@ -323,6 +328,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        if let Some(FixedSegment(word)) = parts.extensions.get::<FixedSegment>() {
+            let value = T::deserialize(StrDeserializer::<ValueError>::new(word));
+            return value.map(Self).map_err(|cause| Problem::malformed(format!("the path does not fit: {cause}")));
+        }
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
             Err(rejection) => {

@@ -12,7 +12,7 @@ use super::start::{WaitArg, follow_run};
 use crate::api::{Connection, PAGE};
 use crate::app::App;
 use crate::failure::{Exit, Failure, Result};
-use crate::ids::{find_among, short_length, shortened};
+use crate::ids::{short_length, shortened};
 use crate::output::{Format, Table, local_text, seconds};
 use create::{CreateArgs, create};
 use reschedule::{RescheduleArgs, reschedule};
@@ -134,14 +134,6 @@ pub(crate) async fn jobs(app: &App<'_>, command: JobsCommand) -> Result {
     Ok(Exit::Success)
 }
 
-/// What names a job in an address: its name, or its id where that address creates jobs of a kind.
-async fn in_address(api: &Connection, job: &str) -> Result<String> {
-    match job {
-        "cron" | "once" | "interval" | "after" | "bulk" => find_among(api, PATH, "job", job).await,
-        _ => Ok(job.to_owned()),
-    }
-}
-
 /// The jobs that are meant: those named, or those that have the tag and could be changed.
 async fn named(api: &Connection, args: &ManyArgs, status: Option<JobStatus>) -> Result<Vec<String>> {
     if !args.jobs.is_empty() {
@@ -182,8 +174,7 @@ async fn act(
 async fn delete(app: &App<'_>, api: &Connection, args: &ManyArgs) -> Result<()> {
     let within = [("namespace", api.namespace())];
     for job in named(api, args, None).await? {
-        let address = in_address(api, &job).await?;
-        api.send("DELETE", &["scheduler", "jobs", &address], &within, None).await?;
+        api.send("DELETE", &["scheduler", "jobs", &job], &within, None).await?;
         match app.out.record_format() {
             Format::Table => app.out.line(format_args!("job {job} is cancelled; its history stays")),
             format => app.out.value(format, &json!({"job": job, "status": "cancelled"})),
@@ -200,10 +191,9 @@ pub(super) fn parse_json(flag: &str, text: &str) -> Result<Value> {
 
 async fn show(app: &App<'_>, api: &Connection, job: &str) -> Result<()> {
     let within = [("namespace", api.namespace())];
-    let job = in_address(api, job).await?;
-    let shown: Job = api.read(&["scheduler", "jobs", &job], &within).await?;
+    let shown: Job = api.read(&["scheduler", "jobs", job], &within).await?;
     let query = [("namespace", api.namespace()), ("limit", Some("10"))];
-    let executions: List<Execution> = api.read(&["scheduler", "jobs", &job, "executions"], &query).await?;
+    let executions: List<Execution> = api.read(&["scheduler", "jobs", job, "executions"], &query).await?;
     let format = app.out.record_format();
     if format != Format::Table {
         let mut shown = json!(shown);

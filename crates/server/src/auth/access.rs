@@ -3,16 +3,17 @@
 //! [`Routes::at`] takes the access together with the handlers, and [`Access`] has no default, so a route without one
 //! does not compile. The guard decides by the resulting list, and a test compares it with `tests/access.txt`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use axum::Router;
 use axum::http::Method;
 use axum::routing::MethodRouter;
+use axum::{Extension, Router};
 use utoipa::openapi::path::{HttpMethod, Parameter, ParameterIn, PathItem};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::identity::Role;
+use crate::body::FixedSegment;
 use crate::state::ApiState;
 
 /// Where the API begins.
@@ -231,6 +232,25 @@ impl Route<'_> {
     pub(crate) fn also_takes(self, names: &[&str]) -> Self {
         for entry in &mut self.routes.entries[self.first..] {
             entry.query.extend(names.iter().map(|name| (*name).to_owned()));
+        }
+        self
+    }
+
+    /// Also answers where other methods have one of these words in place of the last parameter, which is that word then:
+    /// a fixed segment wins over a parameter, whichever methods it has.
+    pub(crate) fn also_named(self, words: &[&'static str]) -> Self {
+        let entries = self.routes.entries[self.first..].to_vec();
+        for word in words {
+            let handlers = self.handlers.clone().route_layer(Extension(FixedSegment(word)));
+            let named =
+                |path: &str| path.rsplit_once('/').map_or_else(String::new, |(parent, _)| format!("{parent}/{word}"));
+            let paths: BTreeSet<String> = entries.iter().map(|entry| named(&entry.path)).collect();
+            for path in paths {
+                let router = std::mem::take(&mut self.routes.router);
+                self.routes.router = router.route(&path, handlers.clone());
+            }
+            let answered = entries.iter().map(|entry| RouteEntry { path: named(&entry.path), ..entry.clone() });
+            self.routes.entries.extend(answered);
         }
         self
     }

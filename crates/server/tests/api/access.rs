@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use axum::http::{Method, StatusCode};
 use mainspring_server::Role;
+use serde_json::json;
 
 use crate::on_both;
 use crate::test_api::{TestApi, is_page};
@@ -105,5 +106,35 @@ on_both! {
         }
         assert_eq!(api.call(Method::HEAD, "/api/v1/pools").send().await.status, StatusCode::UNAUTHORIZED);
         assert_eq!(api.call(Method::HEAD, "/api/v1/pools").role(Role::Viewer).send().await.status, StatusCode::OK);
+    }
+
+    async fn what_is_named_like_a_fixed_segment_is_found(api: &TestApi) {
+        for name in ["cron", "once", "interval", "after", "bulk"] {
+            let job = json!({"name": name, "every": "1h", "handler_name": "noop"});
+            let made = api.post("/api/v1/scheduler/jobs/interval").role(Role::Author).json(job).send().await.expect(201).body();
+            for prefix in ["/api/v1", "/v1"] {
+                let target = format!("{prefix}/scheduler/jobs/{name}");
+                let shown = api.get(&target).role(Role::Viewer).send().await.expect(200).body();
+                assert_eq!((&shown["id"], &shown["name"]), (&made["id"], &json!(name)));
+                api.get(&format!("{target}?namespace=other")).role(Role::Viewer).send().await.expect(404);
+                api.delete(&target).role(Role::Operator).send().await.expect(403);
+                api.delete(&target).role(Role::Author).send().await.expect(204);
+                assert_eq!(api.get(&target).role(Role::Viewer).send().await.expect(200).body()["status"], "cancelled");
+            }
+            let target = format!("/api/v1/scheduler/jobs/{name}");
+            let answer = api.put(&target).role(Role::Author).json(json!({})).send().await.expect(405);
+            assert!(["GET", "DELETE", "POST"].iter().all(|method| answer.header("allow").contains(method)));
+        }
+        for prefix in ["", "/v1", "/api/v1"] {
+            api.store("{name: validate, tasks: {a: {run: 'true'}}}").await;
+            let target = format!("{prefix}/workflows/validate");
+            assert_eq!(api.get(&target).role(Role::Viewer).send().await.expect(200).body()["name"], "validate");
+            let paused = api.patch(&target).role(Role::Operator).json(json!({"is_active": false})).send().await.expect(200).body();
+            assert_eq!(paused["is_active"], false);
+            api.delete(&target).role(Role::Author).send().await.expect(204);
+            api.get(&target).role(Role::Viewer).send().await.expect(404);
+            let valid = api.post(&target).role(Role::Author).text("application/yaml", "{name: w, tasks: {a: {run: 'true'}}}");
+            assert_eq!(valid.send().await.expect(200).body()["valid"], true);
+        }
     }
 }

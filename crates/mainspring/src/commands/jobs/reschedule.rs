@@ -6,7 +6,7 @@ use mainspring_core::time::rfc3339;
 use mainspring_core::work::Clock;
 use mainspring_engine::SystemClock;
 
-use super::{JobArg, in_address, report};
+use super::{JobArg, report};
 use crate::api::Connection;
 use crate::app::App;
 use crate::failure::{Failure, Result};
@@ -35,7 +35,7 @@ pub(crate) struct RescheduleArgs {
 
 pub(super) async fn reschedule(app: &App<'_>, api: &Connection, args: RescheduleArgs) -> Result<()> {
     let within = [("namespace", api.namespace())];
-    let job = in_address(api, &args.job.job).await?;
+    let job = args.job.job;
     let at = args.at.as_deref().map(|at| parse_future("at", at, SystemClock::new().now()).map(rfc3339)).transpose()?;
     let wanted = [(JobType::Cron, args.cron), (JobType::Recurring, args.every), (JobType::OneTime, at)];
     let wanted = wanted.into_iter().find_map(|(kind, schedule)| Some((kind, schedule?)));

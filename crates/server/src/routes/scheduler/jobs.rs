@@ -27,6 +27,8 @@ use crate::state::ApiState;
 use crate::words::{all_of, job_status, one_of};
 
 const MOST_AT_ONCE: usize = 1_000;
+/// Where jobs are made. A job may have such a name.
+const KINDS: &[&str] = &["cron", "once", "interval", "after", "bulk"];
 
 pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(create_cron));
@@ -35,8 +37,8 @@ pub(super) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Author), routes!(create_after));
     routes.at(Access::InNamespace(Role::Author), routes!(create_bulk));
     routes.at(Access::InNamespace(Role::Viewer), routes!(list)).also_takes(&["platform_id"]);
-    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
-    routes.at(Access::InNamespace(Role::Author), routes!(delete));
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show)).also_named(KINDS);
+    routes.at(Access::InNamespace(Role::Author), routes!(delete)).also_named(KINDS);
     routes.at(Access::InNamespace(Role::Author), routes!(reschedule));
     routes.at(Access::InNamespace(Role::Operator), routes!(pause));
     routes.at(Access::InNamespace(Role::Operator), routes!(resume));

@@ -35,13 +35,15 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 
 const LIST: &str = "workflows";
+/// Where texts are checked. A workflow may have that name.
+const FIXED: &[&str] = &["validate"];
 
 pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::InNamespace(Role::Viewer), routes!(list));
     routes.at(Access::InNamespace(Role::Author), routes!(put)).body_limit(LARGE_LIMIT);
-    routes.at(Access::InNamespace(Role::Viewer), routes!(show));
-    routes.at(Access::InNamespace(Role::Operator), routes!(switch));
-    routes.at(Access::InNamespace(Role::Author), routes!(delete)).in_pieces();
+    routes.at(Access::InNamespace(Role::Viewer), routes!(show)).also_named(FIXED);
+    routes.at(Access::InNamespace(Role::Operator), routes!(switch)).also_named(FIXED);
+    routes.at(Access::InNamespace(Role::Author), routes!(delete)).in_pieces().also_named(FIXED);
     form::register(routes);
     grid::register(routes);
     look::register(routes);
