@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::pauses::Pause;
+use crate::pools::Pool;
 
 /// What takes part.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
@@ -15,6 +16,8 @@ pub struct Cluster {
     pub members: Vec<ClusterMember>,
     /// Queues of the namespaces that the caller may see.
     pub queues: Vec<ClusterQueue>,
+    /// Pools of these namespaces.
+    pub pools: Vec<Pool>,
     /// What is paused in these namespaces or in all, the widest first.
     pub pauses: Vec<Pause>,
     pub coordination: ClusterService,

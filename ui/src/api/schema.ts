@@ -39,7 +39,7 @@ export interface Schemas {
   ChangeSchedule: { paused: boolean };
   Chunk: { attempt: number; lines: Schemas["Line"][]; offset: number; stream: Schemas["Stream"]; task_run_id: string };
   ChunkAnswer: { accepted: number; attempt: number; fenced: boolean; next_offset: number; task_run_id: string };
-  Cluster: { coordination: Schemas["ClusterService"]; epoch: number; leader?: string | null; members: Schemas["ClusterMember"][]; pauses: Schemas["Pause"][]; queues: Schemas["ClusterQueue"][]; redis?: Schemas["ClusterService"] | null };
+  Cluster: { coordination: Schemas["ClusterService"]; epoch: number; leader?: string | null; members: Schemas["ClusterMember"][]; pauses: Schemas["Pause"][]; pools: Schemas["Pool"][]; queues: Schemas["ClusterQueue"][]; redis?: Schemas["ClusterService"] | null };
   ClusterMember: { address?: string | null; alive: boolean; in_etcd?: boolean | null; last_heartbeat: string; leads: boolean; name: string; node: string; roles: string[]; since: string; version: string; workers: string[] };
   ClusterQueue: { namespace: string; queue: string; ready: number };
   ClusterService: { kind: string; message: string; status: string };

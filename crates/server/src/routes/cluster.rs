@@ -12,7 +12,7 @@ use mainspring_store::MemberRow;
 use utoipa_axum::routes;
 use uuid::Uuid;
 
-use super::pauses;
+use super::{pauses, pools};
 use crate::auth::access::{Access, Routes};
 use crate::auth::caller::Caller;
 use crate::auth::identity::Role;
@@ -26,7 +26,7 @@ pub(crate) fn register(routes: &mut Routes) {
     routes.at(Access::Anywhere(Role::Viewer), routes!(show));
 }
 
-/// Show the nodes of the cluster, its leader and its queues
+/// Show the nodes of the cluster, its leader, its queues and pools
 #[utoipa::path(get, path = "/cluster", tag = "cluster", responses((status = 200, body = Cluster)))]
 pub(crate) async fn show(State(state): State<ApiState>, caller: Caller) -> Result<Json<Cluster>, Problem> {
     let client = state.client();
@@ -61,6 +61,7 @@ pub(crate) async fn show(State(state): State<ApiState>, caller: Caller) -> Resul
         epoch: term.map_or(0, |term| term.epoch),
         members,
         queues: queues.map(|(namespace, queue, ready)| ClusterQueue { namespace, queue, ready }).collect(),
+        pools: pools::seen(&state, seen.as_deref()).await?,
         pauses: pauses::seen(&state, seen.as_deref()).await?,
         coordination: service(client.coordination(), client.coordination_health(), "nodes coordinate by it"),
         redis: client.redis_health().map(|health| service("redis", health, "it carries wake-ups and events")),

@@ -74,13 +74,18 @@ pub(crate) async fn list(
     page: Page,
     Query(within): Query<OfNamespace>,
 ) -> Result<Json<List<Pool>>, Problem> {
-    let seen = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
+    let namespaces = caller.sees_of(within.namespace.as_ref().map(Name::as_str))?;
+    Ok(Json(page.slice("pools", seen(&state, namespaces.as_deref()).await?, |pool| pool)?))
+}
+
+/// The pools of these namespaces, or of all if `None`.
+pub(super) async fn seen(state: &ApiState, namespaces: Option<&[String]>) -> Result<Vec<Pool>, Problem> {
     let mut pools = state.client().store().pools().await?;
-    if let Some(seen) = seen {
-        pools.retain(|pool| seen.contains(&pool.namespace));
+    if let Some(namespaces) = namespaces {
+        pools.retain(|pool| namespaces.contains(&pool.namespace));
     }
     let now = state.client().now();
-    Ok(Json(page.slice("pools", pools, |pool| shown(pool, now))?))
+    Ok(pools.into_iter().map(|pool| shown(pool, now)).collect())
 }
 
 /// Show a pool

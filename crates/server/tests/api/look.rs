@@ -62,14 +62,19 @@ on_both! {
         api.post("/api/v1/workers/test/drain").role(Role::Operator).send().await.expect(409);
     }
 
-    async fn queues_of_other_namespaces_are_not_named(api: &TestApi) {
+    async fn queues_and_pools_of_other_namespaces_are_not_named(api: &TestApi) {
         api.store("{name: etl, tasks: {a: {run: 'true'}}}").await;
         api.post("/api/v1/workflows/etl/trigger").role(Role::Operator).json(json!({})).send().await.expect(201);
+        let pool = json!({"slots": 2, "rate": 9, "per": "1m"});
+        api.put("/api/v1/pools/db").role(Role::Operator).json(pool).send().await.expect(200);
         let all = api.get("/api/v1/cluster").role(Role::Viewer).send().await.expect(200).body();
         assert_eq!(all["queues"][0]["namespace"], "default", "{all}");
+        let pool = &all["pools"][0];
+        assert_eq!((&pool["name"], &pool["namespace"], &pool["held"]), (&json!("db"), &json!("default"), &json!(0)), "{all}");
+        assert_eq!((&pool["slots"], &pool["rate"], &pool["per"]), (&json!(2), &json!(9), &json!("1m")), "{all}");
         let guest = api.make_token("guest", &[Grant::within("here", Role::Admin)]).await;
         let seen = api.get("/api/v1/cluster").bearer(&guest).send().await.expect(200).body();
-        assert_eq!(seen["queues"], json!([]));
+        assert_eq!((&seen["queues"], &seen["pools"]), (&json!([]), &json!([])));
     }
 
     async fn words_are_found(api: &TestApi) {
