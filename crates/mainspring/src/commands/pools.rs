@@ -92,7 +92,7 @@ async fn set(app: &App<'_>, name: &str, slots: &str, rate: Option<(String, Strin
         })?),
     };
     let mut body = json!({"slots": capacity});
-    let mut says = format!("{slots} slots");
+    let mut says = if capacity == Some(1) { "1 slot".to_owned() } else { format!("{slots} slots") };
     if let Some((rate, per)) = rate {
         let number = rate.parse::<i32>().ok().filter(|number| (1..=1_000_000).contains(number)).ok_or_else(|| {
             Failure::bad_input(format!("--rate is {}", quoted(&rate)))
