@@ -148,7 +148,8 @@ async fn a_node_that_is_stopped_while_its_lanes_get_no_connection_ends() {
     let mut operator = PgConnection::connect_with(&options.database("postgres")).await.unwrap();
     let refuse = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS false");
     sqlx::raw_sql(sqlx::AssertSqlSafe(refuse)).execute(&mut operator).await.unwrap();
-    let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND query LIKE '%exchange_v1%'";
+    let cut =
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND query LIKE '%exchange_v1%'";
     let lanes = sqlx::query(cut).bind(&name).fetch_all(&mut operator).await.unwrap();
     assert!(!lanes.is_empty());
     std::fs::write(go, "").unwrap();

@@ -134,5 +134,4 @@ impl ApiState {
     pub(crate) fn demands(&self) -> &Demands {
         &self.0.demands
     }
-
 }

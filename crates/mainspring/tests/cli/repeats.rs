@@ -55,7 +55,10 @@ fn a_job_may_be_called_like_a_path_of_the_api() {
     assert_eq!(place.call(&["jobs", "pause", "once"]).expect(0).json()["status"], "paused");
     place.call(&["jobs", "delete", "once"]).expect(0);
     assert_eq!(place.call(&["jobs", "get", "once"]).expect(0).json()["status"], "cancelled");
-    place.call(&["jobs", "get", "bulk"]).expect(2).says(&["job `bulk` in namespace `default` was not found", "mainspring jobs list"]);
+    place
+        .call(&["jobs", "get", "bulk"])
+        .expect(2)
+        .says(&["job `bulk` in namespace `default` was not found", "mainspring jobs list"]);
 }
 
 /// What an event has started is told by the names that people gave.
