@@ -13,9 +13,12 @@ use minijinja::{Environment, Error, ErrorKind, State};
 use super::filters::invalid;
 use super::template::string_length;
 
-/// Operators, longest first, with the function and the test that replace each one. An author cannot call the functions:
+/// An operator, the function and the test that replace it, and whether it holds.
+type Comparison = (&'static str, &'static str, &'static str, fn(Ordering) -> bool);
+
+/// Operators, longest first. An author cannot call the functions:
 /// names that begin with `_` are unknown to [`super::vocabulary`].
-const OPERATORS: [(&str, &str, &str, fn(Ordering) -> bool); 6] = [
+const OPERATORS: [Comparison; 6] = [
     ("==", "_eq", "eq", Ordering::is_eq),
     ("!=", "_ne", "ne", Ordering::is_ne),
     ("<=", "_le", "le", Ordering::is_le),

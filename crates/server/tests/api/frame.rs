@@ -70,7 +70,16 @@ on_both! {
             let method = route.method.as_str().to_lowercase();
             let operation = &document["paths"][&route.path][&method];
             let is_alias = !is_documented(&route.path) && is_documented(&home);
-            if is_alias || (is_known_form && operation.is_null()) || is_page(&route.method, &route.path) {
+            // Words of other routes that are names here: described under the parameter whose place they take.
+            let (parent, word) = route.path.rsplit_once('/').unwrap();
+            let parameter = match parent.rsplit('/').next() {
+                Some("jobs") if ["cron", "once", "interval", "after", "bulk"].contains(&word) => "{id}",
+                Some("workflows") if word == "validate" => "{workflow}",
+                _ => word,
+            };
+            let parent = parent.strip_prefix("/v1").map_or_else(|| parent.to_owned(), |rest| format!("/api/v1{rest}"));
+            let is_name = parameter != word && document["paths"][format!("{parent}/{parameter}")][&method].is_object();
+            if is_alias || (is_name && operation.is_null()) || (is_known_form && operation.is_null()) || is_page(&route.method, &route.path) {
                 continue;
             }
             assert!(operation["summary"].as_str().is_some(), "{method} {} is not described", route.path);
