@@ -123,9 +123,9 @@ async fn admission(bug: Option<Mutation>) -> Vec<Violation> {
 async fn limits_that_are_counted_from_live_rows_are_found() {
     let bug = Mutation {
         function: "limits_v1",
-        passage: "SELECT capacity, held INTO l.capacity, l.held FROM limits WHERE id = l.id FOR NO KEY UPDATE;",
-        instead: "SELECT x.capacity, l.back + (SELECT count(*) FROM task_runs t WHERE t.pool = x.id AND t.state IN (1, 2)) \
-                  INTO l.capacity, l.held FROM limits x WHERE x.id = l.id;",
+        passage: "        FROM limits WHERE id = l.id FOR NO KEY UPDATE;",
+        instead: "        FROM limits WHERE id = l.id;
+                  l.held := l.back + (SELECT count(*) FROM task_runs t WHERE t.pool = l.id AND t.state IN (1, 2));",
         trigger: None,
     };
     assert_sound(&admission(None).await);
