@@ -178,7 +178,8 @@ impl ListParams {
         if self.workflow.is_none() && self.since.is_none() {
             return Err(Problem::malformed(
                 "the query does not fit: input looks into every run that the rest of the query finds: name a workflow or since, too",
-            ));
+            )
+            .with_status(StatusCode::UNPROCESSABLE_ENTITY));
         }
         Ok(Some(InputValue::new(name, value)))
     }
