@@ -85,7 +85,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Whether a code says that the same may succeed at once: somebody else was in the way.
+/// Whether a code says that the same may succeed at once: another transaction was in the way.
 fn asks_to_repeat(code: &str) -> bool {
     match sqlite_code(code) {
         // Busy, locked and their refinements.

@@ -1,7 +1,7 @@
 //! Lets in the task runs that wait for the next window of their pool's rate.
 //!
 //! Every pass reads the windows from the store, so a leader that begins knows as much as the one before. No window is
-//! shorter than the longest sleep: each is seen before it ends, whoever began it, and no message is needed for that.
+//! shorter than the longest sleep: each is seen before it ends, on whichever node it began, and no message is needed for that.
 
 use std::time::Duration;
 

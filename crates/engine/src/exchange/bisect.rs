@@ -54,7 +54,7 @@ pub(super) async fn bisect(shared: &Arc<Shared>, lane: &mut Lane, batch: Batch, 
     }
     for (part, replaced) in pending {
         if let PartOutcome::Refused(reason) = apply_part(shared, lane, &part).await {
-            // The session lives on, so nobody else would ever end the task.
+            // The session lives on, so the reaper would never return the task.
             tracing::error!(
                 reason,
                 "the store refuses even the failure of a task; its result is handed in again later"

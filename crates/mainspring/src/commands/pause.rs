@@ -1,4 +1,4 @@
-//! `mainspring pause` and `mainspring resume`: queues, namespaces, or everything, of which no task is started for now.
+//! `mainspring pause` and `mainspring resume`: no task of a paused queue or namespace, or of any, is started for now.
 
 use clap::Args;
 use serde_json::{Map, Value, json};

@@ -54,7 +54,7 @@ impl Table {
         widths
     }
 
-    /// Whether a column holds numbers, times or ids, of which a part says nothing; one whole id among names is enough.
+    /// Whether a column holds numbers, times or ids, which mean nothing when they are cut; one whole id among names is enough.
     fn is_exact(&self, column: usize) -> bool {
         let is_exact = |text: &str| text.chars().all(|one| one.is_ascii_hexdigit() || "-:./ ".contains(one));
         let texts = || self.rows.iter().filter_map(|row| row.get(column)).map(|(text, _)| text.as_str());

@@ -61,7 +61,7 @@ fn a_job_may_be_called_like_a_path_of_the_api() {
         .says(&["job `bulk` in namespace `default` was not found", "mainspring jobs list"]);
 }
 
-/// What an event has started is told by the names that people gave.
+/// The output names what an event has started as people named it.
 #[test]
 fn an_event_names_what_listens_to_it() {
     let place = Place::new();
@@ -70,7 +70,7 @@ fn an_event_names_what_listens_to_it() {
     place.call(&["handlers", "create", "order.*", "--handler", "noop", "--action", "create_job"]).expect(0);
     let told = place.call(&["events", "emit", "order.made", "-o", "table"]).expect(0);
     told.says(&["trigger w/made started run", "for noop started job"]);
-    // What led to nothing is told once.
+    // A delivery that failed is printed once.
     let missing = ["handlers", "create", "order.*", "--handler", "gone", "--action", "trigger_workflow"];
     place.call(&missing).expect(0);
     let told = place.call(&["events", "emit", "order.made", "-o", "table"]).expect(0);

@@ -1,4 +1,4 @@
-//! `/pause`, `/resume` and `/pauses`: queues, namespaces, or everything, of which no task is started for now.
+//! `/pause`, `/resume` and `/pauses`: no task of a paused queue or namespace, or of any, is started for now.
 
 use axum::Json;
 use axum::extract::State;

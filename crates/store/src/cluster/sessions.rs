@@ -201,7 +201,7 @@ impl Store {
         Ok(Some(returned))
     }
 
-    /// Returns the rows of a dead session of which some fail, each in a transaction of its own.
+    /// Returns the rows of a dead session, some of which fail, each in a transaction of its own.
     async fn sweep_one_by_one(&self, now: Micros, session: i64, term: &Term) -> Result<u64> {
         let keys: Vec<RowKey> = read!(self, |conn| sqlx::query_as(
             "SELECT run_id, idx, item FROM task_runs WHERE session = $1 ORDER BY run_id, idx, item"

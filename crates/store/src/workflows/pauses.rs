@@ -1,4 +1,4 @@
-//! Pauses: queues, namespaces, or everything, of which no task is started for now.
+//! Pauses: no task of a paused queue or namespace, or of any, is started for now.
 //!
 //! Nodes read them with the routes and ask for no task of a paused one. What was claimed before goes on to its end.
 

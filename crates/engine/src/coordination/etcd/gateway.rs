@@ -23,7 +23,7 @@ use crate::coordination::CoordinationError;
 
 /// How long one endpoint may take before the next is tried.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A watch may be silent for hours: the kernel asks so often, and after so many questions without an answer ends the connection.
+/// A watch may be silent for hours: the kernel probes at this interval, and ends the connection after this number of unanswered probes.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
 const PROBES: u32 = 3;
 const LARGEST_ANSWER: usize = 8 << 20;
